@@ -1,0 +1,29 @@
+//! Where a byte of a connection is in the capture.
+
+/// The packet and time of one byte of a direction's stream of bytes.
+///
+/// `packet` recorded the byte; it became readable in order at `ready_packet`, which is later only when an earlier
+/// byte was lost or reordered on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// Capture time of the packet that carried the byte, nanoseconds since the epoch.
+    pub time: i64,
+    /// Capture time of the packet at which all bytes up to this one had come, nanoseconds since the epoch.
+    pub ready_time: i64,
+    /// Number of the packet that carried the byte, from 1.
+    pub packet: u32,
+    /// Number of the packet at which all bytes up to this one had come.
+    pub ready_packet: u32,
+}
+
+impl At {
+    /// A byte that came in order.
+    pub fn new(packet: u32, time: i64) -> Self {
+        Self { packet, time, ready_packet: packet, ready_time: time }
+    }
+
+    /// A byte that waited for `hole`, the packet that filled the hole before it.
+    pub fn waited(self, hole: Self) -> Self {
+        Self { ready_packet: hole.packet, ready_time: hole.time.max(self.time), ..self }
+    }
+}

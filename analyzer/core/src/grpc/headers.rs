@@ -1,0 +1,199 @@
+//! What header fields mean to gRPC; each HPACK table entry is classified once, when it is inserted.
+
+use crate::http2::hpack::Classifier;
+use crate::strings::Interner;
+
+use super::status;
+
+/// The meaning of one header field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderClass {
+    /// Nothing that gRPC's framing needs.
+    Other,
+    /// Name or value was inserted before the capture began.
+    Unknown,
+    /// `:path`, the interned method.
+    Path(u32),
+    /// `:path` whose value was inserted before the capture began.
+    UnknownPath,
+    /// `:status`.
+    HttpStatus(u16),
+    /// `content-type`, and whether it is `application/grpc`.
+    ContentType(bool),
+    /// `grpc-status`, as a code.
+    GrpcStatus(u8),
+    /// `grpc-timeout` in nanoseconds.
+    Timeout(i64),
+    /// `user-agent`, the interned implementation and version.
+    UserAgent(u32),
+    /// `te: trailers`, which gRPC clients must send.
+    TeTrailers,
+    /// `:method`, or another request pseudo-header.
+    Request,
+}
+
+/// The strings of a run that are told apart.
+#[derive(Debug, Default)]
+pub struct Strings {
+    /// Methods, `/package.Service/Method`.
+    pub methods: Interner,
+    /// Implementations, `grpc-go/1.85.0`.
+    pub agents: Interner,
+}
+
+impl Classifier for Strings {
+    type Class = HeaderClass;
+
+    fn classify(&mut self, name: Option<&[u8]>, value: Option<&[u8]>) -> HeaderClass {
+        let (name, value) = match (name, value) {
+            (Some(name), Some(value)) => (name, value),
+            (Some(b":path"), None) => return HeaderClass::UnknownPath,
+            _ => return HeaderClass::Unknown,
+        };
+        match name {
+            b":path" => HeaderClass::Path(self.methods.intern(value)),
+            b":method" | b":scheme" | b":authority" => HeaderClass::Request,
+            b":status" => HeaderClass::HttpStatus(parse_http_status(value)),
+            b"content-type" => HeaderClass::ContentType(is_grpc(value)),
+            b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
+            b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
+            b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
+            b"te" if value == b"trailers" => HeaderClass::TeTrailers,
+            _ => HeaderClass::Other,
+        }
+    }
+}
+
+fn parse_http_status(value: &[u8]) -> u16 {
+    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// `application/grpc`, `application/grpc+proto`, `application/grpc;...`; not `application/grpc-web` (PROTOCOL-HTTP2.md).
+fn is_grpc(content_type: &[u8]) -> bool {
+    content_type
+        .strip_prefix(b"application/grpc")
+        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// `grpc-timeout` in nanoseconds: at most 8 digits and a unit H, M, S, m, u or n (PROTOCOL-HTTP2.md); `None` when it
+/// is none.
+pub fn parse_timeout(value: &[u8]) -> Option<i64> {
+    let (&unit, digits) = value.split_last()?;
+    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let amount = digits.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let nanoseconds = match unit {
+        b'H' => 3_600_000_000_000,
+        b'M' => 60_000_000_000,
+        b'S' => 1_000_000_000,
+        b'm' => 1_000_000,
+        b'u' => 1_000,
+        b'n' => 1,
+        _ => return None,
+    };
+    amount.checked_mul(nanoseconds)
+}
+
+/// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
+/// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.
+fn agent(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let known = |word: &&str| (word.starts_with("grpc-") || word.starts_with("tonic/")) && word.contains('/');
+    match text.split(' ').find(known) {
+        Some(word) => word.chars().filter(|c| c.is_ascii_graphic()).take(64).collect(),
+        None => String::new(),
+    }
+}
+
+/// What one decoded header block says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Summary {
+    /// `:path`.
+    pub method: Option<u32>,
+    /// `:path`, `:method`, `:scheme` or `:authority` was there: a request.
+    pub request: bool,
+    /// `te: trailers` was there.
+    pub te_trailers: bool,
+    /// `:status`.
+    pub http_status: Option<u16>,
+    /// `content-type`, and whether it is gRPC's.
+    pub grpc_content: Option<bool>,
+    /// `grpc-status`.
+    pub grpc_status: Option<u8>,
+    /// `grpc-timeout`, nanoseconds.
+    pub timeout_ns: Option<i64>,
+    /// `user-agent`.
+    pub agent: Option<u32>,
+    /// Fields whose name or value the capture does not hold.
+    pub unknown: u32,
+}
+
+impl Summary {
+    /// Takes one field in.
+    #[inline]
+    pub fn add(&mut self, class: HeaderClass) {
+        match class {
+            HeaderClass::Other => {}
+            HeaderClass::Unknown => self.unknown += 1,
+            HeaderClass::Path(method) => {
+                self.method = Some(method);
+                self.request = true;
+            }
+            HeaderClass::UnknownPath => {
+                self.request = true;
+                self.unknown += 1;
+            }
+            HeaderClass::HttpStatus(status) => self.http_status = Some(status),
+            HeaderClass::ContentType(grpc) => self.grpc_content = Some(grpc),
+            HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
+            HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
+            HeaderClass::UserAgent(agent) => self.agent = Some(agent),
+            HeaderClass::TeTrailers => self.te_trailers = true,
+            HeaderClass::Request => self.request = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts() {
+        assert_eq!(parse_timeout(b"50m"), Some(50_000_000));
+        assert_eq!(parse_timeout(b"1H"), Some(3_600_000_000_000));
+        assert_eq!(parse_timeout(b"99999999H"), None, "beyond 292 years of nanoseconds");
+        assert_eq!(parse_timeout(b"7n"), Some(7));
+        assert_eq!(parse_timeout(b"123456789S"), None);
+        assert_eq!(parse_timeout(b"S"), None);
+        assert_eq!(parse_timeout(b"-5S"), None);
+        assert_eq!(parse_timeout(b"5s"), None);
+        assert_eq!(parse_timeout(b""), None);
+    }
+
+    #[test]
+    fn content_types() {
+        assert!(is_grpc(b"application/grpc"));
+        assert!(is_grpc(b"application/grpc+proto"));
+        assert!(is_grpc(b"application/grpc;x=y"));
+        assert!(!is_grpc(b"application/grpc-web"));
+        assert!(!is_grpc(b"text/html"));
+    }
+
+    #[test]
+    fn agents_leave_out_the_application() {
+        assert_eq!(agent(b"secret-app/1 grpc-go/1.85.0"), "grpc-go/1.85.0");
+        assert_eq!(agent(b"grpc-c++/1.51.1 grpc-c/29.0.0 (linux; chttp2)"), "grpc-c++/1.51.1");
+        assert_eq!(agent(b"tonic/0.14.0"), "tonic/0.14.0");
+        assert_eq!(agent(b"curl/8"), "");
+    }
+
+    #[test]
+    fn unknown_path_is_still_a_request() {
+        let mut strings = Strings::default();
+        let mut summary = Summary::default();
+        summary.add(strings.classify(Some(b":path"), None));
+        assert!(summary.request && summary.method.is_none() && summary.unknown == 1);
+    }
+}

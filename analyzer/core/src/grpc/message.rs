@@ -1,0 +1,209 @@
+//! Length-prefixed messages over the DATA of one direction of a stream (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"):
+//! one octet compressed flag, four octets length, then the message. DATA boundaries mean nothing.
+
+use crate::at::At;
+
+/// Octets before each message.
+pub const PREFIX_LEN: u8 = 5;
+
+/// A message whose last byte has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Position among the messages of its direction, from 0.
+    pub index: u32,
+    /// Bytes without the prefix.
+    pub length: u32,
+    /// The compressed flag.
+    pub compressed: bool,
+    /// The prefix's first byte.
+    pub first: At,
+    /// The message's last byte.
+    pub last: At,
+}
+
+/// What feeding bytes did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first byte of a message's prefix.
+    Begin,
+    /// A message is whole.
+    End(Message),
+    /// The flag octet is neither 0 nor 1: these are not gRPC messages, or the beginning is missing.
+    NotGrpc(u8),
+}
+
+/// Reads the messages of one direction of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    prefix: [u8; PREFIX_LEN as usize],
+    prefix_have: u8,
+    lost: bool,
+    remaining: u32,
+    first: At,
+    /// Whole messages so far.
+    pub messages: u32,
+    /// Bytes of whole messages, and of the unfinished one as far as it came, without prefixes.
+    pub bytes: u64,
+}
+
+impl Reader {
+    /// Whether a message has begun and is not whole.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        self.prefix_have > 0
+    }
+
+    /// Bytes of the unfinished message that are still to come, as far as its prefix tells.
+    pub fn owed(&self) -> u32 {
+        match self.prefix_have {
+            0 => 0,
+            PREFIX_LEN => self.remaining,
+            have => u32::from(PREFIX_LEN - have),
+        }
+    }
+
+    /// Whether message boundaries are unknown from here on.
+    pub fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Gives up on message boundaries.
+    pub fn lose(&mut self) {
+        self.lost = true;
+        self.prefix_have = 0;
+        self.remaining = 0;
+    }
+
+    /// Skips `length` bytes that the capture does not hold: fine inside one message, else boundaries are lost.
+    pub fn skip(&mut self, length: u32) {
+        if self.prefix_have == PREFIX_LEN && length < self.remaining {
+            self.remaining -= length;
+            self.bytes += u64::from(length);
+        } else {
+            self.lose();
+        }
+    }
+
+    /// Takes the next bytes of the direction, all at `at`.
+    #[inline(always)]
+    pub fn feed(&mut self, mut data: &[u8], at: At, on_event: &mut impl FnMut(Event)) {
+        while !data.is_empty() && !self.lost {
+            if self.prefix_have < PREFIX_LEN {
+                data = self.feed_prefix(data, at, on_event);
+            }
+            if self.prefix_have == PREFIX_LEN {
+                data = self.feed_body(data, at, on_event);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn feed_prefix<'a>(&mut self, data: &'a [u8], at: At, on_event: &mut impl FnMut(Event)) -> &'a [u8] {
+        if self.prefix_have == 0 {
+            self.first = at;
+            match data.first() {
+                Some(&flag) if flag > 1 => {
+                    self.lose();
+                    on_event(Event::NotGrpc(flag));
+                    return &[];
+                }
+                _ => on_event(Event::Begin),
+            }
+        }
+        let have = usize::from(self.prefix_have);
+        let take = data.len().min(usize::from(PREFIX_LEN) - have);
+        let (head, rest) = data.split_at(take);
+        if let Some(room) = self.prefix.get_mut(have..have + take) {
+            room.copy_from_slice(head);
+        }
+        self.prefix_have += take as u8;
+        if self.prefix_have == PREFIX_LEN {
+            let [_, a, b, c, d] = self.prefix;
+            self.remaining = u32::from_be_bytes([a, b, c, d]);
+        }
+        rest
+    }
+
+    #[inline(always)]
+    fn feed_body<'a>(&mut self, data: &'a [u8], at: At, on_event: &mut impl FnMut(Event)) -> &'a [u8] {
+        let take = data.len().min(self.remaining as usize);
+        self.remaining -= take as u32;
+        self.bytes += take as u64;
+        if self.remaining == 0 {
+            let [compressed, a, b, c, d] = self.prefix;
+            let message = Message {
+                index: self.messages,
+                length: u32::from_be_bytes([a, b, c, d]),
+                compressed: compressed == 1,
+                first: self.first,
+                last: at,
+            };
+            self.prefix_have = 0;
+            self.messages = self.messages.saturating_add(1);
+            on_event(Event::End(message));
+        }
+        data.get(take..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn wire(lengths: &[u16]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for &length in lengths {
+            bytes.push(0);
+            bytes.extend(u32::from(length).to_be_bytes());
+            bytes.extend(std::iter::repeat_n(0xaa, usize::from(length)));
+        }
+        bytes
+    }
+
+    proptest! {
+        /// However the bytes are cut, the messages are the same and know their first and last piece.
+        #[test]
+        fn cutting_does_not_matter(lengths in prop::collection::vec(0_u16..300, 0..12), cut in 1_usize..200) {
+            let bytes = wire(&lengths);
+            let mut reader = Reader::default();
+            let mut seen = Vec::new();
+            for (piece, chunk) in bytes.chunks(cut).enumerate() {
+                let at = At::new(piece as u32, piece as i64);
+                reader.feed(chunk, at, &mut |event| if let Event::End(message) = event { seen.push(message); });
+            }
+            prop_assert_eq!(seen.iter().map(|m| m.length as u16).collect::<Vec<_>>(), lengths.clone());
+            prop_assert!(!reader.is_inside());
+            prop_assert_eq!(reader.bytes, lengths.iter().map(|&l| u64::from(l)).sum::<u64>());
+            let mut offset = 0_usize;
+            for message in seen {
+                let end = offset + 5 + message.length as usize;
+                prop_assert_eq!(message.first.packet as usize, offset / cut);
+                prop_assert_eq!(message.last.packet as usize, (end - 1) / cut);
+                offset = end;
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_flag_ends_reading() {
+        let mut reader = Reader::default();
+        let mut events = Vec::new();
+        reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| events.push(event));
+        assert_eq!(events, [Event::NotGrpc(2)]);
+        assert!(reader.is_lost());
+    }
+
+    #[test]
+    fn a_gap_inside_a_message_keeps_its_end() {
+        let mut reader = Reader::default();
+        let mut ends = 0;
+        reader.feed(b"\0\0\0\0\x0aab", At::default(), &mut |_| {});
+        assert_eq!(reader.owed(), 8);
+        reader.skip(5);
+        reader.feed(b"xyz", At::default(), &mut |event| ends += i32::from(matches!(event, Event::End(_))));
+        assert_eq!((ends, reader.bytes), (1, 10));
+        reader.skip(1);
+        assert!(reader.is_lost());
+    }
+}

@@ -1,0 +1,7 @@
+//! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
+
+pub mod headers;
+pub mod implementation;
+pub mod message;
+pub mod rpc;
+pub mod status;

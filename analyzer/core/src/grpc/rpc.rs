@@ -1,0 +1,360 @@
+//! RPCs on HTTP/2 streams: how they begin, what they carry, how they end (PROTOCOL-HTTP2.md).
+
+use crate::at::At;
+use crate::budget::{Budget, Cause};
+use crate::context::{Context, NO_METHOD};
+use crate::http2::streams::{Kind, Stream};
+use crate::http2::{End, Http2};
+use crate::limits;
+use crate::tables::{Layer, MessageRow, RpcRow, rpc_flag};
+
+use super::headers::Summary;
+use super::message::{Event, Message};
+use super::status;
+
+impl Http2 {
+    /// A whole header block of `side` on a stream.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
+    pub(crate) fn header_block(
+        &mut self,
+        side: usize,
+        id: u32,
+        summary: &Summary,
+        end_stream: bool,
+        first: At,
+        at: At,
+        cx: &mut Context,
+    ) {
+        self.sides[side].last_stream = id;
+        if summary.request {
+            self.set_client(side, at, cx);
+        } else if summary.http_status.is_some() && !self.roles_certain {
+            self.set_client(1 - side, at, cx);
+        }
+        if side == self.client {
+            self.request_headers(side, id, summary, first, at, cx);
+        } else {
+            self.response_headers(side, id, summary, at);
+            if let Some(status) = summary.grpc_status {
+                self.trailers(id, status, end_stream, at, cx);
+            }
+        }
+        if end_stream {
+            self.end_direction(side, id, at, cx);
+        }
+    }
+
+    #[inline]
+    fn request_headers(&mut self, side: usize, id: u32, summary: &Summary, first: At, at: At, cx: &mut Context) {
+        if id <= self.highest_stream() {
+            if let Some(stream) = self.streams.find_mut(id) {
+                stream.charge_activity(side, true, at.ready_time, self.near_rtt[side]);
+            }
+            return; // trailers of the client, or a stream that is over
+        }
+        self.raise_highest_stream(id);
+        let kind = match summary.grpc_content {
+            Some(true) => Kind::Grpc,
+            Some(false) => Kind::Other,
+            // content-type unknown after a late begin: gRPC clients alone must send `te: trailers`
+            None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
+            None => Kind::Other,
+        };
+        self.open_stream(side, id, kind, summary, first, at, cx);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
+    #[inline]
+    fn open_stream(&mut self, side: usize, id: u32, kind: Kind, summary: &Summary, first: At, at: At, cx: &mut Context) {
+        let gaps = [self.sides[0].gaps, self.sides[1].gaps];
+        let Some(stream) = self.streams.open(id) else {
+            return self.problem(Layer::Http2, "too many open streams: further ones are not followed", at, cx);
+        };
+        stream.begin(id, kind, first, gaps);
+        stream.last_side = side as u8;
+        if kind != Kind::Grpc {
+            self.other_streams += 1;
+            cx.totals.other_streams += 1;
+            return;
+        }
+        stream.method = summary.method.unwrap_or(NO_METHOD);
+        stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
+        stream.charge_activity(side, true, at.ready_time, -1);
+        self.rpcs += 1;
+        self.open_rpcs += 1;
+        self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
+        if let Some(agent) = summary.agent {
+            self.client_agent.get_or_insert(agent);
+        }
+    }
+
+    #[inline]
+    fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
+        let near = self.near_rtt[side];
+        if let Some(stream) = self.streams.find_mut(id) {
+            stream.charge_activity(side, false, at.ready_time, near);
+            if let Some(http_status) = summary.http_status {
+                stream.http_status = http_status;
+            }
+            stream.status_hidden |= summary.unknown > 0;
+        }
+    }
+
+    /// `grpc-status` ends the RPC when it comes in trailers, with or without messages before.
+    #[inline]
+    fn trailers(&mut self, id: u32, status: u8, end_stream: bool, at: At, cx: &mut Context) {
+        if !end_stream {
+            return;
+        }
+        self.finish_stream(id, status, at, cx);
+    }
+
+    /// END_STREAM of `side`. From the server it ends the RPC, with the status its header fields told, or one made
+    /// from the HTTP status; the stream itself ends when both sides have ended.
+    #[inline]
+    pub(crate) fn end_direction(&mut self, side: usize, id: u32, at: At, cx: &mut Context) {
+        let (is_client, near, late) = (side == self.client, self.near_rtt[side], self.begun_late);
+        let Some(stream) = self.streams.find_mut(id) else { return };
+        stream.charge_activity(side, is_client, at.ready_time, near);
+        stream.directions[side].ended = true;
+        let over = stream.directions[1 - side].ended;
+        if !is_client && !stream.finished {
+            let hidden = stream.status_hidden || (late && stream.http_status == 0);
+            let status = if hidden { status::NOT_SEEN } else { status::from_http(stream.http_status) };
+            self.finish_stream(id, status, at, cx);
+        }
+        if over {
+            self.remove_stream(id);
+        }
+    }
+
+    /// RST_STREAM of either side: both directions end.
+    pub(crate) fn reset(&mut self, side: usize, id: u32, code: u32, at: At, cx: &mut Context) {
+        let (is_client, near) = (side == self.client, self.near_rtt[side]);
+        if let Some(stream) = self.streams.find_mut(id) {
+            stream.charge_activity(side, is_client, at.ready_time, near);
+            self.finish_stream(id, status::from_rst_stream(code), at, cx);
+            self.remove_stream(id);
+        }
+    }
+
+    #[inline]
+    fn remove_stream(&mut self, id: u32) {
+        let Some(stream) = self.streams.find_mut(id) else { return };
+        for (side, direction) in self.sides.iter_mut().zip(&stream.directions) {
+            if direction.reader.is_inside() && direction.gaps == side.gaps {
+                side.unfinished_messages = side.unfinished_messages.saturating_sub(1);
+            }
+        }
+        self.streams.remove(id);
+    }
+
+    /// Ends a stream's RPC and writes its row; its budget is complete and its duration is the budget's sum.
+    #[inline]
+    fn finish_stream(&mut self, id: u32, status: u8, at: At, cx: &mut Context) {
+        let client = self.client;
+        let Some(stream) = self.streams.find_mut(id) else { return };
+        if stream.finished || stream.kind != Kind::Grpc {
+            return;
+        }
+        stream.finished = true;
+        self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        self.budget.add_all(&stream.budget);
+        write_rpc(stream, client, status, true, at, cx);
+    }
+
+    /// The connection or the capture ends before the stream.
+    pub(crate) fn end_open_stream(&mut self, id: u32, end: End, at: At, cx: &mut Context) {
+        let client = self.client;
+        let Some(stream) = self.streams.find_mut(id) else { return };
+        if !stream.finished && stream.kind == Kind::Grpc {
+            stream.charge(at.time, if end == End::CaptureEnds { Cause::CaptureGap } else { Cause::Unexplained });
+            let status = if end == End::ServerCloses { status::UNAVAILABLE } else { status::NOT_SEEN };
+            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+            self.budget.add_all(&stream.budget);
+            write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
+        }
+        self.streams.remove(id);
+    }
+
+    /// DATA of a stream, without padding.
+    #[inline]
+    pub(crate) fn stream_data(&mut self, side: usize, slot: u32, data: &[u8], at: At, cx: &mut Context) {
+        let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
+        let direction_code = self.direction(side);
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.charge_activity(side, is_client, at.ready_time, near);
+        if stream.kind != Kind::Grpc {
+            return;
+        }
+        let (id, method) = (stream.id, stream.method);
+        let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
+        let direction = &mut directions[side];
+        if direction.gaps != gaps {
+            direction.reader.lose();
+            direction.gaps = gaps;
+        }
+        let unfinished = &mut self.sides[side].unfinished_messages;
+        let connection = self.connection;
+        let mut wrong = false;
+        direction.reader.feed(data, at, &mut |event| match event {
+            Event::Begin => {
+                *unfinished += 1;
+                if !is_client && *turn_since >= 0 {
+                    let turnaround = at.time.saturating_sub(*turn_since).max(0);
+                    cx.method(method).add_turnaround(turnaround as u64);
+                    *turn_since = -1;
+                }
+            }
+            Event::End(message) => {
+                *unfinished = unfinished.saturating_sub(1);
+                if is_client {
+                    *turn_since = at.ready_time;
+                }
+                count_message(connection, id, direction_code, method, &message, cx);
+            }
+            Event::NotGrpc(_) => wrong = true,
+        });
+        if wrong {
+            self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
+        }
+    }
+
+    /// `length` bytes of a stream's DATA are not in the capture.
+    pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
+        let gaps = self.sides[side].gaps;
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let rpc = stream.rpc as usize;
+        let direction = &mut stream.directions[side];
+        let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
+        let ends_message = direction.reader.owed() == length && direction.reader.is_inside();
+        if ends_message {
+            self.stream_cut_tail(side, slot, length, at, cx);
+        } else {
+            direction.reader.skip(length);
+            if was_inside && !direction.reader.is_inside() {
+                let unfinished = &mut self.sides[side].unfinished_messages;
+                *unfinished = unfinished.saturating_sub(1);
+            }
+        }
+        if let Some(flags) = cx.rpcs.flags.get_mut(rpc) {
+            *flags |= rpc_flag::TOUCHES_GAP;
+        }
+    }
+
+    /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
+    fn stream_cut_tail(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut left = length as usize;
+        while left > 0 {
+            let piece = left.min(ZEROS.len());
+            self.stream_data(side, slot, ZEROS.get(..piece).unwrap_or_default(), at, cx);
+            left -= piece;
+        }
+    }
+
+    /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client
+    /// (RFC 7540 section 3.2), and its `HTTP2-Settings` are in force.
+    pub(crate) fn upgraded(&mut self, server: usize, at: At, cx: &mut Context) {
+        let Some(head) = self.take_upgrade() else { return };
+        let client = 1 - server;
+        let pairs = crate::http2::settings::pairs(&head.settings);
+        self.sides[client].in_force = self.sides[client].in_force.with(pairs).0;
+        self.sides[server].allow_table_size(self.sides[client].in_force.header_table_size);
+        let mut summary = Summary { request: true, ..Summary::default() };
+        summary.grpc_content = Some(head.content_type.starts_with(b"application/grpc"));
+        if summary.grpc_content == Some(true) {
+            summary.method = Some(cx.strings.methods.intern(&head.path));
+        }
+        let first = self.sides[client].frame_first();
+        self.request_headers(client, 1, &summary, first, at, cx);
+        self.end_direction(client, 1, at, cx);
+    }
+
+    /// Charges a wait of `side` to the RPCs whose messages it interrupted; gives how many they were.
+    pub(crate) fn charge_wait(&mut self, side: usize, start: i64, end: i64, cause: Cause) -> u32 {
+        let mut streams = 0;
+        for stream in self.streams.unfinished(side, limits::STREAMS_PER_WAIT) {
+            stream.charge(start, Cause::Transmission);
+            stream.charge(end, cause);
+            streams += 1;
+        }
+        streams
+    }
+}
+
+#[inline]
+fn count_message(connection: u32, stream: u32, direction: u8, method: u32, message: &Message, cx: &mut Context) {
+    cx.totals.messages += 1;
+    cx.totals.compressed_messages += u64::from(message.compressed);
+    cx.method(method).messages += 1;
+    if cx.options.messages {
+        cx.messages.push(MessageRow {
+            connection,
+            stream,
+            direction,
+            index: message.index,
+            length: message.length,
+            compressed: u8::from(message.compressed),
+            first_packet: message.first.packet,
+            first_time_ns: message.first.time,
+            last_packet: message.last.ready_packet,
+            last_time_ns: message.last.ready_time,
+        });
+    }
+}
+
+/// Writes what is known of an RPC at its end into its row.
+#[inline]
+fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
+    let row = stream.rpc as usize;
+    let duration = stream.budget.total();
+    macro_rules! set {
+        ($column:ident, $value:expr) => {
+            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
+                *cell = $value;
+            }
+        };
+    }
+    set!(duration_ns, i64::try_from(duration).unwrap_or(i64::MAX));
+    set!(status, status);
+    set!(last_packet, at.ready_packet);
+    set!(request_messages, request.messages);
+    set!(response_messages, response.messages);
+    set!(request_bytes, request.bytes);
+    set!(response_bytes, response.bytes);
+    if let Some(flags) = cx.rpcs.flags.get_mut(row) {
+        *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
+        *flags |= if request.is_lost() || response.is_lost() { rpc_flag::TOUCHES_GAP } else { 0 };
+    }
+    if let Some(budget) = cx.rpc_budgets.get_mut(row) {
+        *budget = stream.budget;
+    }
+    cx.method(stream.method).budget.add_all(&stream.budget);
+}
+
+/// Adds the row of an RPC that begins; the rest is written when it ends.
+#[inline]
+fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut Context) -> u32 {
+    let row = cx.rpcs.len();
+    cx.rpcs.push(RpcRow {
+        connection,
+        stream: stream.id,
+        method: stream.method,
+        start_time_ns: stream.first.time,
+        status: status::NOT_SEEN,
+        flags: if stream.method == NO_METHOD { rpc_flag::METHOD_UNKNOWN } else { 0 },
+        first_packet: stream.first.packet,
+        ..RpcRow::default()
+    });
+    if timeout_ns.is_some() || !cx.deadlines.is_empty() {
+        cx.deadlines.resize(row, -1);
+        cx.deadlines.push(timeout_ns.unwrap_or(-1));
+    }
+    if cx.options.rpc_budgets {
+        cx.rpc_budgets.push(Budget::default());
+    }
+    row as u32
+}

@@ -1,0 +1,115 @@
+//! gRPC status codes and how HTTP/2 tells them (grpc/grpc doc/statuscodes.md, doc/PROTOCOL-HTTP2.md section
+//! "Errors", doc/http-grpc-status-mapping.md).
+
+/// Names in the order of their codes.
+pub const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+/// No status was seen on the wire.
+pub const NOT_SEEN: u8 = 255;
+/// CANCELLED.
+pub const CANCELLED: u8 = 1;
+/// UNKNOWN.
+pub const UNKNOWN: u8 = 2;
+/// UNIMPLEMENTED.
+pub const UNIMPLEMENTED: u8 = 12;
+/// PERMISSION_DENIED.
+pub const PERMISSION_DENIED: u8 = 7;
+/// RESOURCE_EXHAUSTED.
+pub const RESOURCE_EXHAUSTED: u8 = 8;
+/// INTERNAL.
+pub const INTERNAL: u8 = 13;
+/// UNAVAILABLE.
+pub const UNAVAILABLE: u8 = 14;
+/// UNAUTHENTICATED.
+pub const UNAUTHENTICATED: u8 = 16;
+
+/// The value of a `grpc-status` field; codes outside 0 to 16 and other text are UNKNOWN.
+pub fn from_header(value: &[u8]) -> u8 {
+    let code = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u8>().ok());
+    code.filter(|&code| usize::from(code) < NAMES.len()).unwrap_or(UNKNOWN)
+}
+
+/// The status a client must give for a RST_STREAM error code (PROTOCOL-HTTP2.md, "Errors").
+pub fn from_rst_stream(code: u32) -> u8 {
+    match code {
+        7 => UNAVAILABLE,
+        8 => CANCELLED,
+        11 => RESOURCE_EXHAUSTED,
+        12 => PERMISSION_DENIED,
+        0..=4 | 6 | 9 | 10 => INTERNAL,
+        _ => UNKNOWN,
+    }
+}
+
+/// The status a client must give for a response without `grpc-status` (http-grpc-status-mapping.md).
+pub fn from_http(status: u16) -> u8 {
+    match status {
+        400 => INTERNAL,
+        401 => UNAUTHENTICATED,
+        403 => PERMISSION_DENIED,
+        404 => UNIMPLEMENTED,
+        429 | 502 | 503 | 504 => UNAVAILABLE,
+        _ => UNKNOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_values() {
+        assert_eq!(from_header(b"0"), 0);
+        assert_eq!(from_header(b"16"), UNAUTHENTICATED);
+        assert_eq!(from_header(b"17"), UNKNOWN);
+        assert_eq!(from_header(b"-1"), UNKNOWN);
+        assert_eq!(from_header(b""), UNKNOWN);
+    }
+
+    #[test]
+    fn reset_codes_follow_the_specification() {
+        let table = [
+            (0, "INTERNAL"),
+            (1, "INTERNAL"),
+            (2, "INTERNAL"),
+            (3, "INTERNAL"),
+            (4, "INTERNAL"),
+            (5, "UNKNOWN"),
+            (6, "INTERNAL"),
+            (7, "UNAVAILABLE"),
+            (8, "CANCELLED"),
+            (9, "INTERNAL"),
+            (10, "INTERNAL"),
+            (11, "RESOURCE_EXHAUSTED"),
+            (12, "PERMISSION_DENIED"),
+        ];
+        for (code, name) in table {
+            assert_eq!(NAMES[usize::from(from_rst_stream(code))], name, "RST_STREAM {code}");
+        }
+    }
+
+    #[test]
+    fn http_status_without_grpc_status() {
+        assert_eq!(from_http(200), UNKNOWN);
+        assert_eq!(from_http(404), UNIMPLEMENTED);
+        assert_eq!(from_http(503), UNAVAILABLE);
+    }
+}

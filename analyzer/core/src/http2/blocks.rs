@@ -1,0 +1,121 @@
+//! Header blocks (RFC 9113 section 4.3): one HEADERS or PUSH_PROMISE frame and the CONTINUATION frames after it.
+
+use crate::at::At;
+use crate::context::Context;
+use crate::grpc::headers::Summary;
+use crate::limits;
+use crate::tables::Layer;
+
+use super::frame::{FrameError, FrameHeader, flag};
+use super::side::OpenBlock;
+use super::{Http2, continuation, headers as headers_frame, push_promise as push_promise_frame};
+
+/// A HEADERS frame. The block is decoded in place when the frame holds all of it.
+#[inline]
+pub(super) fn headers(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8],
+    at: At,
+    cx: &mut Context,
+) -> Result<(), FrameError> {
+    let fragment = headers_frame::parse(&header, payload)?.fragment;
+    let first = h2.sides[side].frame_first;
+    let end_stream = header.has(flag::END_STREAM);
+    if header.has(flag::END_HEADERS) {
+        let summary = decode(h2, side, fragment, at, cx);
+        h2.header_block(side, header.stream, &summary, end_stream, first, at, cx);
+    } else {
+        let octets = fragment.to_vec();
+        h2.sides[side].block = Some(OpenBlock { stream: header.stream, end_stream, promise: false, first, octets });
+    }
+    Ok(())
+}
+
+/// A CONTINUATION frame: only ever right after the frame it continues, on the same stream (section 6.10).
+pub(super) fn continuation(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8],
+    at: At,
+    cx: &mut Context,
+) -> Result<(), FrameError> {
+    let fragment = continuation::parse(&header, payload)?;
+    let Some(mut block) = h2.sides[side].block.take() else {
+        return Err(FrameError::protocol("CONTINUATION without a header block to continue"));
+    };
+    if block.stream != header.stream {
+        forget(h2, side);
+        return Err(FrameError::protocol("CONTINUATION on another stream than its header block"));
+    }
+    if block.octets.len() + fragment.len() > limits::HEADER_BLOCK {
+        forget(h2, side);
+        return Err(FrameError::protocol("header block is too long to keep: left out"));
+    }
+    block.octets.extend_from_slice(fragment);
+    if header.has(flag::END_HEADERS) {
+        finish(h2, side, &block, at, cx);
+    } else {
+        h2.sides[side].block = Some(block);
+    }
+    Ok(())
+}
+
+/// A PUSH_PROMISE frame: its block moves the HPACK table; the promised stream is not gRPC's.
+pub(super) fn push_promise(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8],
+    at: At,
+    cx: &mut Context,
+) -> Result<(), FrameError> {
+    let fragment = push_promise_frame::parse(&header, payload)?.fragment;
+    let block = OpenBlock {
+        stream: header.stream,
+        end_stream: false,
+        promise: true,
+        first: h2.sides[side].frame_first,
+        octets: fragment.to_vec(),
+    };
+    if header.has(flag::END_HEADERS) {
+        finish(h2, side, &block, at, cx);
+    } else {
+        h2.sides[side].block = Some(block);
+    }
+    Ok(())
+}
+
+fn finish(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Context) {
+    let summary = decode(h2, side, &block.octets, at, cx);
+    if !block.promise {
+        h2.header_block(side, block.stream, &summary, block.end_stream, block.first, at, cx);
+    }
+}
+
+/// Another frame came inside a header block (PROTOCOL_ERROR, section 4.3).
+#[cold]
+pub(super) fn abandon(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+    h2.problem(Layer::Http2, "a header block was interrupted by another frame", at, cx);
+    forget(h2, side);
+}
+
+/// A header block is not decoded: what it did to the HPACK table is unknown.
+pub(super) fn forget(h2: &mut Http2, side: usize) {
+    h2.sides[side].block = None;
+    h2.sides[side].hpack.mark_begun_late();
+}
+
+#[inline]
+fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -> Summary {
+    let mut summary = Summary::default();
+    let done = h2.sides[side].hpack.decode(block, &mut cx.strings, &mut |field| summary.add(field.class));
+    if done.is_err() {
+        summary.unknown += 1;
+        h2.sides[side].hpack.mark_begun_late();
+        h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, cx);
+    }
+    summary
+}

@@ -1,0 +1,90 @@
+//! Frames other than DATA, once they are whole.
+
+use crate::at::At;
+use crate::context::Context;
+use crate::grpc::implementation::Implementation;
+use crate::tables::Layer;
+
+use super::frame::{FrameError, FrameHeader, FrameType, flag};
+use super::side::GoawaySeen;
+use super::{Http2, blocks, goaway, ping, rst_stream, settings, window_update};
+
+/// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
+#[inline]
+pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &[u8], at: At, cx: &mut Context) {
+    let done = match header.kind {
+        FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx),
+        FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx),
+        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx),
+        FrameType::WINDOW_UPDATE => window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at)),
+        FrameType::PING => ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload)),
+        FrameType::SETTINGS if header.has(flag::ACK) => {
+            acknowledge(h2, side, at, cx);
+            Ok(())
+        }
+        FrameType::SETTINGS => settings::parse(&header, payload).and_then(|pairs| announce(h2, side, pairs, at, cx)),
+        FrameType::RST_STREAM => rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, cx)),
+        FrameType::GOAWAY => goaway::parse(&header, payload).map(|frame| {
+            h2.sides[side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
+        }),
+        _ => Ok(()),
+    };
+    if let Err(error) = done {
+        h2.problem(Layer::Http2, error.reason, at, cx);
+    }
+}
+
+/// A WINDOW_UPDATE of `side` lets its peer send `increment` bytes more; above 2^31-1 is FLOW_CONTROL_ERROR
+/// (RFC 9113 section 6.9.1), which is left to the peers.
+#[inline]
+fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At) {
+    let peer = 1 - side;
+    h2.sides[peer].credited_at = Some(at);
+    if stream == 0 {
+        let credit = &mut h2.sides[peer].connection_credit;
+        *credit = credit.saturating_add(i64::from(increment));
+    } else if let Some(stream) = h2.streams.find_mut(stream) {
+        let credit = &mut stream.directions[peer].credit;
+        *credit = credit.saturating_add(i64::from(increment));
+    }
+}
+
+fn note_ping(h2: &mut Http2, side: usize, header: FrameHeader, payload: [u8; 8]) {
+    if !header.has(flag::ACK) && h2.sides[side].implementation == Implementation::Unknown {
+        h2.sides[side].implementation = Implementation::from_ping(payload);
+    }
+}
+
+/// SETTINGS of `side`: in force for its peer once acknowledged (RFC 9113 section 6.5.3).
+fn announce(h2: &mut Http2, side: usize, pairs: settings::Pairs<'_>, at: At, cx: &mut Context) -> Result<(), FrameError> {
+    if !h2.sides[side].settings_seen && h2.sides[side].implementation == Implementation::Unknown {
+        h2.sides[side].implementation = Implementation::from_settings(pairs, side != h2.client);
+    }
+    let sender = &mut h2.sides[side];
+    let (announced, wrong) = sender.newest().with(pairs);
+    if !sender.announce(announced) {
+        h2.problem(Layer::Http2, "too many SETTINGS frames without an acknowledgement", at, cx);
+    }
+    h2.sides[1 - side].announce_table_size(announced.header_table_size);
+    wrong.map_or(Ok(()), Err)
+}
+
+/// `side` acknowledges its peer's oldest SETTINGS: the values bind the frames of `side` from here on. Stream windows
+/// follow a new initial window at once, because they are kept relative to it (section 6.9.2).
+fn acknowledge(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+    let peer = 1 - side;
+    let Some(values) = h2.sides[peer].pending.pop_front() else {
+        if !h2.begun_late && h2.sides[peer].gaps == 0 {
+            h2.problem(Layer::Http2, "SETTINGS acknowledgement without SETTINGS", at, cx);
+        }
+        return;
+    };
+    let before = h2.sides[peer].in_force;
+    h2.sides[peer].in_force = values;
+    if values.initial_window_size > before.initial_window_size {
+        h2.sides[side].credited_at = Some(at);
+    }
+    if values.header_table_size != before.header_table_size {
+        h2.sides[side].allow_table_size(values.header_table_size);
+    }
+}

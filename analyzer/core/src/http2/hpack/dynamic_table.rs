@@ -1,0 +1,214 @@
+//! The dynamic table (RFC 7541 2.3.2 and 4), exact as far as the observer can know it.
+
+use std::collections::VecDeque;
+
+use super::text::Text;
+use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD};
+use crate::limits::{HPACK_LATE_TABLE_BYTES, HPACK_MAX_TABLE_BYTES};
+
+/// Evicted octets below which the arena is not compacted.
+const LEAST_COMPACTION_BYTES: usize = 1024;
+
+/// An entry; its strings stand in the arena, the name before the value.
+struct Entry<Class> {
+    class: Class,
+    /// Where its strings begin, in octets ever appended to the arena.
+    start: u64,
+    /// `None` if unknown.
+    name_len: Option<u32>,
+    /// `None` if unknown.
+    value_len: Option<u32>,
+    /// Size in bytes (RFC 7541 4.1); a lower bound if a string is unknown.
+    size: u32,
+}
+
+/// An entry as read.
+pub(super) struct Found<'a, Class> {
+    pub name: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub class: Class,
+    /// Size in bytes; a lower bound unless `complete`.
+    pub size: u32,
+    /// Both strings are known.
+    pub complete: bool,
+}
+
+/// Entries newest first, over an arena of their strings that only grows at its end and is compacted
+/// now and then, so that an insertion allocates nothing once both have grown.
+pub(super) struct DynamicTable<Class> {
+    entries: VecDeque<Entry<Class>>,
+    arena: Vec<u8>,
+    /// Octets compacted away from the arena so far.
+    compacted: u64,
+    /// Sum of the entries' sizes, in bytes.
+    size: u32,
+    /// Maximum size, in bytes; an assumption unless `max_size_exact`.
+    max_size: u32,
+    max_size_exact: bool,
+    /// Older entries may exist that are not held: from before the capture, from before a hole, or
+    /// beyond the limits.
+    older_unknown: bool,
+}
+
+impl<Class: Copy> DynamicTable<Class> {
+    /// The empty table of a new connection.
+    pub fn from_start() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            arena: Vec::new(),
+            compacted: 0,
+            size: 0,
+            max_size: DEFAULT_TABLE_SIZE,
+            max_size_exact: true,
+            older_unknown: false,
+        }
+    }
+
+    /// The entry that is `nth` from the newest, 0 being the newest.
+    #[inline]
+    pub fn get(&self, nth: u32) -> Option<Found<'_, Class>> {
+        let entry = self.entries.get(nth as usize)?;
+        let start = entry.start.wrapping_sub(self.compacted) as usize;
+        let middle = start.wrapping_add(entry.name_len.unwrap_or(0) as usize);
+        let octets = |start: usize, len: Option<u32>| {
+            self.arena.get(start..start.wrapping_add(len? as usize))
+        };
+        Some(Found {
+            name: octets(start, entry.name_len),
+            value: octets(middle, entry.value_len),
+            class: entry.class,
+            size: entry.size,
+            complete: entry.name_len.is_some() && entry.value_len.is_some(),
+        })
+    }
+
+    /// Number of entries held.
+    pub fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// Whether a reference beyond the entries held may be valid.
+    pub fn older_unknown(&self) -> bool {
+        self.older_unknown
+    }
+
+    /// Maximum size, in bytes; `None` if unknown.
+    pub fn exact_max_size(&self) -> Option<u32> {
+        self.max_size_exact.then_some(self.max_size)
+    }
+
+    /// Forgets all entries, which may still exist for the encoder, and the maximum size.
+    pub fn forget(&mut self) {
+        self.clear();
+        self.older_unknown = true;
+        self.max_size_exact = false;
+        self.max_size = self.max_size.max(HPACK_LATE_TABLE_BYTES);
+    }
+
+    /// The encoder signalled a maximum size (RFC 7541 6.3).
+    pub fn resize(&mut self, max_size: u32) {
+        self.max_size = max_size;
+        self.max_size_exact = true;
+        self.evict();
+        if max_size < ENTRY_OVERHEAD {
+            // No entry is that small, so none can have stayed: from here on the table is known
+            // completely.
+            self.older_unknown = false;
+        }
+    }
+
+    /// The maximum size is `bytes` or less: of use where it is not known exactly.
+    pub fn bound(&mut self, bytes: u32) {
+        if !self.max_size_exact {
+            self.max_size = bytes;
+            self.evict();
+        }
+    }
+
+    /// Inserts an entry and evicts the oldest as far as needed (RFC 7541 4.4).
+    pub fn insert(&mut self, name: Text<'_>, value: Text<'_>, class: Class) {
+        let size = name
+            .len
+            .saturating_add(value.len)
+            .saturating_add(ENTRY_OVERHEAD as usize);
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        if self.max_size_exact && size > self.max_size {
+            // RFC 7541 4.4: this is no error and empties the table, whatever was in it.
+            self.clear();
+            self.older_unknown = false;
+        } else if size > self.kept_size() {
+            // The encoder may hold it: keep its place, so that older and newer indices stay right.
+            self.clear();
+            self.older_unknown = true;
+            self.push(Text::unknown(0), Text::unknown(0), ENTRY_OVERHEAD, class);
+        } else {
+            self.push(name, value, size, class);
+            self.evict();
+        }
+        self.compact();
+    }
+
+    fn push(&mut self, name: Text<'_>, value: Text<'_>, size: u32, class: Class) {
+        let start = self.compacted + self.arena.len() as u64;
+        self.arena
+            .extend_from_slice(name.octets.unwrap_or_default());
+        self.arena
+            .extend_from_slice(value.octets.unwrap_or_default());
+        self.entries.push_front(Entry {
+            class,
+            start,
+            name_len: name.octets.map(|octets| octets.len() as u32),
+            value_len: value.octets.map(|octets| octets.len() as u32),
+            size,
+        });
+        self.size = self.size.saturating_add(size);
+    }
+
+    /// The size up to which entries are kept, in bytes.
+    fn kept_size(&self) -> u32 {
+        self.max_size.min(HPACK_MAX_TABLE_BYTES)
+    }
+
+    fn evict(&mut self) {
+        let kept_size = self.kept_size();
+        while self.size > kept_size {
+            let Some(oldest) = self.entries.pop_back() else {
+                break;
+            };
+            self.size = self.size.saturating_sub(oldest.size);
+            // Where the encoder evicts too, anything older is gone as well; else only the observer
+            // forgets.
+            self.older_unknown = !(self.max_size_exact && kept_size == self.max_size);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.size = 0;
+    }
+
+    /// Drops evicted strings once they are half of the arena, which keeps the cost of moving the
+    /// rest constant per octet.
+    fn compact(&mut self) {
+        let end = self.compacted + self.arena.len() as u64;
+        let oldest = self.entries.back().map_or(end, |entry| entry.start);
+        let evicted = oldest.saturating_sub(self.compacted) as usize;
+        if evicted >= LEAST_COMPACTION_BYTES && evicted >= self.arena.len() / 2 {
+            self.arena.drain(..evicted.min(self.arena.len()));
+            self.compacted = oldest;
+        }
+    }
+}
+
+#[cfg(test)]
+impl<Class> DynamicTable<Class> {
+    /// Sum of the entries' sizes, in bytes.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Octets the arena holds, evicted ones included.
+    pub fn arena_len(&self) -> usize {
+        self.arena.len()
+    }
+}

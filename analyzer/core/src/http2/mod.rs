@@ -1,0 +1,241 @@
+//! HTTP/2 (RFC 9113) as a passive observer sees it: both directions of one connection, frame by frame.
+
+pub mod continuation;
+pub mod data;
+pub mod detect;
+pub mod frame;
+pub mod goaway;
+pub mod headers;
+pub mod hpack;
+pub mod ping;
+pub mod priority;
+pub mod push_promise;
+pub mod rst_stream;
+pub mod settings;
+pub mod streams;
+pub mod window_update;
+
+mod blocks;
+mod control;
+mod parser;
+mod resync;
+mod side;
+#[cfg(test)]
+mod tests;
+
+pub use side::Side;
+
+use crate::at::At;
+use crate::budget::Budget;
+use crate::context::Context;
+use crate::grpc::headers::Strings;
+use crate::tables::Layer;
+
+use frame::FrameType;
+use settings::Settings;
+use streams::Streams;
+
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Protocol {
+    /// Nothing that tells has been seen.
+    #[default]
+    Undecided = 0,
+    /// HTTP/2 in the clear.
+    Http2 = 1,
+    /// TLS, not decrypted.
+    Tls = 2,
+    /// Another protocol.
+    Other = 3,
+}
+
+/// Where captured payload bytes went; the sum is all bytes fed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ByteCounts {
+    /// Read as preface, upgrade or frames.
+    pub decoded: u64,
+    /// Of another protocol.
+    pub not_http2: u64,
+    /// TLS records.
+    pub encrypted: u64,
+    /// HTTP/2 whose frame boundaries are not known, or too short to tell.
+    pub undecoded: u64,
+}
+
+/// One connection's HTTP/2.
+#[derive(Debug)]
+pub struct Http2 {
+    /// Row of the connection.
+    pub connection: u32,
+    /// The side that is the client.
+    pub client: usize,
+    /// The client is known by SYN, preface or header fields, not only by its port.
+    pub roles_certain: bool,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Both senders.
+    pub sides: [Side; 2],
+    /// Open streams.
+    pub streams: Streams,
+    /// The connection's opening is not in the capture.
+    pub begun_late: bool,
+    /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
+    pub near_rtt: [i64; 2],
+    /// RPCs seen.
+    pub rpcs: u32,
+    /// RPCs open now.
+    pub open_rpcs: u32,
+    /// Most RPCs open at once.
+    pub max_open_rpcs: u32,
+    /// Streams that are not gRPC.
+    pub other_streams: u32,
+    /// Where bytes went.
+    pub bytes: ByteCounts,
+    /// The client's implementation and version, from its `user-agent`.
+    pub client_agent: Option<u32>,
+    /// The budgets of the RPCs that ended, summed.
+    pub budget: Budget,
+    highest_client_stream: u32,
+    /// The upgrade request's settings, while its answer is awaited.
+    upgrade: Option<detect::Http1Head>,
+}
+
+impl Http2 {
+    /// A connection nothing has been read of.
+    pub fn new(connection: u32, client: usize, roles_certain: bool, begun_late: bool, strings: &mut Strings) -> Self {
+        Self {
+            connection,
+            client,
+            roles_certain,
+            protocol: Protocol::Undecided,
+            sides: [Side::new(strings, begun_late), Side::new(strings, begun_late)],
+            streams: Streams::default(),
+            begun_late,
+            near_rtt: [-1; 2],
+            rpcs: 0,
+            open_rpcs: 0,
+            max_open_rpcs: 0,
+            other_streams: 0,
+            bytes: ByteCounts::default(),
+            client_agent: None,
+            budget: Budget::default(),
+            highest_client_stream: 0,
+            upgrade: None,
+        }
+    }
+
+    /// 0 for client to server, 1 for server to client.
+    #[inline]
+    pub fn direction(&self, side: usize) -> u8 {
+        u8::from(side != self.client)
+    }
+
+    /// Whether `side` has begun a message, frame or header block and not finished it.
+    #[inline]
+    pub fn owes(&self, side: usize) -> bool {
+        self.sides[side].owes()
+    }
+
+    /// Bytes `side` still owes as far as is known: the rest of `stream`'s message, or of the frame being read.
+    pub fn owed(&mut self, side: usize, stream: u32) -> u64 {
+        let in_message = self.streams.find_mut(stream).map_or(0, |s| u64::from(s.directions[side].reader.owed()));
+        in_message.max(self.sides[side].owed_in_frame())
+    }
+
+    /// The user says that this is HTTP/2: frame boundaries are searched whatever comes first.
+    pub fn assume_http2(&mut self) {
+        self.begun_late = true;
+    }
+
+    /// The connection's flow-control window for DATA of `side`; `None` while unknown.
+    pub fn connection_window(&self, side: usize) -> Option<i64> {
+        (!self.begun_late && self.protocol == Protocol::Http2)
+            .then(|| i64::from(settings::DEFAULT_WINDOW) + self.sides[side].connection_credit)
+    }
+
+    /// The flow-control window of a stream for DATA of `side`; `None` while unknown.
+    pub fn stream_window(&mut self, side: usize, id: u32) -> Option<i64> {
+        let initial = i64::from(self.sides[1 - side].in_force.initial_window_size);
+        if self.begun_late {
+            return None;
+        }
+        self.streams.find_mut(id).map(|stream| initial + stream.directions[side].credit)
+    }
+
+    /// The connection is over, or the capture: open RPCs end. `closed` tells how (see [`End`]).
+    pub fn finish(&mut self, end: End, at: At, cx: &mut Context) {
+        for side in 0..2 {
+            let buffered = self.sides[side].buffered();
+            self.bytes.undecoded += buffered;
+        }
+        for id in self.streams.ids() {
+            self.end_open_stream(id, end, at, cx);
+        }
+    }
+
+    pub(crate) fn problem(&self, layer: Layer, text: &'static str, at: At, cx: &mut Context) {
+        cx.problem(layer, text, self.connection, at.packet, at.time);
+    }
+
+    /// The settings that bind the frames of `side`: its peer's, as acknowledged.
+    pub(crate) fn binding(&self, side: usize) -> &Settings {
+        &self.sides[1 - side].in_force
+    }
+
+    /// Bytes of `side` are missing from the capture.
+    pub fn gap(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
+        parser::gap(self, side, length, at, cx);
+    }
+
+    /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
+    #[inline]
+    pub fn feed(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+        parser::feed(self, side, bytes, at, cx);
+    }
+
+    /// The highest stream identifier the client has used; new streams have higher ones (RFC 9113 section 5.1.1).
+    #[inline]
+    pub(crate) fn highest_stream(&self) -> u32 {
+        self.highest_client_stream
+    }
+
+    #[inline]
+    pub(crate) fn raise_highest_stream(&mut self, id: u32) {
+        self.highest_client_stream = self.highest_client_stream.max(id);
+    }
+
+    pub(crate) fn take_upgrade(&mut self) -> Option<detect::Http1Head> {
+        self.upgrade.take()
+    }
+
+    /// The client turned out to be the other side.
+    pub(crate) fn set_client(&mut self, side: usize, at: At, cx: &mut Context) {
+        if self.client != side {
+            if self.rpcs > 0 || self.roles_certain {
+                self.problem(Layer::Http2, "both sides act as the client", at, cx);
+                return;
+            }
+            self.client = side;
+        }
+        self.roles_certain = true;
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server closed or reset it first.
+    ServerCloses,
+    /// The client closed or reset it first.
+    ClientCloses,
+    /// Another connection took its addresses and ports.
+    Replaced,
+    /// The capture ends first.
+    CaptureEnds,
+}
+
+/// Index into the frame totals.
+pub(crate) fn total_index(kind: FrameType) -> usize {
+    usize::from(kind.0).min(FrameType::KNOWN)
+}

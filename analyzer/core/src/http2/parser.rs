@@ -1,0 +1,424 @@
+//! The octets of one direction, cut into frames. DATA is read in place and never kept; other frames are kept only
+//! when they are cut over segments.
+
+use crate::at::At;
+use crate::context::Context;
+use crate::limits;
+use crate::tables::{FrameRow, Layer};
+
+use super::data::Remaining;
+use super::detect::{self, Opening};
+use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
+use super::resync::Search;
+use super::side::State;
+use super::{Http2, Protocol, blocks, control, streams, total_index};
+
+/// Takes the next bytes of `side`; every turn of the loop consumes a byte or leaves its state.
+#[inline]
+pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        rest = match h2.sides[side].state {
+            State::Header => read_header(h2, side, rest, at, cx),
+            State::Data => read_data(h2, side, rest, at, cx),
+            State::Control => read_control(h2, side, rest, at, cx),
+            State::Skip(left) => read_skip(h2, side, rest, left, at, cx),
+            State::Opening => read_opening(h2, side, rest, at, cx),
+            State::Http1Body(left) => read_http1_body(h2, side, rest, left),
+            State::Lost => search(h2, side, rest, at, cx),
+            State::Foreign => {
+                match h2.protocol {
+                    Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
+                    Protocol::Http2 => h2.bytes.undecoded += rest.len() as u64,
+                    _ => h2.bytes.not_http2 += rest.len() as u64,
+                }
+                &[]
+            }
+        };
+    }
+}
+
+#[inline]
+fn read_header<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let sender = &mut h2.sides[side];
+    if sender.head_have == 0
+        && let Some((octets, rest)) = bytes.split_first_chunk::<HEADER_LEN>()
+    {
+        sender.frame_first = at;
+        h2.bytes.decoded += HEADER_LEN as u64;
+        let header = FrameHeader::parse(octets);
+        return begin_frame(h2, side, header, rest, at, cx);
+    }
+    if sender.head_have == 0 {
+        sender.frame_first = at;
+    }
+    let take = bytes.len().min(HEADER_LEN - sender.head_have);
+    let (part, rest) = bytes.split_at(take);
+    if let Some(room) = sender.head.get_mut(sender.head_have..sender.head_have + take) {
+        room.copy_from_slice(part);
+    }
+    sender.head_have += take;
+    h2.bytes.decoded += take as u64;
+    if sender.head_have < HEADER_LEN {
+        return rest;
+    }
+    sender.head_have = 0;
+    begin_cut_frame(h2, side, rest, at, cx)
+}
+
+/// A header cut over segments; apart, because the usual one is read in place and inlined.
+#[cold]
+fn begin_cut_frame<'a>(h2: &mut Http2, side: usize, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let header = FrameHeader::parse(&h2.sides[side].head);
+    begin_frame(h2, side, header, rest, at, cx)
+}
+
+#[inline(always)]
+fn begin_frame<'a>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+) -> &'a [u8] {
+    h2.sides[side].frame = header;
+    if let Err(error) = header.check() {
+        h2.problem(Layer::Http2, error.reason, at, cx);
+        return begin_wrong_frame(h2, side, header, rest, at, cx);
+    }
+    if header.length > DEFAULT_MAX_FRAME_SIZE {
+        check_frame_size(h2, side, header, at, cx);
+    }
+    if h2.sides[side].block.is_some() && header.kind != FrameType::CONTINUATION {
+        blocks::abandon(h2, side, at, cx);
+    }
+    match header.kind {
+        FrameType::DATA => begin_data(h2, side, header, rest, at, cx),
+        kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx),
+        _ => begin_skip(h2, side, header, rest, at, cx),
+    }
+}
+
+/// A frame whose header contradicts its type. After a late begin the boundary was wrong; else its payload is skipped.
+#[cold]
+fn begin_wrong_frame<'a>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+) -> &'a [u8] {
+    if h2.begun_late || h2.sides[side].gaps > 0 {
+        h2.sides[side].lose();
+        return rest;
+    }
+    begin_skip(h2, side, header, rest, at, cx)
+}
+
+#[cold]
+fn check_frame_size(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
+    let allowed = h2.binding(side).max_frame_size.max(h2.sides[1 - side].announced.max_frame_size);
+    if header.length > allowed && !h2.begun_late {
+        h2.problem(Layer::Http2, "frame is longer than the peer's SETTINGS_MAX_FRAME_SIZE", at, cx);
+    }
+}
+
+fn begin_skip<'a>(h2: &mut Http2, side: usize, header: FrameHeader, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    h2.sides[side].state = State::Skip(header.length);
+    if header.length == 0 {
+        end_frame(h2, side, at, cx);
+    }
+    rest
+}
+
+fn read_skip<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u32, at: At, cx: &mut Context) -> &'a [u8] {
+    let take = bytes.len().min(left as usize);
+    h2.bytes.decoded += take as u64;
+    let left = left - take as u32;
+    h2.sides[side].state = State::Skip(left);
+    if left == 0 {
+        end_frame(h2, side, at, cx);
+    }
+    bytes.get(take..).unwrap_or_default()
+}
+
+#[inline]
+fn begin_control<'a>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+) -> &'a [u8] {
+    if let Some((payload, rest)) = rest.split_at_checked(header.length as usize) {
+        h2.bytes.decoded += payload.len() as u64;
+        control::apply(h2, side, header, payload, at, cx);
+        end_frame(h2, side, at, cx);
+        return rest;
+    }
+    let most = match header.kind {
+        FrameType::HEADERS | FrameType::CONTINUATION | FrameType::PUSH_PROMISE => limits::HEADER_BLOCK,
+        _ => limits::CONTROL_FRAME,
+    };
+    if header.length as usize > most {
+        h2.problem(Layer::Http2, "frame is too long to keep: skipped", at, cx);
+        blocks::forget(h2, side);
+        h2.sides[side].state = State::Skip(header.length);
+    } else {
+        h2.sides[side].kept.clear();
+        h2.sides[side].state = State::Control;
+    }
+    rest
+}
+
+fn read_control<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let sender = &mut h2.sides[side];
+    let header = sender.frame;
+    let take = bytes.len().min((header.length as usize).saturating_sub(sender.kept.len()));
+    let (part, rest) = bytes.split_at(take);
+    sender.kept.extend_from_slice(part);
+    h2.bytes.decoded += take as u64;
+    if sender.kept.len() >= header.length as usize {
+        let payload = std::mem::take(&mut sender.kept);
+        control::apply(h2, side, header, &payload, at, cx);
+        h2.sides[side].kept = payload;
+        h2.sides[side].kept.clear();
+        end_frame(h2, side, at, cx);
+    }
+    rest
+}
+
+#[inline]
+fn begin_data<'a>(h2: &mut Http2, side: usize, header: FrameHeader, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
+    let sender = &mut h2.sides[side];
+    sender.connection_credit -= i64::from(header.length);
+    sender.last_stream = header.stream;
+    sender.slot = slot;
+    sender.data = Remaining::new(header.length, header.has(flag::PADDED));
+    sender.state = State::Data;
+    if let Some(stream) = h2.streams.get_mut(slot) {
+        stream.directions[side].credit -= i64::from(header.length);
+    }
+    if header.length == 0 {
+        end_data(h2, side, header, at, cx);
+    }
+    rest
+}
+
+#[inline]
+fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let mut bytes = bytes;
+    if h2.sides[side].data.pad_length_due
+        && let Some((&pad, rest)) = bytes.split_first()
+    {
+        h2.bytes.decoded += 1;
+        if let Err(error) = h2.sides[side].data.set_pad_length(pad) {
+            h2.problem(Layer::Http2, error.reason, at, cx);
+        }
+        bytes = rest;
+    }
+    let sender = &mut h2.sides[side];
+    let take = bytes.len().min(sender.data.data as usize);
+    let (chunk, rest) = bytes.split_at(take);
+    sender.data.data -= take as u32;
+    let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
+    sender.data.padding -= pad as u32;
+    let (whole, slot) = (sender.data.total() == 0, sender.slot);
+    h2.bytes.decoded += (take + pad) as u64;
+    if !chunk.is_empty() && slot != streams::NONE {
+        h2.stream_data(side, slot, chunk, at, cx);
+    }
+    if whole {
+        let header = h2.sides[side].frame;
+        end_data(h2, side, header, at, cx);
+    }
+    rest.get(pad..).unwrap_or_default()
+}
+
+#[inline]
+fn end_data(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
+    if header.has(flag::END_STREAM) {
+        h2.end_direction(side, header.stream, at, cx);
+    }
+    end_frame(h2, side, at, cx);
+}
+
+/// The frame's last byte is in.
+#[inline]
+fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+    let direction = h2.direction(side);
+    let sender = &mut h2.sides[side];
+    sender.state = State::Header;
+    if let Some(total) = cx.totals.frames.get_mut(total_index(sender.frame.kind)) {
+        *total += 1;
+    }
+    if cx.options.frames {
+        let (frame, first) = (sender.frame, sender.frame_first);
+        cx.frames.push(FrameRow {
+            connection: h2.connection,
+            direction,
+            stream: frame.stream,
+            kind: frame.kind.0,
+            flags: frame.flags,
+            length: frame.length,
+            first_packet: first.packet,
+            first_time_ns: first.time,
+            last_packet: at.ready_packet,
+            last_time_ns: at.ready_time,
+        });
+    }
+}
+
+fn read_opening<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let mut kept = h2.sides[side].search.take().unwrap_or_default();
+    h2.bytes.undecoded += kept.add(bytes, at);
+    match judge_opening(h2, side, &kept, at, cx) {
+        Some(used) => replay(h2, side, &kept, used, cx),
+        None => h2.sides[side].search = Some(kept),
+    }
+    &[]
+}
+
+/// Reads kept bytes again, from an offset on, in the state they have led to.
+fn replay(h2: &mut Http2, side: usize, kept: &Search, from: usize, cx: &mut Context) {
+    for (piece, at) in kept.pieces(from) {
+        feed(h2, side, piece, at, cx);
+    }
+}
+
+/// Decides what a direction's first bytes are and sets the state that reads them; gives how many of them need no
+/// further reading, or `None` to wait for more.
+fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context) -> Option<usize> {
+    let bytes = kept.bytes();
+    let (state, used) = match detect::opening(bytes) {
+        Opening::Undecided => return None,
+        Opening::Preface => {
+            h2.protocol = Protocol::Http2;
+            h2.set_client(side, at, cx);
+            h2.bytes.decoded += detect::PREFACE.len() as u64;
+            (State::Header, detect::PREFACE.len())
+        }
+        Opening::Settings => {
+            h2.protocol = Protocol::Http2;
+            (State::Header, 0)
+        }
+        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx),
+        Opening::Tls => {
+            h2.protocol = Protocol::Tls;
+            (State::Foreign, 0)
+        }
+        Opening::Other if h2.begun_late || h2.protocol == Protocol::Http2 => (State::Lost, 0),
+        Opening::Other => {
+            h2.protocol = if h2.protocol == Protocol::Undecided { Protocol::Other } else { h2.protocol };
+            (State::Foreign, 0)
+        }
+    };
+    h2.sides[side].state = state;
+    Some(used)
+}
+
+/// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol.
+fn judge_http1(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context) -> Option<usize> {
+    let head = match detect::http1_head(kept.bytes()) {
+        Some(head) => head,
+        None if kept.len() < limits::UPGRADE_HEAD => return None,
+        None => detect::Http1Head::default(),
+    };
+    let used = head.length;
+    if head.switching && head.upgrade_h2c && h2.upgrade.is_some() {
+        h2.protocol = Protocol::Http2;
+        h2.sides[side].state = State::Header;
+        h2.upgraded(side, at, cx);
+    } else if head.upgrade_h2c && !head.switching {
+        h2.set_client(side, at, cx);
+        h2.sides[side].frame_first = kept.first();
+        let body = head.content_length;
+        h2.sides[side].state = if body > 0 { State::Http1Body(body) } else { State::Opening };
+        h2.upgrade = Some(head);
+    } else {
+        h2.protocol = Protocol::Other;
+        h2.sides[side].state = State::Foreign;
+        return Some(0);
+    }
+    h2.bytes.decoded += used as u64;
+    Some(used)
+}
+
+fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) -> &'a [u8] {
+    let take = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+    let left = left - take as u64;
+    h2.bytes.decoded += take as u64;
+    h2.sides[side].state = if left == 0 { State::Opening } else { State::Http1Body(left) };
+    bytes.get(take..).unwrap_or_default()
+}
+
+/// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
+fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+    let mut search = h2.sides[side].search.take().unwrap_or_default();
+    h2.bytes.undecoded += search.add(bytes, at);
+    let Some(found) = search.find() else {
+        if search.given_up() && h2.protocol != Protocol::Http2 {
+            h2.protocol = Protocol::Other;
+            h2.bytes.not_http2 += search.len() as u64;
+            h2.sides[side].state = State::Foreign;
+        } else {
+            h2.sides[side].search = Some(search);
+        }
+        return &[];
+    };
+    h2.bytes.undecoded += found as u64;
+    h2.protocol = Protocol::Http2;
+    h2.sides[side].state = State::Header;
+    replay(h2, side, &search, found, cx);
+    &[]
+}
+
+/// `length` bytes of `side` are not in the capture. Inside a frame that is read past, decoding goes on; else the
+/// boundary is lost.
+pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
+    let Ok(short) = u32::try_from(length) else {
+        return lose(h2, side, at, cx);
+    };
+    match h2.sides[side].state {
+        State::Data if !h2.sides[side].data.pad_length_due && short <= h2.sides[side].data.total() => {
+            gap_in_data(h2, side, short, at, cx);
+        }
+        State::Skip(left) if short <= left => {
+            h2.sides[side].state = State::Skip(left - short);
+            if left == short {
+                end_frame(h2, side, at, cx);
+            }
+        }
+        State::Foreign => {}
+        State::Opening => {
+            if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
+                lose(h2, side, at, cx);
+            }
+        }
+        _ => lose(h2, side, at, cx),
+    }
+}
+
+fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context) {
+    let sender = &mut h2.sides[side];
+    let in_data = length.min(sender.data.data);
+    sender.data.data -= in_data;
+    sender.data.padding -= length - in_data;
+    let (slot, whole, header) = (sender.slot, sender.data.total() == 0, sender.frame);
+    h2.stream_gap(side, slot, in_data, at, cx);
+    if whole {
+        end_data(h2, side, header, at, cx);
+    }
+}
+
+fn lose(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+    if let Some(search) = h2.sides[side].search.take() {
+        h2.bytes.undecoded += search.len() as u64;
+    }
+    h2.sides[side].lose();
+    h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
+}

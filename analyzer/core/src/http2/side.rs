@@ -1,0 +1,196 @@
+//! What is known of one sender: its parser, its HPACK table, its settings and its connection window.
+
+use std::collections::VecDeque;
+
+use crate::at::At;
+use crate::grpc::headers::Strings;
+use crate::grpc::implementation::Implementation;
+use crate::limits;
+
+use super::data::Remaining;
+use super::frame::{FrameHeader, FrameType, HEADER_LEN};
+use super::hpack::Decoder;
+use super::resync::Search;
+use super::settings::Settings;
+
+/// What the next byte of a direction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Part of the direction's first bytes, before the protocol is known.
+    Opening,
+    /// The body of an HTTP/1.1 request that asks for an upgrade.
+    Http1Body(u64),
+    /// Part of a frame header.
+    Header,
+    /// Payload of a DATA frame.
+    Data,
+    /// Payload of a frame that is kept whole.
+    Control,
+    /// Payload that is not read.
+    Skip(u32),
+    /// Somewhere in a frame: the boundary is searched.
+    Lost,
+    /// Not HTTP/2.
+    Foreign,
+}
+
+/// A header block that goes on in CONTINUATION frames.
+#[derive(Debug, Default)]
+pub(super) struct OpenBlock {
+    pub(super) stream: u32,
+    pub(super) end_stream: bool,
+    /// The block of a PUSH_PROMISE: decoded for the table's sake alone.
+    pub(super) promise: bool,
+    pub(super) first: At,
+    pub(super) octets: Vec<u8>,
+}
+
+/// A GOAWAY as seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GoawaySeen {
+    /// Streams above this were never processed.
+    pub last_stream: u32,
+    /// The error code.
+    pub code: u32,
+}
+
+/// One sender.
+pub struct Side {
+    pub(super) state: State,
+    pub(super) head: [u8; HEADER_LEN],
+    pub(super) head_have: usize,
+    /// The frame that is being read, and its first byte.
+    pub(super) frame: FrameHeader,
+    pub(super) frame_first: At,
+    pub(super) data: Remaining,
+    pub(super) slot: u32,
+    /// A control frame cut over segments.
+    pub(super) kept: Vec<u8>,
+    pub(super) block: Option<OpenBlock>,
+    /// Bytes kept while the protocol, or a frame boundary, is not known.
+    pub(super) search: Option<Box<Search>>,
+    pub(super) hpack: Decoder<Strings>,
+    /// Settings announced and acknowledged: they bind the peer's frames.
+    pub in_force: Settings,
+    /// Settings announced last.
+    pub announced: Settings,
+    pub(super) pending: VecDeque<Settings>,
+    /// Whether any SETTINGS of this side was seen.
+    pub settings_seen: bool,
+    /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
+    pub connection_credit: i64,
+    /// Messages begun and not whole.
+    pub unfinished_messages: u32,
+    /// The stream whose DATA or HEADERS came last.
+    pub last_stream: u32,
+    /// Counts the gaps in this direction.
+    pub gaps: u32,
+    /// The last frame of the peer that enlarged a window of this side.
+    pub credited_at: Option<At>,
+    /// GOAWAY sent by this side.
+    pub goaway: Option<GoawaySeen>,
+    /// What the frames say about the implementation.
+    pub implementation: Implementation,
+}
+
+impl std::fmt::Debug for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Side").field("state", &self.state).field("frame", &self.frame).finish_non_exhaustive()
+    }
+}
+
+impl Side {
+    pub(super) fn new(strings: &mut Strings, begun_late: bool) -> Self {
+        let hpack = if begun_late { Decoder::new_begun_late(strings) } else { Decoder::new(strings) };
+        Self {
+            state: State::Opening,
+            head: [0; HEADER_LEN],
+            head_have: 0,
+            frame: FrameHeader { length: 0, kind: FrameType::DATA, flags: 0, stream: 0 },
+            frame_first: At::default(),
+            data: Remaining::default(),
+            slot: super::streams::NONE,
+            kept: Vec::new(),
+            block: None,
+            search: None,
+            hpack,
+            in_force: Settings::default(),
+            announced: Settings::default(),
+            pending: VecDeque::new(),
+            settings_seen: false,
+            connection_credit: 0,
+            unfinished_messages: 0,
+            last_stream: 0,
+            gaps: 0,
+            credited_at: None,
+            goaway: None,
+            implementation: Implementation::Unknown,
+        }
+    }
+
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        self.unfinished_messages > 0
+            || self.block.is_some()
+            || self.head_have > 0
+            || matches!(self.state, State::Data | State::Control | State::Skip(_))
+    }
+
+    /// Bytes owed as far as they are known: the rest of the frame that is being read.
+    pub fn owed_in_frame(&self) -> u64 {
+        match self.state {
+            State::Header if self.head_have > 0 => (HEADER_LEN - self.head_have) as u64,
+            State::Data => u64::from(self.data.total()),
+            State::Control => u64::from(self.frame.length).saturating_sub(self.kept.len() as u64),
+            State::Skip(left) => u64::from(left),
+            _ => 0,
+        }
+    }
+
+    /// Bytes kept for later that no frame was made of.
+    pub(super) fn buffered(&mut self) -> u64 {
+        self.search.take().map_or(0, |search| search.len() as u64)
+    }
+
+    /// Where the frame that was begun last has its first byte.
+    pub fn frame_first(&self) -> At {
+        self.frame_first
+    }
+
+    /// The peer has announced, and may come to be answered with, a table of `bytes`.
+    pub(super) fn announce_table_size(&mut self, bytes: u32) {
+        self.hpack.announce_max_size_setting(bytes);
+    }
+
+    /// The peer lets this side's encoder use a table of `bytes`.
+    pub fn allow_table_size(&mut self, bytes: u32) {
+        self.hpack.set_max_size_setting(bytes);
+    }
+
+    /// Queues announced settings until the peer acknowledges them; `false` when too many wait.
+    pub(super) fn announce(&mut self, settings: Settings) -> bool {
+        self.settings_seen = true;
+        self.announced = settings;
+        if self.pending.len() >= limits::PENDING_SETTINGS {
+            return false;
+        }
+        self.pending.push_back(settings);
+        true
+    }
+
+    /// The newest announced settings, on which a further frame builds.
+    pub(super) fn newest(&self) -> Settings {
+        self.pending.back().copied().unwrap_or(self.in_force)
+    }
+
+    /// Forgets the frame that is being read: the boundary is lost.
+    pub(super) fn lose(&mut self) {
+        self.state = State::Lost;
+        self.head_have = 0;
+        self.kept.clear();
+        self.block = None;
+        self.unfinished_messages = 0;
+        self.gaps = self.gaps.wrapping_add(1);
+        self.hpack.mark_begun_late();
+    }
+}

@@ -1,0 +1,221 @@
+//! The streams of one connection that are open, or still draining after their RPC ended.
+
+use std::collections::HashMap;
+
+use crate::at::At;
+use crate::budget::{Budget, Cause};
+use crate::grpc::message::Reader;
+use crate::limits;
+
+/// No row or slot.
+pub const NONE: u32 = u32::MAX;
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// An RPC.
+    Grpc,
+    /// Another use of HTTP/2.
+    Other,
+    /// Opened before the capture began: what it carries is not known.
+    #[default]
+    Unknown,
+}
+
+/// One direction of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamDirection {
+    /// Messages in this direction's DATA.
+    pub reader: Reader,
+    /// WINDOW_UPDATE increments less DATA sent; with the initial window in force this is the flow-control window.
+    pub credit: i64,
+    /// END_STREAM was sent.
+    pub ended: bool,
+    /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
+    pub gaps: u32,
+}
+
+/// A stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stream {
+    /// The stream identifier.
+    pub id: u32,
+    /// What it carries.
+    pub kind: Kind,
+    /// Row in the RPC table, or [`NONE`].
+    pub rpc: u32,
+    /// The interned method.
+    pub method: u32,
+    /// The RPC is over; only draining is left.
+    pub finished: bool,
+    /// `:status` of the response, 0 before.
+    pub http_status: u16,
+    /// A response header block had fields that the capture does not hold: the status may have been among them.
+    pub status_hidden: bool,
+    /// Both directions, by side.
+    pub directions: [StreamDirection; 2],
+    /// The request HEADERS' first byte.
+    pub first: At,
+    /// The side whose bytes came last.
+    pub last_side: u8,
+    /// Up to when `budget` is filled, nanoseconds since the epoch.
+    pub since: i64,
+    /// Where the RPC's time went so far.
+    pub budget: Budget,
+    /// When the latest request message that has no answer yet was whole; negative when there is none.
+    pub turn_since: i64,
+}
+
+impl Stream {
+    /// Makes this the stream `id`, whose first frame is at `first`. In place, because a stream is some 300 bytes.
+    #[inline]
+    pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
+        *self = Self { id, kind, rpc: NONE, method: NONE, first, since: first.time, turn_since: -1, ..Self::default() };
+        for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
+            direction.gaps = gaps;
+        }
+    }
+
+    /// Whether a message of `side` has begun and is not whole.
+    #[inline]
+    pub fn is_inside(&self, side: usize) -> bool {
+        self.directions[side].reader.is_inside()
+    }
+
+    /// Accounts the time up to `now` to `cause`.
+    #[inline]
+    pub fn charge(&mut self, now: i64, cause: Cause) {
+        if now > self.since {
+            self.budget.add(cause, now.abs_diff(self.since));
+            self.since = now;
+        }
+    }
+
+    /// Accounts the time up to bytes of `side` at `now`.
+    ///
+    /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
+    /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
+    /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
+    #[inline]
+    pub fn charge_activity(&mut self, side: usize, is_client: bool, now: i64, near_rtt: i64) {
+        if now <= self.since {
+            self.last_side = side as u8;
+            return;
+        }
+        if self.is_inside(0) || self.is_inside(1) {
+            self.charge(now, Cause::Transmission);
+        } else {
+            if usize::from(self.last_side) != side {
+                match near_rtt {
+                    rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
+                    rtt => self.charge(now.min(self.since.saturating_add(rtt)), Cause::Network),
+                }
+            }
+            self.charge(now, if is_client { Cause::Client } else { Cause::Server });
+        }
+        self.last_side = side as u8;
+    }
+}
+
+/// Entries of the look-aside cache in front of the map; the streams in flight on a busy connection.
+const CACHE: usize = 128;
+
+/// Streams by identifier.
+#[derive(Debug)]
+pub struct Streams {
+    slots: HashMap<u32, u32, foldhash::fast::RandomState>,
+    /// Identifier and slot of streams looked up last; identifier 0 is none.
+    cache: Box<[(u32, u32); CACHE]>,
+    slab: Vec<Stream>,
+    free: Vec<u32>,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self { slots: HashMap::default(), cache: Box::new([(0, NONE); CACHE]), slab: Vec::new(), free: Vec::new() }
+    }
+}
+
+/// Neighbouring odd identifiers get places of their own.
+#[inline]
+fn cache_place(id: u32) -> usize {
+    (id >> 1) as usize % CACHE
+}
+
+impl Streams {
+    /// The slot of an open stream.
+    #[inline]
+    pub fn slot(&self, id: u32) -> Option<u32> {
+        match self.cache[cache_place(id)] {
+            (cached, slot) if cached == id && id != 0 => Some(slot),
+            _ => self.slots.get(&id).copied(),
+        }
+    }
+
+    /// The stream in a slot.
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream> {
+        self.slab.get_mut(slot as usize)
+    }
+
+    /// The stream with an identifier.
+    #[inline]
+    pub fn find_mut(&mut self, id: u32) -> Option<&mut Stream> {
+        let slot = self.slot(id)?;
+        self.get_mut(slot)
+    }
+
+    /// Keeps a new stream with no more than its identifier; `None` when [`limits::OPEN_STREAMS`] are open.
+    #[inline]
+    pub fn open(&mut self, id: u32) -> Option<&mut Stream> {
+        if self.slots.len() >= limits::OPEN_STREAMS {
+            return None;
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slab.push(Stream::default());
+                (self.slab.len() - 1) as u32
+            }
+        };
+        self.slots.insert(id, slot);
+        self.cache[cache_place(id)] = (id, slot);
+        self.slab.get_mut(slot as usize)
+    }
+
+    /// Forgets a stream.
+    #[inline]
+    pub fn remove(&mut self, id: u32) {
+        let place = &mut self.cache[cache_place(id)];
+        if place.0 == id {
+            *place = (0, NONE);
+        }
+        if let Some(slot) = self.slots.remove(&id) {
+            self.free.push(slot);
+        }
+    }
+
+    /// Number of streams kept.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether no stream is kept.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The identifiers kept, ascending.
+    pub fn ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.slots.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`.
+    pub fn unfinished(&mut self, side: usize, most: usize) -> impl Iterator<Item = &mut Stream> {
+        let slots = &self.slots;
+        let live = move |stream: &&mut Stream| stream.is_inside(side) && slots.contains_key(&stream.id);
+        self.slab.iter_mut().filter(live).take(most)
+    }
+}

@@ -1,0 +1,27 @@
+//! The decoding core of grpcdiag: capture bytes to columnar tables.
+//!
+//! Layers know the one below and never the one above: `capture_file` -> `packet` -> `tcp` -> `http2` -> `grpc`,
+//! driven by `pipeline`. Only this file and `python` know Python.
+
+pub mod at;
+pub mod budget;
+pub mod capture_file;
+pub mod context;
+pub mod grpc;
+pub mod http2;
+pub mod limits;
+pub mod packet;
+pub mod pipeline;
+mod python;
+pub mod strings;
+pub mod tables;
+pub mod tcp;
+pub mod waits;
+
+use pyo3::prelude::*;
+
+/// The Python module `grpcdiag.analyzer._core`.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    python::register(module)
+}

@@ -1,0 +1,168 @@
+//! Every bound on what the input may make the program keep or do, in one place.
+//!
+//! A capture is hostile input: each number here is what one connection, one header block or one file can cost at
+//! most. Reaching a limit is recorded as a problem and never stops the analysis of the rest.
+
+// --- Capture files ---
+
+/// Bytes asked of a file or pipe at a time: large enough to hide the cost of a system call, small enough for a core's cache.
+pub const CAPTURE_READ_BUFFER: usize = 256 * 1024;
+
+/// The longest packet that any capture may hold, in bytes: libpcap's `MAXIMUM_SNAPLEN` (pcap-int.h), Wireshark's
+/// `WTAP_MAX_PACKET_SIZE_STANDARD`; room for every offload packet that tcpdump or dumpcap can record.
+pub const CAPTURE_PACKET_LENGTH: u32 = 262_144;
+
+/// The longest packet of a pcap file that itself declares a longer snaplen, in bytes: libpcap's `INITIAL_MAX_BLOCKSIZE`
+/// (sf-pcapng.c), so that both formats may hold the same packets.
+pub const CAPTURE_PACKET_LENGTH_DECLARED: u32 = 16 * 1024 * 1024;
+
+/// The longest pcapng block, in bytes: the longest packet and 128 KiB of options, as libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`.
+pub const CAPTURE_BLOCK_LENGTH: u32 = CAPTURE_PACKET_LENGTH_DECLARED + 128 * 1024;
+
+/// How far to search for the next record after a damaged one, in bytes: covers a lost write-back of the page cache, and ends in
+/// a fraction of a second.
+pub const CAPTURE_RESYNC_DISTANCE: u64 = 64 * 1024 * 1024;
+
+/// Consecutive plausible record headers that prove a place to continue: one header is 16 bytes that packet data may imitate by
+/// chance, three in a chain it does not.
+pub const CAPTURE_RESYNC_RECORDS: u32 = 3;
+
+/// The longest record believed during that search, in bytes: what tcpdump records, so that a false length cannot fill the memory.
+pub const CAPTURE_RESYNC_RECORD_LENGTH: u32 = CAPTURE_PACKET_LENGTH + 64 * 1024;
+
+/// How far neighbouring records' times may lie apart before a record's header is doubted, in seconds: one day.
+pub const CAPTURE_TIME_JUMP_SECONDS: u32 = 86_400;
+
+/// Damage entries kept; the rest are counted: a report shows a few, a ruined file has millions.
+pub const CAPTURE_DAMAGE_ENTRIES: usize = 100;
+
+/// Interfaces kept over all files: a day of rotated files from a host with many; a hostile file declares one every 20 bytes.
+pub const CAPTURE_INTERFACES: usize = 65_536;
+
+/// Bytes of an interface's name kept: Linux allows 15 (`IFNAMSIZ`), Windows device names have about 50.
+pub const CAPTURE_INTERFACE_NAME: usize = 256;
+
+/// Comments kept over all files: a report shows them to a reader.
+pub const CAPTURE_COMMENTS: usize = 256;
+
+/// Bytes of a comment kept: as above; the format allows 65,535.
+pub const CAPTURE_COMMENT_LENGTH: usize = 4096;
+
+/// Bytes of decryption secrets kept over all files: a key log line has about 180 bytes and each TLS 1.3 connection some five
+/// lines, which makes room for 18,000 connections.
+pub const CAPTURE_SECRETS_LENGTH: usize = 16 * 1024 * 1024;
+
+/// Decryption secrets blocks kept: bounds the cost of empty ones.
+pub const CAPTURE_SECRETS_BLOCKS: usize = 4096;
+
+/// The largest Zstandard window, in bytes: what `zstd -d` accepts unasked (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`, 27).
+pub const CAPTURE_ZSTD_WINDOW: u64 = 1 << 27;
+
+// --- Packets ---
+
+/// VLAN tags skipped in one Ethernet frame. Provider bridges stack two (IEEE 802.1ad); the rest is slack.
+pub const MAX_VLAN_TAGS: usize = 4;
+
+/// MPLS labels skipped in one packet. Backbones rarely push more than five.
+pub const MAX_MPLS_LABELS: usize = 8;
+
+/// IPv6 extension headers skipped in one packet. RFC 8200 section 4.1 lists seven in its recommended order.
+pub const MAX_EXTENSION_HEADERS: usize = 8;
+
+/// Tunnels entered in one packet, so that nested headers cannot exhaust the stack. Overlay inside overlay makes two.
+pub const MAX_TUNNELS: u8 = 4;
+
+/// Fragmented datagrams waiting at once; they are looked up one by one, so this also bounds the time per fragment.
+pub const MAX_FRAGMENTED_DATAGRAMS: usize = 256;
+
+/// Bytes held by waiting fragments: the default of Linux's `net.ipv4.ipfrag_high_thresh` (`net/ipv4/ip_fragment.c`).
+pub const MAX_FRAGMENT_BYTES: usize = 4 << 20;
+
+/// Separate byte ranges in one waiting datagram. Ordinary reordering leaves a few; hundreds are an attack.
+pub const MAX_FRAGMENT_RANGES: usize = 64;
+
+/// Age in nanoseconds of capture time at which a waiting datagram is given up: Linux's `IP_FRAG_TIME`, 30 s
+/// (`include/net/ip.h`); IPv6 allows 60 s (RFC 8200 section 4.5), which no sender depends on.
+pub const FRAGMENT_TIMEOUT_NS: i64 = 30_000_000_000;
+
+// --- TCP ---
+
+/// Bytes kept out of order per direction while a hole waits to be filled; above Linux's largest default receive
+/// buffer (`net.ipv4.tcp_rmem` 6 MiB), so that an honest sender never reaches it.
+pub const OUT_OF_ORDER_BYTES: usize = 8 << 20;
+/// Segments kept out of order per direction; 8 MiB in segments of 512 bytes.
+pub const OUT_OF_ORDER_SEGMENTS: usize = 16_384;
+/// Out-of-order bytes kept over all connections.
+pub const OUT_OF_ORDER_TOTAL: usize = 256 << 20;
+/// Packets of a connection that must follow the ACK of an unseen byte before the byte counts as missing from the
+/// capture: capture points with several queues record an ACK before its data.
+pub const MISSING_AFTER_PACKETS: u32 = 64;
+/// Fingerprints of recent packets kept per direction to recognise a packet recorded twice.
+pub const RECENT_PACKETS: usize = 32;
+/// ACKs remembered per direction to find the one that released a sender.
+pub const RECENT_ACKS: usize = 32;
+/// Connections told apart in one run; state of a closed connection is a table row.
+pub const CONNECTIONS: usize = 4_000_000;
+
+// --- HPACK ---
+
+/// Longest integer of HPACK, in octets after the prefix: five carry 32 bits, more than any table or
+/// block needs (RFC 7541 5.1).
+pub const HPACK_MAX_INTEGER_OCTETS: usize = 5;
+
+/// Largest dynamic table kept per decoder, in bytes of RFC 7541 4.1. 64 KiB is the largest setting
+/// browsers send (gRPC's is 4,096); a peer may be granted more, and then only entries older than
+/// these 64 KiB become unknown.
+pub const HPACK_MAX_TABLE_BYTES: u32 = 64 * 1024;
+
+/// Table kept when neither the size nor the setting was captured, in bytes: four times the default
+/// of RFC 9113 6.5.2, in case SETTINGS before the capture raised it. Keeping too much is harmless,
+/// for indices count from the newest entry.
+pub const HPACK_LATE_TABLE_BYTES: u32 = 16 * 1024;
+
+/// Largest header list handed on per block, in bytes of RFC 9113 6.5.2. One octet can stand for a
+/// field of 4 kB, so what follows is counted and kept from the caller; gRPC peers accept 8 KiB to
+/// 16 KiB by default.
+pub const HPACK_MAX_LIST_BYTES: u64 = 1024 * 1024;
+
+/// Longest field name kept, in octets as encoded. An insertion may copy a name by a reference of
+/// one octet, so that this is also the most one octet of a block can make the decoder copy.
+pub const HPACK_MAX_NAME_BYTES: usize = 1024;
+
+/// Longest field value kept, in octets as encoded (Huffman coding shrinks by 8/5 at most); gRPC's
+/// largest are status details, a few KiB. A longer value is measured, and reported as unknown.
+pub const HPACK_MAX_VALUE_BYTES: usize = 64 * 1024;
+
+/// Scratch memory a decoder keeps between blocks, per buffer and in bytes, lest one long string
+/// cost memory for good.
+pub const HPACK_RETAINED_SCRATCH_BYTES: usize = 4 * 1024;
+
+// --- HTTP/2 ---
+
+/// Bytes of one header block over HEADERS and all its CONTINUATION frames (CONTINUATION flood, CVE-2024-27316).
+pub const HEADER_BLOCK: usize = 1 << 20;
+/// Bytes kept of a control frame that is cut over segments; the longest control frame decoded whole.
+pub const CONTROL_FRAME: usize = 64 << 10;
+/// Streams open at once on one connection; HTTP/2 servers allow 100 to a few thousand.
+pub const OPEN_STREAMS: usize = 262_144;
+/// SETTINGS frames of one side that await their acknowledgement.
+pub const PENDING_SETTINGS: usize = 128;
+/// Bytes searched for the next frame boundary at a time after a gap or a late begin.
+pub const RESYNC_BUFFER: usize = 128 << 10;
+/// Bytes of one direction searched without result before it is taken for another protocol.
+pub const RESYNC_GIVE_UP: u64 = 16 << 20;
+/// Bytes of an HTTP/1.1 request or response head read to find an upgrade to h2c.
+pub const UPGRADE_HEAD: usize = 16 << 10;
+
+// --- Tables ---
+
+/// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.
+pub const INTERNED_STRINGS: usize = 65_536;
+/// Methods whose turnaround has a histogram (about 100 kB each); further methods have none.
+pub const METHOD_HISTOGRAMS: usize = 512;
+/// Bytes of one interned string; longer ones are cut.
+pub const INTERNED_BYTES: usize = 1_024;
+/// Rows of the problems table; further problems are counted only.
+pub const PROBLEMS: usize = 10_000;
+/// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
+pub const STREAMS_PER_WAIT: usize = 256;

@@ -1,0 +1,264 @@
+//! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::{IntoPyArray, PyArrayMethods};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::budget::{Budget, CAUSES};
+use crate::capture_file::{CaptureInfo, CaptureReader, Source};
+use crate::context::{Context, MethodStats, Options};
+use crate::grpc::{implementation, status};
+use crate::http2::frame::FrameType;
+use crate::pipeline::{CaptureCounts, Finished, Pipeline};
+use crate::tables::{Column, ProblemLog};
+use crate::tcp::{note, roles};
+
+create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
+
+/// Adds everything to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Run>()?;
+    module.add("CaptureError", module.py().get_type::<CaptureError>())?;
+    module.add("CAUSES", CAUSES.to_vec())?;
+    module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
+    module.add("STATUSES", status::NAMES.to_vec())?;
+    module.add("VANTAGES", roles::VANTAGES.to_vec())?;
+    module.add("ROLES_FROM", roles::NAMES.to_vec())?;
+    module.add("PACKET_NOTES", note::NAMES.to_vec())?;
+    module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))
+}
+
+/// The analysis of one capture, stepped through packet by packet.
+#[pyclass(module = "grpcdiag.analyzer._core")]
+struct Run {
+    reader: Mutex<CaptureReader>,
+    pipeline: Option<Pipeline>,
+}
+
+#[pymethods]
+impl Run {
+    #[new]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_budgets=false, ports=Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        paths: Vec<String>,
+        frames: bool,
+        messages: bool,
+        packets: bool,
+        rpc_budgets: bool,
+        ports: Vec<u16>,
+    ) -> PyResult<Self> {
+        if paths.is_empty() {
+            return Err(PyValueError::new_err("no capture file given"));
+        }
+        let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
+        let sources: Vec<Source> = paths.into_iter().map(source).collect();
+        let reader =
+            py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
+        let options = Options { frames, messages, packets, rpc_budgets, ports };
+        Ok(Self { reader: Mutex::new(reader), pipeline: Some(Pipeline::new(options)) })
+    }
+
+    /// Reads up to `packets` packets; `False` at the end.
+    fn step(&mut self, py: Python<'_>, packets: u32) -> PyResult<bool> {
+        let Self { reader, pipeline } = self;
+        let pipeline = pipeline.as_mut().ok_or_else(finished)?;
+        let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        Ok(py.detach(|| {
+            for _ in 0..packets {
+                match reader.next_packet() {
+                    Some(packet) => pipeline.packet(&packet),
+                    None => return false,
+                }
+            }
+            true
+        }))
+    }
+
+    /// Bytes read of the files as they are on disk.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.reader().bytes_read()
+    }
+
+    /// Bytes of all files together; `None` for standard input.
+    #[getter]
+    fn bytes_total(&self) -> Option<u64> {
+        self.reader().bytes_total()
+    }
+
+    /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.
+    fn take<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
+        let cx = &mut self.pipeline.as_mut().ok_or_else(finished)?.cx;
+        let columns = match table {
+            "frames" => cx.frames.take_columns(),
+            "messages" => cx.messages.take_columns(),
+            "packets" => cx.packets.take_columns(),
+            _ => return Err(PyValueError::new_err(format!("no table {table:?} can be taken while the run goes on"))),
+        };
+        to_dict(py, columns)
+    }
+
+    /// Ends the run and gives everything it has found; see `analyzer/tables.py` for the meaning of each entry.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let pipeline = self.pipeline.take().ok_or_else(finished)?;
+        let (end, cx, counts) = py.detach(|| pipeline.finish());
+        let result = PyDict::new(py);
+        result.set_item("capture", capture(py, self.reader().info(), &counts)?)?;
+        tables(py, &result, end, cx)?;
+        Ok(result)
+    }
+}
+
+impl Run {
+    fn reader(&self) -> MutexGuard<'_, CaptureReader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("this run is finished")
+}
+
+fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, column) in columns {
+        match column {
+            Column::I64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
+            Column::U64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
+            Column::U32(cells) => dict.set_item(name, cells.into_pyarray(py))?,
+            Column::U8(cells) => dict.set_item(name, cells.into_pyarray(py))?,
+        }
+    }
+    Ok(dict)
+}
+
+fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx: Context) -> PyResult<()> {
+    result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
+    result.set_item("connection_budgets", budgets(py, &end.budgets)?)?;
+    result.set_item("addresses", end.addresses)?;
+    let deadlines = std::mem::take(&mut cx.deadlines);
+    let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);
+    result.set_item("rpcs", to_dict(py, cx.rpcs.take_columns())?)?;
+    result.set_item("deadlines", deadlines.into_pyarray(py))?;
+    result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
+    result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
+    for (name, columns) in [
+        ("frames", cx.frames.take_columns()),
+        ("messages", cx.messages.take_columns()),
+        ("packets", cx.packets.take_columns()),
+    ] {
+        result.set_item(name, to_dict(py, columns)?)?;
+    }
+    result.set_item("problems", problems(py, &mut cx.problems)?)?;
+    result.set_item("methods", methods(py, &cx)?)?;
+    result.set_item("agents", cx.strings.agents.texts())?;
+    result.set_item("frame_counts", cx.totals.frames.to_vec())?;
+    result.set_item("message_count", cx.totals.messages)?;
+    result.set_item("compressed_messages", cx.totals.compressed_messages)?;
+    result.set_item("other_streams", cx.totals.other_streams)
+}
+
+/// Budgets as an array of shape (rows, causes).
+fn budgets<'py>(py: Python<'py>, rows: &[Budget]) -> PyResult<Bound<'py, PyAny>> {
+    let cells: Vec<i64> =
+        rows.iter().flat_map(|row| row.0).map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect();
+    Ok(cells.into_pyarray(py).reshape([rows.len(), CAUSES.len()])?.into_any())
+}
+
+fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, PyDict>> {
+    let dict = to_dict(py, log.rows.take_columns())?;
+    dict.set_item("kinds", log.kinds.clone())?;
+    dict.set_item("counts", log.counts.clone())?;
+    Ok(dict)
+}
+
+/// One entry per method that an RPC used, the unknown method (`None`) first if there is one.
+fn methods<'py>(py: Python<'py>, cx: &Context) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    let names = cx.strings.methods.texts();
+    for (index, stats) in cx.methods.iter().enumerate() {
+        let Some(stats) = stats else { continue };
+        let dict = PyDict::new(py);
+        let number = index.checked_sub(1);
+        dict.set_item("number", number.map_or(u32::MAX, |number| number as u32))?;
+        dict.set_item("name", number.and_then(|number| names.get(number)))?;
+        dict.set_item("messages", stats.messages)?;
+        dict.set_item("budget", stats.budget.0.to_vec())?;
+        dict.set_item("turnaround", turnaround(py, stats)?)?;
+        list.append(dict)?;
+    }
+    Ok(list)
+}
+
+/// Quantiles in nanoseconds; `None` when there is no sample.
+fn turnaround<'py>(py: Python<'py>, stats: &MethodStats) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(histogram) = stats.turnaround.as_ref().filter(|histogram| !histogram.is_empty()) else {
+        return Ok(None);
+    };
+    let dict = PyDict::new(py);
+    dict.set_item("count", histogram.len())?;
+    dict.set_item("min", stats.turnaround_min)?;
+    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)] {
+        let value = histogram.value_at_quantile(quantile).clamp(stats.turnaround_min, stats.turnaround_max);
+        dict.set_item(name, value)?;
+    }
+    dict.set_item("max", stats.turnaround_max)?;
+    dict.set_item("mean", stats.turnaround_sum / histogram.len())?;
+    Ok(Some(dict))
+}
+
+fn capture<'py>(py: Python<'py>, info: &CaptureInfo, counts: &CaptureCounts) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let files = PyList::empty(py);
+    for file in &info.files {
+        let entry = PyDict::new(py);
+        entry.set_item("name", &file.name)?;
+        entry.set_item("format", file.format.name())?;
+        entry.set_item("compression", file.compression.map(|compression| compression.name()))?;
+        files.append(entry)?;
+    }
+    dict.set_item("files", files)?;
+    let damage = PyList::empty(py);
+    for item in &info.damage {
+        let entry = PyDict::new(py);
+        entry.set_item("file", info.files.get(item.file).map(|file| &file.name))?;
+        entry.set_item("offset", item.offset)?;
+        entry.set_item("packet", item.packet)?;
+        entry.set_item("reason", &item.reason)?;
+        damage.append(entry)?;
+    }
+    dict.set_item("damage", damage)?;
+    dict.set_item("damage_not_listed", info.damage_not_listed)?;
+    dict.set_item("snaplen", info.interfaces.iter().map(|interface| interface.snaplen).max())?;
+    dict.set_item("interfaces", info.interfaces.len())?;
+    dict.set_item("dropped_packets", info.dropped_packets())?;
+    dict.set_item("comments", info.comments.clone())?;
+    dict.set_item("secrets", info.secrets.len())?;
+    dict.set_item("packets_without_time", info.packets_without_time)?;
+    add_counts(&dict, counts)?;
+    Ok(dict)
+}
+
+fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> {
+    dict.set_item("packets", counts.packets)?;
+    dict.set_item("bytes", counts.bytes)?;
+    dict.set_item("captured_bytes", counts.captured_bytes)?;
+    dict.set_item("first_time_ns", counts.first_time_ns)?;
+    dict.set_item("last_time_ns", counts.last_time_ns)?;
+    dict.set_item("tcp_packets", counts.tcp)?;
+    dict.set_item("not_tcp_packets", counts.not_tcp)?;
+    dict.set_item("malformed_packets", counts.malformed)?;
+    dict.set_item("truncated_packets", counts.truncated)?;
+    dict.set_item("fragments", counts.fragments)?;
+    dict.set_item("unsupported_link_packets", counts.unsupported_link)?;
+    dict.set_item("time_steps_back", counts.time_steps_back)?;
+    dict.set_item("tunnelled_packets", counts.tunnelled)?;
+    dict.set_item("link_types", counts.link_types.clone())
+}

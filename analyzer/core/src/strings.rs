@@ -1,0 +1,72 @@
+//! Strings kept once and referred to by number, bounded in number and length.
+
+use std::collections::HashMap;
+
+use crate::limits;
+
+/// A dictionary of byte strings; numbers are given in the order of first sight.
+#[derive(Debug, Default)]
+pub struct Interner {
+    numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    strings: Vec<Box<[u8]>>,
+    overflowed: bool,
+}
+
+impl Interner {
+    /// The number of `text`. Text beyond [`limits::INTERNED_BYTES`] is cut; once [`limits::INTERNED_STRINGS`] are
+    /// kept, every new one gets the number of a shared last entry.
+    pub fn intern(&mut self, text: &[u8]) -> u32 {
+        let text = text.get(..limits::INTERNED_BYTES).unwrap_or(text);
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        if self.strings.len() >= limits::INTERNED_STRINGS {
+            return self.overflow();
+        }
+        self.push(text)
+    }
+
+    fn push(&mut self, text: &[u8]) -> u32 {
+        let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
+        self.strings.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    fn overflow(&mut self) -> u32 {
+        if !self.overflowed {
+            self.overflowed = true;
+            self.push(b"(more names than are told apart)");
+        }
+        u32::try_from(self.strings.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// All strings by number, with bytes that are not UTF-8 replaced.
+    pub fn texts(&self) -> Vec<String> {
+        self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    }
+
+    /// One string by number.
+    pub fn get(&self, number: u32) -> Option<&[u8]> {
+        self.strings.get(number as usize).map(AsRef::as_ref)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stable_and_bounded() {
+        let mut interner = Interner::default();
+        assert_eq!(interner.intern(b"/a"), 0);
+        assert_eq!(interner.intern(b"/b"), 1);
+        assert_eq!(interner.intern(b"/a"), 0);
+        for n in 0..limits::INTERNED_STRINGS * 2 {
+            interner.intern(n.to_string().as_bytes());
+        }
+        assert_eq!(interner.texts().len(), limits::INTERNED_STRINGS + 1);
+        assert_eq!(interner.intern(b"/a"), 0);
+        assert_eq!(interner.intern(b"new"), limits::INTERNED_STRINGS as u32);
+    }
+}

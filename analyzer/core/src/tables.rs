@@ -1,0 +1,221 @@
+//! The columns handed to numpy. Rows are added here only; meaning and unit of each column stand in
+//! `analyzer/tables.py`.
+
+use crate::limits;
+
+/// A column on its way to numpy.
+#[derive(Debug)]
+pub enum Column {
+    /// Instants and durations, nanoseconds; -1 stands for "not known" where a column allows it.
+    I64(Vec<i64>),
+    /// Byte counts.
+    U64(Vec<u64>),
+    /// Row, packet and stream numbers, counts.
+    U32(Vec<u32>),
+    /// Small codes and flags.
+    U8(Vec<u8>),
+}
+
+/// A type a column can hold.
+pub trait Cell: Sized {
+    /// Wraps a vector of cells.
+    fn column(cells: Vec<Self>) -> Column;
+}
+
+macro_rules! cells {
+    ($($cell:ty => $column:ident),*) => { $(impl Cell for $cell {
+        fn column(cells: Vec<Self>) -> Column { Column::$column(cells) }
+    })* };
+}
+cells!(i64 => I64, u64 => U64, u32 => U32, u8 => U8);
+
+/// Declares a table, its row and their conversion: one `Vec` per column.
+macro_rules! table {
+    ($(#[$doc:meta])* $table:ident, $row:ident { $($column:ident: $cell:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        #[allow(missing_docs, reason = "columns are described in analyzer/tables.py")]
+        pub struct $table { $(pub $column: Vec<$cell>),* }
+
+        /// One row.
+        #[derive(Clone, Copy, Debug, Default)]
+        #[allow(missing_docs, reason = "columns are described in analyzer/tables.py")]
+        pub struct $row { $(pub $column: $cell),* }
+
+        impl $table {
+            /// Adds a row.
+            #[inline]
+            pub fn push(&mut self, row: $row) { $(self.$column.push(row.$column);)* }
+
+            /// Number of rows.
+            pub fn len(&self) -> usize { [$(self.$column.len()),*].into_iter().min().unwrap_or(0) }
+
+            /// Whether there is no row.
+            pub fn is_empty(&self) -> bool { self.len() == 0 }
+
+            /// Takes all rows out as named columns.
+            pub fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
+                vec![$((stringify!($column), <$cell as Cell>::column(std::mem::take(&mut self.$column)))),*]
+            }
+        }
+    };
+}
+
+table!(
+    /// One row per connection.
+    Connections, ConnectionRow {
+        client_ip: u32, client_port: u32, server_ip: u32, server_port: u32,
+        opened_time_ns: i64, closed_time_ns: i64, first_time_ns: i64, last_time_ns: i64,
+        first_packet: u32, last_packet: u32,
+        handshake_rtt_ns: i64, min_rtt_ns: i64, near_client_rtt_ns: i64, near_server_rtt_ns: i64,
+        vantage: u8, roles_from: u8, client_side: u8, protocol: u8, complete: u8, tls: u8, closed_by: u8,
+        mss_client: u32, mss_server: u32,
+        client_agent: u32, client_hint: u8, server_hint: u8,
+        rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
+        packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
+        retransmitted_packets: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
+        urgent_packets: u32, late_packets: u32, missing_bytes: u64,
+        payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
+        encrypted_bytes: u64, undecoded_bytes: u64,
+        goaway_client: i64, goaway_server: i64,
+    }
+);
+
+table!(
+    /// One row per RPC, in the order in which they started.
+    Rpcs, RpcRow {
+        connection: u32, stream: u32, method: u32,
+        start_time_ns: i64, duration_ns: i64,
+        status: u8, flags: u8,
+        request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
+        first_packet: u32, last_packet: u32,
+    }
+);
+
+table!(
+    /// One row per gRPC message, in the order in which they were whole.
+    Messages, MessageRow {
+        connection: u32, stream: u32, direction: u8, index: u32, length: u32, compressed: u8,
+        first_packet: u32, first_time_ns: i64, last_packet: u32, last_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per HTTP/2 frame, in the order in which they were whole.
+    Frames, FrameRow {
+        connection: u32, direction: u8, stream: u32, kind: u8, flags: u8, length: u32,
+        first_packet: u32, first_time_ns: i64, last_packet: u32, last_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per TCP packet of the capture.
+    Packets, PacketRow {
+        packet: u32, time_ns: i64, connection: u32, direction: u8, flags: u32, seq: u64, ack: u64,
+        window: u64, payload_bytes: u32, captured_payload_bytes: u32, note: u8,
+    }
+);
+
+table!(
+    /// One row per interval in which a side owed bytes and sent none.
+    Waits, WaitRow {
+        connection: u32, stream: u32, direction: u8, start_time_ns: i64, duration_ns: i64, cause: u8,
+        owed_bytes: u64, in_flight_bytes: i64, congestion_window_bytes: i64, receive_window_bytes: i64,
+        stream_window_bytes: i64, connection_window_bytes: i64,
+        stopped_at_packet: u32, released_by_packet: u32, resumed_at_packet: u32, released_time_ns: i64,
+        flight: u32, flight_first_packet: u32, flight_start_time_ns: i64, idle_before_ns: i64, rto_ns: i64,
+        window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32,
+    }
+);
+
+table!(
+    /// Decode trouble as data; bounded by [`limits::PROBLEMS`].
+    Problems, ProblemRow {
+        time_ns: i64, connection: u32, packet: u32, layer: u8, kind: u32,
+    }
+);
+
+/// No connection, in a problem row.
+pub const NO_CONNECTION: u32 = u32::MAX;
+
+/// Bits of `Rpcs::flags`.
+pub mod rpc_flag {
+    /// The end of the RPC was seen.
+    pub const COMPLETE: u8 = 1;
+    /// The method was not on the wire in this capture.
+    pub const METHOD_UNKNOWN: u8 = 2;
+    /// The RPC began before the capture.
+    pub const BEGUN_BEFORE: u8 = 4;
+    /// Bytes of the RPC are missing from the capture.
+    pub const TOUCHES_GAP: u8 = 8;
+}
+
+/// The layer a problem belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Layer {
+    /// Link, network and tunnel headers.
+    Packet = 0,
+    /// TCP.
+    Tcp = 1,
+    /// HTTP/2 frames and HPACK.
+    Http2 = 2,
+    /// gRPC.
+    Grpc = 3,
+}
+
+/// The problems table with its dictionary of texts and its bound.
+#[derive(Debug, Default)]
+pub struct ProblemLog {
+    /// The rows kept.
+    pub rows: Problems,
+    /// Texts by `kind`.
+    pub kinds: Vec<&'static str>,
+    /// Problems by `kind`, beyond the rows kept too.
+    pub counts: Vec<u64>,
+}
+
+impl ProblemLog {
+    /// Notes one problem.
+    pub fn note(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
+        let kind = self.kinds.iter().position(|&known| known == text).unwrap_or_else(|| {
+            self.kinds.push(text);
+            self.counts.push(0);
+            self.kinds.len() - 1
+        });
+        if let Some(count) = self.counts.get_mut(kind) {
+            *count += 1;
+        }
+        if self.rows.len() < limits::PROBLEMS {
+            let kind = kind as u32;
+            self.rows.push(ProblemRow { time_ns, connection, packet, layer: layer as u8, kind });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_are_bounded_but_counted() {
+        let mut log = ProblemLog::default();
+        for packet in 0..(limits::PROBLEMS as u32 + 5) {
+            log.note(Layer::Tcp, "a", 0, packet, 0);
+        }
+        log.note(Layer::Http2, "b", 0, 1, 0);
+        assert_eq!(log.rows.len(), limits::PROBLEMS);
+        assert_eq!(log.counts, [limits::PROBLEMS as u64 + 5, 1]);
+        assert_eq!(log.kinds, ["a", "b"]);
+    }
+
+    #[test]
+    fn columns_come_out_once() {
+        let mut table = Frames::default();
+        table.push(FrameRow { stream: 7, ..FrameRow::default() });
+        assert_eq!(table.len(), 1);
+        let columns = table.take_columns();
+        assert!(matches!(columns.iter().find(|(name, _)| *name == "stream"), Some((_, Column::U32(v))) if v == &[7]));
+        assert!(table.is_empty());
+    }
+}

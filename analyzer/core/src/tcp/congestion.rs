@@ -1,0 +1,140 @@
+//! A Linux sender's congestion window, estimated from outside.
+//!
+//! Slow start, the restart after idle time and the reduction on loss follow net/ipv4/tcp_input.c and tcp_output.c.
+//! What a sender shows to have in flight is always allowed, so the estimate is never below it. In congestion
+//! avoidance the estimate is a lower bound, and for BBR, which paces, it says nothing beyond that.
+
+/// TCP_INIT_CWND, include/net/tcp.h (RFC 6928).
+const INITIAL_SEGMENTS: i64 = 10;
+
+/// The estimate for one sender, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CongestionWindow {
+    window: i64,
+    threshold: Option<i64>,
+    largest_in_flight: i64,
+    in_recovery_until: i64,
+}
+
+impl CongestionWindow {
+    /// The window now, for a segment size; the initial window before anything was sent.
+    pub fn bytes(&self, segment: i64) -> i64 {
+        if self.window == 0 { INITIAL_SEGMENTS * segment } else { self.window }
+    }
+
+    /// The initial window for a segment size.
+    pub fn initial(segment: i64) -> i64 {
+        INITIAL_SEGMENTS * segment
+    }
+
+    /// New data was sent; `in_flight` bytes are now unacknowledged.
+    #[inline]
+    pub fn sent(&mut self, in_flight: i64, segment: i64) {
+        self.window = self.bytes(segment).max(in_flight);
+        self.largest_in_flight = self.largest_in_flight.max(in_flight);
+    }
+
+    /// `bytes` were newly acknowledged: slow start grows by them while the window is in use
+    /// (`tcp_is_cwnd_limited`: less than twice what was in flight).
+    #[inline]
+    pub fn acknowledged(&mut self, bytes: i64, segment: i64) {
+        let window = self.bytes(segment);
+        if window >= 2 * self.largest_in_flight {
+            return;
+        }
+        self.window = match self.threshold {
+            Some(threshold) if window >= threshold => window + (segment * bytes) / window.max(1),
+            _ => window + bytes,
+        };
+    }
+
+    /// Everything is acknowledged: a new flight begins.
+    #[inline]
+    pub fn flight_over(&mut self) {
+        self.largest_in_flight = 0;
+    }
+
+    /// The sender was idle for longer than its retransmission timeout: the window is halved once per timeout, not
+    /// below the initial window (`tcp_cwnd_restart`, net/ipv4/tcp_output.c).
+    pub fn restart_after_idle(&mut self, idle: i64, timeout: i64, segment: i64) {
+        let window = self.bytes(segment);
+        let restart = Self::initial(segment).min(window);
+        // `tcp_current_ssthresh`: a threshold that no loss has ever set stays infinite
+        self.threshold = self.threshold.map(|threshold| threshold.max(window * 3 / 4));
+        let mut left = idle - timeout;
+        let mut now = window;
+        while left > 0 && now > restart {
+            now /= 2;
+            left -= timeout.max(1);
+        }
+        self.window = now.max(restart);
+    }
+
+    /// A retransmission at `offset` with bytes up to `highest` in flight: one reduction per window of data, to 7/10
+    /// (cubic's beta, net/ipv4/tcp_cubic.c).
+    pub fn lost(&mut self, offset: i64, highest: i64, segment: i64) {
+        if offset >= self.in_recovery_until {
+            self.window = (self.bytes(segment) * 7 / 10).max(2 * segment);
+            self.threshold = Some(self.window);
+            self.in_recovery_until = highest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: i64 = 1_000;
+
+    /// The window after the events of tools/testing/selftests/net/packetdrill/tcp_slow_start_slow-start-after-idle.pkt:
+    /// 10, 20 after ten segments are acknowledged, 10 again after two seconds idle.
+    #[test]
+    fn grows_and_restarts_as_the_kernel_selftest() {
+        let mut window = CongestionWindow::default();
+        assert_eq!(window.bytes(SEGMENT), 10_000);
+        window.sent(10_000, SEGMENT);
+        window.acknowledged(10_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 20_000);
+        window.flight_over();
+        window.restart_after_idle(2_000, 300, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 10_000);
+    }
+
+    #[test]
+    fn a_window_not_in_use_does_not_grow() {
+        let mut window = CongestionWindow::default();
+        window.sent(1_000, SEGMENT);
+        window.acknowledged(1_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 10_000);
+    }
+
+    #[test]
+    fn after_a_restart_the_window_grows_as_before() {
+        let mut window = CongestionWindow::default();
+        window.sent(10_000, SEGMENT);
+        window.acknowledged(10_000, SEGMENT);
+        window.flight_over();
+        window.restart_after_idle(1_000, 300, SEGMENT);
+        window.sent(10_000, SEGMENT);
+        window.acknowledged(10_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 20_000);
+    }
+
+    #[test]
+    fn idle_halves_once_per_timeout() {
+        let mut window = CongestionWindow::default();
+        window.sent(80_000, SEGMENT);
+        window.restart_after_idle(350, 300, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 40_000);
+    }
+
+    #[test]
+    fn loss_reduces_once_per_window() {
+        let mut window = CongestionWindow::default();
+        window.sent(100_000, SEGMENT);
+        window.lost(10_000, 100_000, SEGMENT);
+        window.lost(20_000, 100_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 70_000);
+    }
+}

@@ -1,0 +1,438 @@
+//! One TCP connection: both senders, what they delivered in order, and the HTTP/2 read from it.
+
+use crate::at::At;
+use crate::budget::Budget;
+use crate::context::Context;
+use crate::http2::{End, Http2, Protocol};
+use crate::limits;
+use crate::packet::{Segment, TcpFlags};
+use crate::tables::{ConnectionRow, Layer, PacketRow};
+use crate::waits;
+
+use super::half::{Ack, Half};
+use super::note::Note;
+use super::roles::{self, RolesFrom};
+
+const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
+
+/// Counters of a connection that no other layer keeps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub(super) packets: [u32; 2],
+    pub(super) bytes: [u64; 2],
+    pub(super) retransmitted: u32,
+    pub(super) duplicates: u32,
+    pub(super) keep_alives: u32,
+    pub(super) out_of_order: u32,
+    pub(super) urgent: u32,
+    pub(super) missing_bytes: u64,
+    pub(super) payload_bytes: u64,
+    pub(super) retransmitted_bytes: u64,
+    pub(super) outgoing: [u32; 2],
+    pub(super) incoming: [u32; 2],
+}
+
+/// A connection that still receives packets.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its row.
+    pub row: u32,
+    /// Side 0 sent the first packet.
+    pub halves: [Half; 2],
+    /// What is read from it.
+    pub http2: Http2,
+    pub(super) counters: Counters,
+    pub(super) roles_from: RolesFrom,
+    pub(super) syn_time: Option<i64>,
+    pub(super) syn_ack_time: Option<i64>,
+    pub(super) handshake: Option<(i64, i64)>,
+    pub(super) first: At,
+    pub(super) last: At,
+    pub(super) opening_seen: bool,
+    pub(super) closed: Option<(At, usize)>,
+    pub(super) finished: bool,
+}
+
+impl Connection {
+    /// A connection whose first packet is `segment`, from side 0. `client` is the side its addresses suggest.
+    pub fn new(row: u32, segment: &Segment<'_>, client: usize, at: At, cx: &mut Context) -> Self {
+        let (client, roles_from) = roles::from_first_segment(segment, client);
+        let opening_seen = segment.flags.contains(TcpFlags::SYN);
+        let certain = roles_from == RolesFrom::Syn;
+        let mut http2 = Http2::new(row, client, certain, !opening_seen, &mut cx.strings);
+        if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
+            http2.assume_http2();
+        }
+        Self {
+            row,
+            halves: Default::default(),
+            http2,
+            counters: Counters::default(),
+            roles_from,
+            syn_time: None,
+            syn_ack_time: None,
+            handshake: None,
+            first: at,
+            last: at,
+            opening_seen,
+            closed: None,
+            finished: false,
+        }
+    }
+
+    /// Takes one segment of `side`.
+    #[inline]
+    pub fn segment(&mut self, side: usize, segment: &Segment<'_>, at: At, cx: &mut Context) {
+        let half = &mut self.halves[side];
+        if !half.started {
+            half.start(segment.seq.wrapping_add(u32::from(segment.flags.contains(TcpFlags::SYN))));
+        }
+        let offset = half.offset(segment.seq);
+        let end = offset + i64::from(segment.payload_len);
+        let suspect = segment.payload_len == 0 || end <= half.highest;
+        if half.recent.is_duplicate(segment, at.time, suspect) {
+            self.counters.duplicates += 1;
+            self.counters.payload_bytes += segment.payload.len() as u64;
+            self.counters.retransmitted_bytes += segment.payload.len() as u64;
+            return self.row_of(side, segment, offset, at, Note::Duplicate, cx);
+        }
+        self.count(side, segment, at);
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.syn(side, segment, at);
+        }
+        if segment.flags.contains(TcpFlags::ACK) {
+            self.acknowledgement(side, segment, at);
+        }
+        let note = if segment.payload_len > 0 {
+            let first_byte = offset + i64::from(segment.flags.contains(TcpFlags::SYN));
+            self.data(side, segment, first_byte, at, cx)
+        } else {
+            Note::None
+        };
+        if cx.options.packets {
+            self.row_of(side, segment, offset, at, note, cx);
+        }
+        if segment.flags.intersects(CLOSING) {
+            self.closing(side, segment, end, at);
+        }
+        self.check_holes(at, cx);
+    }
+
+    #[inline]
+    fn count(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        let counters = &mut self.counters;
+        counters.packets[side] += 1;
+        counters.bytes[side] += u64::from(segment.payload_len);
+        counters.payload_bytes += segment.payload.len() as u64;
+        counters.urgent += u32::from(segment.flags.contains(TcpFlags::URG));
+        match segment.packet_direction {
+            crate::packet::PacketDirection::Outgoing => counters.outgoing[side] += 1,
+            crate::packet::PacketDirection::Incoming => counters.incoming[side] += 1,
+            crate::packet::PacketDirection::Unknown => {}
+        }
+        if at.time >= self.last.time {
+            self.last = at;
+        }
+        let half = &mut self.halves[side];
+        half.timestamps = segment.timestamps.is_some();
+        half.longest_payload = half.longest_payload.max(segment.payload_len);
+    }
+
+    fn syn(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        let half = &mut self.halves[side];
+        half.isn = Some(segment.seq);
+        half.mss = segment.mss;
+        half.window_scale = segment.window_scale.map(|shift| shift.min(14)); // RFC 7323 section 2.3
+        if segment.flags.contains(TcpFlags::ACK) {
+            self.syn_ack_time = Some(at.time);
+        } else {
+            self.syn_time = Some(at.time);
+        }
+    }
+
+    /// The segment's ACK and window: they speak of the other side's bytes and of this side's buffer.
+    #[inline]
+    fn acknowledgement(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        self.note_handshake(side, segment, at);
+        let scales = (self.halves[0].window_scale, self.halves[1].window_scale);
+        let is_syn = segment.flags.contains(TcpFlags::SYN);
+        let own = &mut self.halves[side];
+        own.window = match (is_syn, own.isn, scales) {
+            // a window is scaled only when both sides announced a scale, and never in a SYN (RFC 7323 section 2.2)
+            (false, Some(_), (Some(_), Some(_))) => {
+                Some(u64::from(segment.window) << own.window_scale.unwrap_or(0))
+            }
+            (true, ..) | (_, Some(_), _) => Some(u64::from(segment.window)),
+            _ => None,
+        };
+        let peer = &self.halves[1 - side];
+        if !peer.started {
+            return;
+        }
+        let offset = peer.offset(segment.ack);
+        if offset <= peer.acked {
+            return;
+        }
+        let segment_size = i64::from(peer.segment_size(&self.halves[side]));
+        let peer = &mut self.halves[1 - side];
+        let newly = offset - peer.acked;
+        peer.acked = offset;
+        peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
+        peer.rtt.acknowledged(offset, at.time);
+        if segment_size > 0 {
+            peer.congestion.acknowledged(newly, segment_size);
+        }
+        self.refresh_near(1 - side);
+    }
+
+    /// The halves of the handshake give the first round-trip times: SYN to SYN-ACK is the server's side of the path,
+    /// SYN-ACK to ACK the client's.
+    #[inline]
+    fn note_handshake(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        if self.handshake.is_some() || segment.flags.contains(TcpFlags::SYN) {
+            return;
+        }
+        let (Some(syn), Some(syn_ack)) = (self.syn_time, self.syn_ack_time) else { return };
+        if side != self.http2.client {
+            return;
+        }
+        let (server_half, client_half) = ((syn_ack - syn).max(0), (at.time - syn_ack).max(0));
+        self.handshake = Some((server_half, client_half));
+        let client = self.http2.client;
+        self.halves[client].rtt.sample(server_half);
+        self.halves[1 - client].rtt.sample(client_half);
+        self.refresh_near(0);
+        self.refresh_near(1);
+    }
+
+    /// `halves[sender].rtt` times the way from the capture point to the sender's peer and back.
+    #[inline]
+    fn refresh_near(&mut self, sender: usize) {
+        if let Some(min) = self.halves[sender].rtt.min {
+            self.http2.near_rtt[1 - sender] = min;
+        }
+    }
+
+    /// Payload of `side` from `offset` on.
+    #[inline]
+    fn data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
+        let end = offset + i64::from(segment.payload_len);
+        if end <= self.halves[side].next {
+            return self.old_data(side, segment, offset, end);
+        }
+        let note = if offset < self.halves[side].highest { Note::Retransmission } else { Note::None };
+        if note == Note::Retransmission {
+            self.note_retransmission(side, offset);
+        }
+        self.new_data(side, offset, end, at, cx);
+        let half = &self.halves[side];
+        if offset > half.next {
+            return self.keep_out_of_order(side, segment, offset, at, cx);
+        }
+        self.deliver(side, segment.payload, offset, end, at, cx);
+        if self.halves[side].out_of_order.is_some() {
+            self.drain(side, at, cx);
+        }
+        waits::stopped(self, side, at);
+        note
+    }
+
+    /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
+    /// (RFC 9293 section 3.8.4).
+    fn old_data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, end: i64) -> Note {
+        self.counters.retransmitted_bytes += segment.payload.len() as u64;
+        let half = &self.halves[side];
+        if segment.payload_len == 1 && end == half.next && half.acked >= end {
+            self.counters.keep_alives += 1;
+            return Note::KeepAlive;
+        }
+        self.note_retransmission(side, offset);
+        Note::Retransmission
+    }
+
+    fn note_retransmission(&mut self, side: usize, offset: i64) {
+        let segment_size = i64::from(self.halves[side].segment_size(&self.halves[1 - side]));
+        self.counters.retransmitted += 1;
+        let half = &mut self.halves[side];
+        half.retransmissions_since += 1;
+        half.rtt.retransmitted();
+        half.congestion.lost(offset, half.highest, segment_size);
+    }
+
+    /// Bytes not sent before: the moment at which waits end and flights begin.
+    #[inline]
+    fn new_data(&mut self, side: usize, offset: i64, end: i64, at: At, cx: &mut Context) {
+        if end <= self.halves[side].highest {
+            return;
+        }
+        if self.http2.owes(side) {
+            waits::resumed(self, side, at, cx);
+        }
+        waits::sent(self, side, offset, end, at);
+    }
+
+    /// Delivers what is new of a segment that begins at or before the expected byte.
+    #[inline]
+    fn deliver(&mut self, side: usize, payload: &[u8], offset: i64, end: i64, at: At, cx: &mut Context) {
+        let half = &mut self.halves[side];
+        let known = (half.next - offset).max(0);
+        half.advance(end);
+        let known = usize::try_from(known).unwrap_or(usize::MAX);
+        let fresh = payload.get(known..).unwrap_or_default();
+        self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
+        if !fresh.is_empty() {
+            self.http2.feed(side, fresh, at, cx);
+        }
+        let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
+        if cut > 0 {
+            self.counters.missing_bytes += cut;
+            self.http2.gap(side, cut, at, cx);
+        }
+    }
+
+    fn keep_out_of_order(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
+        self.counters.out_of_order += 1;
+        let half = &mut self.halves[side];
+        let store = half.out_of_order.get_or_insert_default();
+        let before = store.bytes();
+        let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
+        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at);
+        let grown = store.bytes() - before.min(store.bytes());
+        cx.out_of_order_bytes += grown;
+        // bytes that are not kept again were seen before, or cannot be kept
+        self.counters.retransmitted_bytes += if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
+        if !kept {
+            self.skip_hole(side, at, cx);
+            if offset <= self.halves[side].next {
+                let end = offset + i64::from(segment.payload_len);
+                self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, cx);
+            } else {
+                self.http2.bytes.undecoded += segment.payload.len() as u64;
+            }
+        }
+        Note::OutOfOrder
+    }
+
+    /// Delivers kept segments that have become due; `hole` filled the gap before them.
+    fn drain(&mut self, side: usize, hole: At, cx: &mut Context) {
+        loop {
+            let half = &mut self.halves[side];
+            let next = half.next;
+            let Some(store) = &mut half.out_of_order else { return };
+            let Some((offset, kept)) = store.take_ready(next) else {
+                if store.first().is_none() {
+                    half.out_of_order = None;
+                }
+                return;
+            };
+            cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
+            let end = offset + kept.length;
+            if end <= next {
+                self.counters.retransmitted_bytes += kept.bytes.len() as u64;
+            } else {
+                self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), cx);
+            }
+        }
+    }
+
+    /// A hole that the receiver has acknowledged will not be filled: the capture lacks the packet. Some patience
+    /// allows for capture points that record an ACK before its data.
+    #[inline]
+    fn check_holes(&mut self, at: At, cx: &mut Context) {
+        for side in 0..2 {
+            let half = &mut self.halves[side];
+            let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else {
+                half.hole_patience = 0;
+                continue;
+            };
+            if half.acked >= first {
+                half.hole_patience += 1;
+                if half.hole_patience > limits::MISSING_AFTER_PACKETS {
+                    half.hole_patience = 0;
+                    self.skip_hole(side, at, cx);
+                }
+            }
+        }
+    }
+
+    /// Gives up on the first hole of `side`.
+    fn skip_hole(&mut self, side: usize, at: At, cx: &mut Context) {
+        let half = &mut self.halves[side];
+        let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else { return };
+        let missing = first - half.next;
+        if missing > 0 {
+            half.advance(first);
+            self.counters.missing_bytes += missing.unsigned_abs();
+            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+            self.http2.gap(side, missing.unsigned_abs(), at, cx);
+        }
+        self.drain(side, at, cx);
+    }
+
+    /// FIN or RST.
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
+        if segment.flags.contains(TcpFlags::FIN) {
+            self.halves[side].fin.get_or_insert(end);
+        }
+        let both = self.halves.iter().all(|half| half.fin.is_some());
+        let first_to_close = match self.closed {
+            Some((_, side)) => side,
+            None => side,
+        };
+        if segment.flags.contains(TcpFlags::RST) || both {
+            self.finished = true;
+        }
+        if self.closed.is_none() || (both && self.http2.open_rpcs > 0) {
+            self.closed = Some((at, first_to_close));
+        }
+    }
+
+    /// Whether both sides have closed, or one has reset.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Ends the connection: holes are given up, open RPCs end, the row is made.
+    pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> (ConnectionRow, Budget) {
+        for side in 0..2 {
+            while self.halves[side].out_of_order.is_some() {
+                let at = self.last;
+                self.skip_hole(side, at, cx);
+            }
+        }
+        let (end, at) = match self.closed {
+            Some((at, side)) if side == self.http2.client => (End::ClientCloses, at),
+            Some((at, _)) => (End::ServerCloses, at),
+            None if replaced => (End::Replaced, self.last),
+            None => (End::CaptureEnds, capture_end),
+        };
+        self.http2.finish(end, at, cx);
+        (super::summary::row(&self), self.http2.budget)
+    }
+
+    fn row_of(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, cx: &mut Context) {
+        if !cx.options.packets {
+            return;
+        }
+        let peer = &self.halves[1 - side];
+        let ack = if segment.flags.contains(TcpFlags::ACK) && peer.started { peer.offset(segment.ack) } else { 0 };
+        cx.packets.push(PacketRow {
+            packet: at.packet,
+            time_ns: at.time,
+            connection: self.row,
+            direction: self.http2.direction(side),
+            flags: u32::from(segment.flags.0),
+            seq: offset.max(0) as u64,
+            ack: ack.max(0) as u64,
+            window: self.halves[side].window.unwrap_or(u64::from(segment.window)),
+            payload_bytes: segment.payload_len,
+            captured_payload_bytes: segment.payload.len() as u32,
+            note: note as u8,
+        });
+    }
+
+    /// Whether HTTP/2 was recognised.
+    pub fn is_http2(&self) -> bool {
+        self.http2.protocol == Protocol::Http2
+    }
+}

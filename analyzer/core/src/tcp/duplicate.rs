@@ -1,0 +1,80 @@
+//! Recognising a packet that was recorded twice: on two interfaces (`-i any`), or at both ends of a veth pair.
+
+use crate::limits;
+use crate::packet::{PacketDirection, Segment};
+
+/// How long apart two sightings without an IPv4 identification may be, nanoseconds: without one, only closeness
+/// tells a second sighting from a second packet.
+const WITHOUT_IDENTIFICATION: i64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sighting {
+    print: u64,
+    time: i64,
+    place: u32,
+}
+
+/// Fingerprints of the last packets of a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Recent {
+    ring: [Sighting; limits::RECENT_PACKETS],
+    next: usize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { ring: [Sighting::default(); limits::RECENT_PACKETS], next: 0 }
+    }
+}
+
+impl Recent {
+    /// Whether the segment was seen before, and remembers it. `suspect` is false for segments that carry data never
+    /// seen before, which need no comparison.
+    #[inline]
+    pub fn is_duplicate(&mut self, segment: &Segment<'_>, time: i64, suspect: bool) -> bool {
+        let sighting = Sighting { print: print(segment), time, place: place(segment) };
+        let seen = suspect && self.ring.iter().any(|old| old.print == sighting.print && same(segment, old, &sighting));
+        if !seen {
+            self.ring[self.next % limits::RECENT_PACKETS] = sighting;
+            self.next += 1;
+        }
+        seen
+    }
+}
+
+/// Retransmissions and repeated ACKs of Linux have an IPv4 identification of their own. Without one (IPv6, or 0) a
+/// second sighting must be close in time and, for a segment without data, from another place.
+fn same(segment: &Segment<'_>, old: &Sighting, new: &Sighting) -> bool {
+    if segment.ip_id.is_some_and(|id| id != 0) {
+        return true;
+    }
+    let close = new.time.abs_diff(old.time) <= WITHOUT_IDENTIFICATION as u64;
+    close && (new.place != old.place || (segment.payload_len > 0 && segment.timestamps.is_some()))
+}
+
+/// Where a cooked capture saw the packet.
+fn place(segment: &Segment<'_>) -> u32 {
+    let direction = match segment.packet_direction {
+        PacketDirection::Incoming => 1,
+        PacketDirection::Outgoing => 2,
+        PacketDirection::Unknown => 0,
+    };
+    segment.cooked_interface << 2 | direction
+}
+
+/// Everything that stays the same from sighting to sighting; the checksum (offload) and the hop limit do not.
+#[inline]
+fn print(segment: &Segment<'_>) -> u64 {
+    const K: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (value, echo) = segment.timestamps.unwrap_or_default();
+    let words = [
+        u64::from(segment.seq) << 32 | u64::from(segment.ack),
+        u64::from(value) << 32 | u64::from(echo),
+        u64::from(segment.payload_len) << 32 | u64::from(segment.window) << 16 | u64::from(segment.flags.0),
+        u64::from(segment.ip_id.unwrap_or(0)),
+    ];
+    let hash = words.iter().fold(K, |hash, word| (hash ^ word).wrapping_mul(K).rotate_left(29));
+    segment.sack.as_slice().iter().fold(hash, |hash, &(left, right)| {
+        (hash ^ (u64::from(left) << 32 | u64::from(right))).wrapping_mul(K).rotate_left(29)
+    })
+}

@@ -1,0 +1,165 @@
+//! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
+//! bursts, and what the capture shows of its congestion window.
+
+use crate::limits;
+use crate::waits::Stop;
+
+use super::congestion::CongestionWindow;
+use super::duplicate::Recent;
+use super::reassembly::OutOfOrder;
+use super::rtt::Rtt;
+
+/// An acknowledgement of a sender's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Capture time.
+    pub time: i64,
+    /// All bytes before this offset are acknowledged.
+    pub offset: i64,
+    /// The packet.
+    pub packet: u32,
+}
+
+/// The last [`limits::RECENT_ACKS`] that acknowledged something new.
+#[derive(Clone, Copy, Debug)]
+pub struct Acks {
+    ring: [Ack; limits::RECENT_ACKS],
+    count: usize,
+}
+
+impl Default for Acks {
+    fn default() -> Self {
+        Self { ring: [Ack::default(); limits::RECENT_ACKS], count: 0 }
+    }
+}
+
+impl Acks {
+    /// Remembers one.
+    #[inline]
+    pub fn push(&mut self, ack: Ack) {
+        self.ring[self.count % limits::RECENT_ACKS] = ack;
+        self.count += 1;
+    }
+
+    /// The newest captured at or before `time`; `None` when the ring does not reach back that far.
+    pub fn at(&self, time: i64) -> Option<Ack> {
+        self.newest_first().find(|ack| ack.time <= time)
+    }
+
+    /// From the newest to the oldest kept.
+    pub fn newest_first(&self) -> impl Iterator<Item = Ack> {
+        let kept = self.count.min(limits::RECENT_ACKS);
+        (0..kept).map(|back| self.ring[(self.count - 1 - back) % limits::RECENT_ACKS])
+    }
+}
+
+/// Bytes sent one after the other while others were unacknowledged, since the sender last had nothing in flight.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flight {
+    /// Counts the flights of this sender.
+    pub number: u32,
+    /// The first packet.
+    pub first_packet: u32,
+    /// Its time.
+    pub start_time: i64,
+    /// Offset of its first byte.
+    pub start: i64,
+    /// Since the sender's last data before it, nanoseconds; negative for the connection's first.
+    pub idle_before: i64,
+    /// The estimated congestion window before the idle time, bytes.
+    pub window_before: i64,
+}
+
+/// A sender. Offsets count its payload bytes from 0 and never wrap.
+#[derive(Debug, Default)]
+pub struct Half {
+    /// The initial sequence number was seen (SYN).
+    pub isn: Option<u32>,
+    /// Any sequence number was seen.
+    pub started: bool,
+    next_seq: u32,
+    /// Offset up to which bytes were delivered in order.
+    pub next: i64,
+    /// Highest offset sent.
+    pub highest: i64,
+    /// Highest offset the peer acknowledged.
+    pub acked: i64,
+    /// `acked` when this sender last sent new data.
+    pub acked_at_send: i64,
+    /// Acknowledgements of this sender's bytes.
+    pub acks: Acks,
+    /// MSS option this sender announced: the longest segment it accepts.
+    pub mss: Option<u16>,
+    /// Window scale option this sender announced.
+    pub window_scale: Option<u8>,
+    /// Receive window this sender announced last, bytes; `None` while the scale is not known.
+    pub window: Option<u64>,
+    /// The sender uses timestamps, which take 12 octets of each segment (RFC 7323).
+    pub timestamps: bool,
+    /// The longest payload of one packet.
+    pub longest_payload: u32,
+    /// Offset of the FIN.
+    pub fin: Option<i64>,
+    /// Segments that wait for a hole to be filled.
+    pub out_of_order: Option<Box<OutOfOrder>>,
+    /// To recognise packets recorded twice.
+    pub recent: Recent,
+    /// Round trip from the capture point to the peer and back, by this sender's data.
+    pub rtt: Rtt,
+    /// The current flight.
+    pub flight: Flight,
+    /// The estimated congestion window.
+    pub congestion: CongestionWindow,
+    /// Time of the last new data, nanoseconds since the epoch.
+    pub last_data_time: i64,
+    /// Packet of the last new data, 0 before any.
+    pub last_data_packet: u32,
+    /// Retransmissions since the last new data.
+    pub retransmissions_since: u32,
+    /// Packets of the connection since the peer acknowledged a hole.
+    pub hole_patience: u32,
+    /// What was binding when this sender, owing more, sent its last data.
+    pub stop: Option<Stop>,
+}
+
+impl Half {
+    /// Fixes the sequence number of offset 0.
+    pub fn start(&mut self, first_byte: u32) {
+        self.started = true;
+        self.next_seq = first_byte;
+    }
+
+    /// The offset of a sequence number, within half the sequence space of what is expected (RFC 9293 section 3.4).
+    #[inline]
+    pub fn offset(&self, seq: u32) -> i64 {
+        self.next + i64::from(seq.wrapping_sub(self.next_seq) as i32)
+    }
+
+    /// Bytes up to `offset` were delivered.
+    #[inline]
+    pub fn advance(&mut self, offset: i64) {
+        let by = offset - self.next;
+        self.next_seq = self.next_seq.wrapping_add(by as u32);
+        self.next = offset;
+    }
+
+    /// Payload bytes of a full segment of this sender, from its peer's MSS option less the timestamp option; from the
+    /// longest payload when the options were not seen; 0 when nothing tells.
+    pub fn segment_size(&self, peer: &Half) -> u32 {
+        match peer.mss.or(self.mss) {
+            Some(mss) => {
+                let mss = self.mss.map_or(mss, |own| own.min(mss));
+                u32::from(mss).saturating_sub(if self.timestamps { 12 } else { 0 })
+            }
+            // offload shows longer packets than the network carries
+            None => self.longest_payload.min(1_448),
+        }
+    }
+
+    /// Bytes sent and not acknowledged, as far as the sender knew at `time` when its peer's packets reach it `near`
+    /// nanoseconds after the capture point; `None` when the kept ACKs do not reach back.
+    pub fn in_flight_at(&self, time: i64, near: i64) -> Option<i64> {
+        let acked = if near <= 200_000 { self.acked_at_send } else { self.acks.at(time.saturating_sub(near))?.offset };
+        Some((self.highest - acked).max(0))
+    }
+}

@@ -1,0 +1,63 @@
+//! Segments that came before the bytes in front of them.
+
+use std::collections::BTreeMap;
+
+use crate::at::At;
+use crate::limits;
+
+/// A segment kept for later.
+#[derive(Debug)]
+pub struct Kept {
+    /// The captured bytes.
+    pub bytes: Box<[u8]>,
+    /// Bytes on the wire, at least as many.
+    pub length: i64,
+    /// The packet.
+    pub at: At,
+}
+
+/// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
+#[derive(Debug, Default)]
+pub struct OutOfOrder {
+    segments: BTreeMap<i64, Kept>,
+    bytes: usize,
+}
+
+impl OutOfOrder {
+    /// Keeps a segment; `false` when it would exceed the limits.
+    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At) -> bool {
+        if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS {
+            return false;
+        }
+        let known = self.segments.get(&offset).is_some_and(|kept| kept.length >= length);
+        if !known {
+            self.bytes += bytes.len();
+            // a longer segment at the same offset replaces the shorter one and agrees with it, or lies
+            if let Some(old) = self.segments.insert(offset, Kept { bytes: bytes.into(), length, at }) {
+                self.bytes -= old.bytes.len();
+            }
+        }
+        true
+    }
+
+    /// Takes the first segment if it begins at or before `offset`.
+    pub fn take_ready(&mut self, offset: i64) -> Option<(i64, Kept)> {
+        let (&first, _) = self.segments.first_key_value()?;
+        if first > offset {
+            return None;
+        }
+        let (first, kept) = self.segments.pop_first()?;
+        self.bytes -= kept.bytes.len();
+        Some((first, kept))
+    }
+
+    /// Where the first kept segment begins.
+    pub fn first(&self) -> Option<i64> {
+        self.segments.first_key_value().map(|(&offset, _)| offset)
+    }
+
+    /// Bytes kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

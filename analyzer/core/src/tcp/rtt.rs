@@ -1,0 +1,98 @@
+//! Round-trip times (RFC 6298) as the capture point sees them: from a sender's packet to its peer's acknowledgement.
+
+/// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
+const RTO_MIN: i64 = 200_000_000;
+
+/// One half of the path: capture point to a peer and back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rtt {
+    /// End offset and time of the segment that is being timed.
+    timed: Option<(i64, i64)>,
+    /// The smallest sample, nanoseconds.
+    pub min: Option<i64>,
+    /// Smoothed, nanoseconds.
+    smoothed: i64,
+    /// Variation, nanoseconds.
+    variation: i64,
+}
+
+impl Rtt {
+    /// A segment of new data ends at `end`.
+    #[inline]
+    pub fn sent(&mut self, end: i64, time: i64) {
+        if self.timed.is_none() {
+            self.timed = Some((end, time));
+        }
+    }
+
+    /// A retransmission makes the running sample ambiguous (Karn's algorithm, RFC 6298 section 3).
+    pub fn retransmitted(&mut self) {
+        self.timed = None;
+    }
+
+    /// All bytes before `offset` are acknowledged at `time`.
+    #[inline]
+    pub fn acknowledged(&mut self, offset: i64, time: i64) {
+        if let Some((end, sent)) = self.timed
+            && offset >= end
+        {
+            self.timed = None;
+            self.sample(time.saturating_sub(sent));
+        }
+    }
+
+    /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back and are left out.
+    pub fn sample(&mut self, ns: i64) {
+        if ns < 0 {
+            return;
+        }
+        if self.min.is_none() {
+            (self.smoothed, self.variation) = (ns, ns / 2);
+        } else {
+            self.variation += ((self.smoothed - ns).abs() - self.variation) / 4;
+            self.smoothed += (ns - self.smoothed) / 8;
+        }
+        self.min = Some(self.min.map_or(ns, |min| min.min(ns)));
+    }
+
+    /// Linux's retransmission timeout, nanoseconds, for a sender whose own half of the path takes `near`: smoothed
+    /// RTT plus four times the variation, of which Linux takes at least 200 ms (net/ipv4/tcp_input.c,
+    /// `tcp_rtt_estimator`). `None` before the first sample.
+    pub fn retransmission_timeout(&self, near: i64) -> Option<i64> {
+        self.min?;
+        Some(self.smoothed + near.max(0) + (4 * self.variation).max(RTO_MIN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sample_at_a_time_and_karn() {
+        let mut rtt = Rtt::default();
+        rtt.sent(100, 0);
+        rtt.sent(200, 5);
+        rtt.acknowledged(50, 7);
+        assert_eq!(rtt.min, None);
+        rtt.acknowledged(100, 10);
+        assert_eq!(rtt.min, Some(10));
+        rtt.sent(300, 20);
+        rtt.retransmitted();
+        rtt.acknowledged(300, 21);
+        assert_eq!(rtt.min, Some(10), "a retransmitted segment gives no sample");
+    }
+
+    #[test]
+    fn timeout_has_linux_lower_bound() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.retransmission_timeout(0), None);
+        for _ in 0..50 {
+            rtt.sample(205_000_000);
+        }
+        let timeout = rtt.retransmission_timeout(0).unwrap();
+        assert!((405_000_000..406_000_000).contains(&timeout), "{timeout}");
+        rtt.sample(-3);
+        assert_eq!(rtt.min, Some(205_000_000));
+    }
+}

@@ -1,0 +1,78 @@
+//! A connection's row in the connections table.
+
+use crate::http2::Protocol;
+use crate::tables::ConnectionRow;
+
+use super::connection::Connection;
+use super::roles::{self, RolesFrom};
+
+const NOT_KNOWN: i64 = -1;
+
+/// The row; addresses are filled in by the connection table.
+pub fn row(connection: &Connection) -> ConnectionRow {
+    let h2 = &connection.http2;
+    let (client, server) = (h2.client, 1 - h2.client);
+    let counters = &connection.counters;
+    let both = |count: [u32; 2]| (count[client], count[server]);
+    let (packets_client, packets_server) = both(counters.packets);
+    let goaway = |side: usize| h2.sides[side].goaway.map_or(NOT_KNOWN, |goaway| i64::from(goaway.code));
+    let roles_from = match connection.roles_from {
+        RolesFrom::Ports if h2.roles_certain => RolesFrom::Http2,
+        from => from,
+    };
+    ConnectionRow {
+        opened_time_ns: connection.syn_time.or(connection.syn_ack_time).unwrap_or(NOT_KNOWN),
+        closed_time_ns: connection.closed.map_or(NOT_KNOWN, |(at, _)| at.time),
+        first_time_ns: connection.first.time,
+        last_time_ns: connection.last.time,
+        first_packet: connection.first.packet,
+        last_packet: connection.last.packet,
+        handshake_rtt_ns: connection.handshake.map_or(NOT_KNOWN, |(server, client)| server + client),
+        min_rtt_ns: min_rtt(h2.near_rtt),
+        near_client_rtt_ns: h2.near_rtt[client],
+        near_server_rtt_ns: h2.near_rtt[server],
+        vantage: roles::vantage(connection) as u8,
+        roles_from: roles_from as u8,
+        client_side: client as u8,
+        protocol: h2.protocol as u8,
+        complete: u8::from(connection.opening_seen),
+        tls: u8::from(h2.protocol == Protocol::Tls),
+        closed_by: connection.closed.map_or(2, |(_, side)| u8::from(side != client)),
+        mss_client: connection.halves[client].segment_size(&connection.halves[server]),
+        mss_server: connection.halves[server].segment_size(&connection.halves[client]),
+        client_agent: h2.client_agent.unwrap_or(u32::MAX),
+        client_hint: h2.sides[client].implementation as u8,
+        server_hint: h2.sides[server].implementation as u8,
+        rpcs: h2.rpcs,
+        max_concurrent_rpcs: h2.max_open_rpcs,
+        other_streams: h2.other_streams,
+        peer_max_concurrent_streams: h2.sides[server].announced.max_concurrent_streams.map_or(NOT_KNOWN, i64::from),
+        packets_client,
+        packets_server,
+        bytes_client: counters.bytes[client],
+        bytes_server: counters.bytes[server],
+        retransmitted_packets: counters.retransmitted,
+        duplicate_packets: counters.duplicates,
+        keep_alives: counters.keep_alives,
+        out_of_order_packets: counters.out_of_order,
+        urgent_packets: counters.urgent,
+        missing_bytes: counters.missing_bytes,
+        payload_bytes: counters.payload_bytes,
+        decoded_bytes: h2.bytes.decoded,
+        retransmitted_bytes: counters.retransmitted_bytes,
+        not_http2_bytes: h2.bytes.not_http2,
+        encrypted_bytes: h2.bytes.encrypted,
+        undecoded_bytes: h2.bytes.undecoded,
+        goaway_client: goaway(client),
+        goaway_server: goaway(server),
+        ..ConnectionRow::default()
+    }
+}
+
+/// Both halves of the path together; the known one alone when the other was never measured.
+fn min_rtt(near: [i64; 2]) -> i64 {
+    match near {
+        [a, b] if a >= 0 && b >= 0 => a + b,
+        [a, b] => a.max(b),
+    }
+}
