@@ -1,1 +1,1 @@
-"""From bytes to findings."""
+"""From bytes to findings: the decoding core's tables, and the diagnosis that reads them."""

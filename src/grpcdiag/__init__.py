@@ -1,1 +1,17 @@
-"""grpcdiag: where the time of every RPC in a packet capture went, and why."""
+"""grpcdiag: where the time of every RPC in a packet capture went, why, and which packets prove it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .analyzer.analysis import analyze as analyze
+
+__all__ = ["analyze"]
+
+
+def __getattr__(name: str) -> object:
+    """Import `analyze` when it is first used: numpy costs more time than a short command does."""
+    if name == "analyze":
+        from .analyzer.analysis import analyze
+
+        return analyze
+    raise AttributeError(name)

@@ -134,7 +134,7 @@ impl Connection {
             self.last = at;
         }
         let half = &mut self.halves[side];
-        half.timestamps = segment.timestamps.is_some();
+        half.timestamps |= segment.timestamps.is_some(); // a RST comes without
         half.longest_payload = half.longest_payload.max(segment.payload_len);
     }
 

@@ -1,0 +1,36 @@
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[np.generic]
+
+CAUSES: Final[list[str]]
+FRAME_TYPES: Final[list[str]]
+STATUSES: Final[list[str]]
+VANTAGES: Final[list[str]]
+ROLES_FROM: Final[list[str]]
+PACKET_NOTES: Final[list[str]]
+IMPLEMENTATIONS: Final[list[str]]
+__version__: Final[str]
+
+class CaptureError(Exception): ...
+
+class Run:
+    def __new__(
+        cls,
+        paths: list[str],
+        *,
+        frames: bool = False,
+        messages: bool = False,
+        packets: bool = False,
+        rpc_budgets: bool = False,
+        ports: list[int] = ...,
+    ) -> Run: ...
+    def step(self, packets: int) -> bool: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def bytes_total(self) -> int | None: ...
+    def take(self, table: str) -> dict[str, Column]: ...
+    def finish(self) -> dict[str, Any]: ...

@@ -1,0 +1,78 @@
+"""From tables to an `Analysis`: facts, findings, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import facts
+from .decode import Progress, decode
+from .detectors import DETECTORS
+from .result import Analysis, Finding, Skipped, Verdict
+from .tables import Tables
+
+
+class NoGrpcError(Exception):
+    """The capture holds no gRPC traffic; the message says what it does hold."""
+
+
+def analyze(paths: Sequence[str], *, ports: Sequence[int] = (), progress: Progress | None = None) -> Analysis:
+    """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
+    return of_tables(decode(paths, ports=ports, progress=progress))
+
+
+def of_tables(tables: Tables) -> Analysis:
+    """The analysis of decoded tables. Raises NoGrpcError."""
+    if not len(tables.rpcs.connection):
+        raise NoGrpcError(why_no_grpc(tables))
+    findings, skipped = _detect(tables)
+    return Analysis(
+        files=tuple(file["name"] for file in tables.capture["files"]),
+        capture=facts.capture_facts(tables),
+        quality=facts.quality(tables),
+        totals=facts.totals(tables),
+        budget=facts.all_budget(tables),
+        verdict=_verdict(findings),
+        connections=facts.connection_facts(tables),
+        methods=facts.method_facts(tables),
+        findings=findings,
+        skipped=skipped,
+    )
+
+
+def _detect(tables: Tables) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
+    findings: list[Finding] = []
+    skipped: list[Skipped] = []
+    for detector in DETECTORS:
+        for answer in detector.detect(tables):
+            if isinstance(answer, Finding):
+                findings.append(answer)
+            else:
+                skipped.append(answer)
+    findings.sort(key=lambda finding: (-(finding.lost_ns or 0), finding.id))
+    return tuple(findings), tuple(skipped)
+
+
+def _verdict(findings: Sequence[Finding]) -> Verdict:
+    worst = next((finding for finding in findings if finding.severity != "info"), None)
+    if worst:
+        return Verdict(worst.verdict, worst.id)
+    looked_for = ", ".join(detector.id for detector in DETECTORS)
+    return Verdict(f"None of the causes this version looks for ({looked_for}) slows these RPCs.", None)
+
+
+def why_no_grpc(tables: Tables) -> str:
+    """What a capture without RPCs holds, and what to do next."""
+    capture, protocol = tables.capture, tables.connections.protocol
+    if not capture["packets"]:
+        return "the capture holds no packets: was the filter too narrow, or the interface the wrong one?"
+    if capture["unsupported_link_packets"] == capture["packets"]:
+        links = ", ".join(str(number) for number in capture["link_types"])
+        return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
+    if not capture["tcp_packets"]:
+        return f"none of the {capture['packets']:,} packets is TCP"
+    encrypted = int((protocol == facts.TLS).sum())
+    if encrypted:
+        return f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, which this version does not decrypt"
+    if not (protocol == facts.HTTP2).any():
+        return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+    return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"

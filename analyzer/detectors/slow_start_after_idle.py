@@ -1,0 +1,287 @@
+"""The congestion window fell back to its initial size while the connection was idle.
+
+What it finds
+-------------
+Messages that needed extra round trips because the sender's TCP had been idle for longer than its retransmission
+timeout. Linux then restarts the congestion window (`net.ipv4.tcp_slow_start_after_idle`, on by default): the first
+10 segments leave, the rest waits one round trip for the first ACK. Nothing in gRPC or HTTP/2 is involved.
+
+How it is decided
+-----------------
+A burst counts when all of this holds: the sender had nothing in flight and had sent no data for longer than its
+retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside
+a message, with bytes in flight that fill the restarted window and HTTP/2 and TCP receive windows open; it resumed
+right after an ACK, with no retransmission in between; and the congestion window before the idle time, followed from
+the connection's beginning, had room for more. Round trips that the message would have needed all the same with that
+earlier window are not counted as lost.
+
+When it cannot tell
+-------------------
+When no round-trip time was measured, or the capture lacks the connection's opening so that the window before the idle
+time is not known. A sender on another operating system, or with a pacing congestion control such as BBR, may behave
+otherwise; its pauses stay unexplained.
+
+What would refute it
+--------------------
+`net.ipv4.tcp_slow_start_after_idle` is 0 on the sender, `ss -ti` there shows a congestion window above 10 right after
+the idle time, or the same message needs one round trip when it follows another within the timeout but not otherwise.
+
+What to do
+----------
+On the sending host `sysctl -w net.ipv4.tcp_slow_start_after_idle=0`; or keep the connection warm with calls closer
+together than the retransmission timeout; or raise the initial window of the route (`ip route change ... initcwnd 32`);
+or send less than 10 segments per message. No gRPC option changes it. gRPC's keepalive is no substitute: its shortest
+period, 10 s, is longer than the timeout.
+
+References
+----------
+- RFC 5681 section 4.1, RFC 2861: restarting idle connections
+- Linux net/ipv4/tcp_output.c, tcp_cwnd_restart; include/net/tcp.h, TCP_INIT_CWND
+- https://github.com/grpc/grpc-go/issues/5599, https://github.com/grpc/grpc-go/issues/8436
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..budget import CAUSES
+from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import DIRECTIONS, Ints, Tables
+
+ID = "slow-start-after-idle"
+
+_CONGESTION_WINDOW = CAUSES.index("congestion_window")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    warning_share: float = 0.02
+    """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
+    critical_share: float = 0.20
+    """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    examples: int = 3
+    """Bursts shown as evidence (own choice: enough to see a pattern)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Burst:
+    """One flight that a restarted window held up; waits are rows of the waits table in the order of time."""
+
+    waits: tuple[int, ...]
+    lost_waits: int
+
+    @property
+    def first(self) -> int:
+        return self.waits[0]
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over all bursts, or why some could not be judged."""
+    waits = tables.waits
+    blocked = waits.cause == _CONGESTION_WINDOW
+    unmeasured = blocked & (waits.idle_before_ns > 0) & (waits.rto_ns < 0)
+    if unmeasured.any():
+        yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")
+    late = tables.connections.complete[waits.connection] == 0 if len(waits.connection) else blocked
+    restarted = blocked & (waits.rto_ns > 0) & (waits.idle_before_ns > waits.rto_ns)
+    if (restarted & late).any():
+        yield Skipped(ID, "the capture begins after the connection: its congestion window before idle times is not known")
+    bursts = [burst for burst in _bursts(tables, np.flatnonzero(restarted & ~late)) if burst.lost_waits > 0]
+    if bursts:
+        yield _finding(tables, bursts, limits)
+
+
+def _bursts(tables: Tables, rows: Ints) -> Iterator[_Burst]:
+    waits = tables.waits
+    order = rows[np.lexsort((waits.start_time_ns[rows], waits.flight[rows], waits.direction[rows], waits.connection[rows]))]
+    keys = np.stack([waits.connection[order], waits.direction[order], waits.flight[order]], axis=1).astype(np.int64)
+    starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)]) if len(order) else np.empty(0, np.int64)
+    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
+        flight = tuple(int(row) for row in order[start:end])
+        yield _Burst(flight, max(0, len(flight) - _needed_waits(tables, flight[0])))
+
+
+def _needed_waits(tables: Tables, wait: int) -> int:
+    """Round trips the burst would have waited with the window it had before the idle time, doubling in slow start."""
+    waits = tables.waits
+    window = int(waits.window_before_idle_bytes[wait])
+    sent, size = window, int(waits.in_flight_bytes[wait]) + int(waits.owed_bytes[wait])
+    if window <= int(waits.in_flight_bytes[wait]):
+        return 1 << 30  # the window was no larger before: nothing is lost to the restart
+    rounds = 0
+    while sent < size:
+        window *= 2
+        sent += window
+        rounds += 1
+    return rounds
+
+
+def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
+    waits = tables.waits
+    lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
+    first_rows = np.array([burst.first for burst in bursts])
+    lost = int(waits.duration_ns[lost_rows].sum())
+    all_time = int(tables.rpcs.duration_ns.sum())
+    share = lost / all_time if all_time else 0.0
+    connections = tuple(int(c) for c in np.unique(waits.connection[first_rows]))
+    example = _words(tables, bursts[0].first)
+    each = float(np.median(waits.duration_ns[lost_rows])) / 1e6
+    return Finding(
+        id=ID,
+        title=f"{len(bursts)} message bursts waited for a congestion window that idle time had reset",
+        severity=_severity(share, limits),
+        confidence="high" if _sender_is_near(tables, first_rows) else "medium",
+        scope=Scope(connections, _methods(tables, first_rows)),
+        lost_ns=lost,
+        share=share,
+        metrics=_metrics(tables, first_rows, lost_rows),
+        evidence=tuple(e for burst in bursts[: limits.examples] for e in _evidence(tables, burst.first)),
+        explanation=_explanation(example, len(bursts), each),
+        remedies=_remedies(example["host"]),
+        references=(
+            "RFC 5681 section 4.1",
+            "Linux net/ipv4/tcp_output.c tcp_cwnd_restart",
+            "https://github.com/grpc/grpc-go/issues/5599",
+            "https://github.com/grpc/grpc-go/issues/8436",
+        ),
+        verdict=(
+            f"{len(bursts)} messages waited an extra round trip ({each:.0f} ms each, {share:.0%} of all RPC time) because "
+            f"{example['host']} restarts its TCP congestion window at {example['segments']} segments after idle time: "
+            "set net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
+        ),
+    )
+
+
+def _severity(share: float, limits: Limits) -> Severity:
+    if share >= limits.critical_share:
+        return "critical"
+    return "warning" if share >= limits.warning_share else "info"
+
+
+def _sender_is_near(tables: Tables, rows: Ints) -> bool:
+    """Whether the capture was taken at the sender, where its bursts are seen as it made them."""
+    waits, connections = tables.waits, tables.connections
+    senders = waits.direction[rows]
+    near = np.where(
+        senders == 0,
+        connections.near_client_rtt_ns[waits.connection[rows]],
+        connections.near_server_rtt_ns[waits.connection[rows]],
+    )
+    return bool((near <= waits.rtt_ns[rows] // 5).all())
+
+
+def _methods(tables: Tables, rows: Ints) -> tuple[str, ...]:
+    """Methods of the RPCs on the streams that stopped."""
+    waits, rpcs = tables.waits, tables.rpcs
+    stopped = {(int(waits.connection[row]), int(waits.stream[row])) for row in rows}
+    on = np.isin(rpcs.stream, [stream for _, stream in stopped])
+    numbers = {
+        int(rpcs.method[row])
+        for row in np.flatnonzero(on)
+        if (int(rpcs.connection[row]), int(rpcs.stream[row])) in stopped
+    }
+    return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
+
+
+def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float | str]:
+    waits = tables.waits
+
+    def median(column: Ints, rows: Ints) -> int:
+        return int(np.median(column[rows]))
+
+    return {
+        "bursts": len(first),
+        "lost_per_burst_ns": int(waits.duration_ns[lost].sum()) // len(first),
+        "round_trip_ns": median(waits.rtt_ns, first),
+        "idle_before_ns": median(waits.idle_before_ns, first),
+        "retransmission_timeout_ns": median(waits.rto_ns, first),
+        "segments_in_first_burst": int(np.median(waits.in_flight_bytes[first] // np.maximum(waits.mss[first], 1))),
+        "bytes_in_first_burst": median(waits.in_flight_bytes, first),
+        "segment_bytes": int(np.median(waits.mss[first])),
+        "congestion_window_before_idle_bytes": median(waits.window_before_idle_bytes, first),
+        "owed_bytes_at_stop": int(np.median(waits.owed_bytes[first])),
+    }
+
+
+def _words(tables: Tables, wait: int) -> dict[str, str]:
+    """The figures of one burst as text."""
+    waits = tables.waits
+    connection, direction = int(waits.connection[wait]), int(waits.direction[wait])
+    host = tables.client(connection) if direction == 0 else tables.server(connection)
+    in_flight, mss = int(waits.in_flight_bytes[wait]), max(1, int(waits.mss[wait]))
+    resumed = int(waits.start_time_ns[wait]) + int(waits.duration_ns[wait])
+    return {
+        "host": f"{DIRECTIONS[direction]} {host.rsplit(':', 1)[0]}",
+        "idle": f"{int(waits.idle_before_ns[wait]) / 1e6:,.0f} ms",
+        "rto": f"{int(waits.rto_ns[wait]) / 1e6:,.0f} ms",
+        "segments": f"{in_flight // mss:,}",
+        "mss": f"{mss:,}",
+        "in_flight": f"{in_flight:,}",
+        "owed": f"{int(waits.owed_bytes[wait]):,}",
+        "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
+        "after_ack": f"{(resumed - int(waits.released_time_ns[wait])) / 1e3:,.0f} µs",
+        "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
+    }
+
+
+def _evidence(tables: Tables, wait: int) -> Iterator[Evidence]:
+    waits, words = tables.waits, _words(tables, wait)
+    start, duration = int(waits.start_time_ns[wait]), int(waits.duration_ns[wait])
+    yield Evidence(
+        int(waits.flight_first_packet[wait]),
+        int(waits.flight_start_time_ns[wait]),
+        f"first data of {words['host']} after {words['idle']} without any; its retransmission timeout is about "
+        f"{words['rto']}",
+    )
+    yield Evidence(
+        int(waits.stopped_at_packet[wait]),
+        start,
+        f"{words['segments']} segments of {words['mss']} bytes ({words['in_flight']} bytes) are in flight; the sender "
+        f"stops with {words['owed']} bytes of the message still owed",
+    )
+    yield Evidence(
+        int(waits.released_by_packet[wait]), int(waits.released_time_ns[wait]), "the ACK that frees the congestion window"
+    )
+    yield Evidence(
+        int(waits.resumed_at_packet[wait]),
+        start + duration,
+        f"the rest leaves {words['after_ack']} after that ACK was captured, {words['waited']} after the stop",
+    )
+
+
+def _explanation(example: dict[str, str], bursts: int, each_ms: float) -> str:
+    return (
+        f"{example['host']} had sent nothing for {example['idle']}, longer than its retransmission timeout of about "
+        f"{example['rto']}, so its TCP fell back to the initial congestion window: {example['segments']} segments of "
+        f"{example['mss']} bytes ({example['in_flight']} bytes) left at once, and the remaining {example['owed']} bytes "
+        f"of the message waited {example['waited']} for the first ACK. HTTP/2 and TCP receive windows had room. Before "
+        f"the idle time the congestion window is estimated at {example['window_before']} bytes. This happened "
+        f"{bursts} times and cost about {each_ms:.1f} ms each."
+    )
+
+
+def _remedies(host: str) -> tuple[Remedy, ...]:
+    return (
+        Remedy(
+            "linux",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
+            f"on {host}: keeps the congestion window over idle time; applies to all connections of the host's network "
+            "namespace, new and open",
+        ),
+        Remedy(
+            "application",
+            "a small call more often than the retransmission timeout",
+            "keeps the connection from becoming idle; gRPC keepalive is too rare for it (10 s at the least)",
+        ),
+        Remedy(
+            "linux",
+            "ip route change ROUTE initcwnd 32",
+            f"on {host}: a larger window to begin and to restart with; helps the first call of a connection too",
+        ),
+        Remedy("any gRPC implementation", "none", "no gRPC or HTTP/2 window or buffer option changes this"),
+    )

@@ -1,0 +1,231 @@
+"""Facts of a report out of tables: capture, connections, methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from . import _core
+from .budget import named, total
+from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals
+from .tables import COMPLETE, NOT_SEEN, PROTOCOLS, Ints, Method, Tables
+
+LINK_TYPES: Mapping[int, str] = {
+    0: "NULL",
+    1: "EN10MB",
+    9: "PPP",
+    12: "RAW",
+    14: "RAW",
+    101: "RAW",
+    108: "LOOP",
+    113: "LINUX_SLL",
+    228: "IPV4",
+    229: "IPV6",
+    276: "LINUX_SLL2",
+}
+"""Names of link types (tcpdump.org/linktypes.html), as tcpdump prints them."""
+
+HTTP2 = PROTOCOLS.index("http2")
+"""`Connections.protocol` of HTTP/2."""
+TLS = PROTOCOLS.index("tls")
+"""`Connections.protocol` of TLS that is not decrypted."""
+
+_NO_AGENT = 0xFFFF_FFFF
+
+
+def capture_facts(tables: Tables) -> CaptureFacts:
+    """The capture as a whole."""
+    capture = tables.capture
+    return CaptureFacts(
+        packets=capture["packets"],
+        bytes=capture["bytes"],
+        first_time_ns=capture["first_time_ns"],
+        last_time_ns=capture["last_time_ns"],
+        link_types=tuple(LINK_TYPES.get(number, f"LINKTYPE {number}") for number in capture["link_types"]),
+        snaplen=capture["snaplen"] or None,
+        dropped_packets=capture["dropped_packets"],
+    )
+
+
+def quality(tables: Tables) -> Quality:
+    """How far the capture can be trusted."""
+    connections = tables.connections
+    return Quality(
+        truncated_packets=tables.capture["truncated_packets"],
+        missing_bytes=int(connections.missing_bytes.sum()),
+        undecoded_bytes=int(connections.undecoded_bytes.sum() + connections.encrypted_bytes.sum()),
+        warnings=tuple(_warnings(tables)),
+    )
+
+
+def _warnings(tables: Tables) -> Iterator[str]:
+    capture, connections = tables.capture, tables.connections
+    for damage in capture["damage"]:
+        yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
+    if capture["damage_not_listed"]:
+        yield f"{capture['damage_not_listed']:,} further damaged places in the files"
+    counts = [
+        (capture["dropped_packets"], "packets were dropped while capturing, as the file itself says"),
+        (capture["truncated_packets"], "packets were cut by the snaplen: capture with -s 0"),
+        (int(connections.duplicate_packets.sum()), "packets were recorded twice; each is counted once"),
+        (int(connections.missing_bytes.sum()), "bytes of TCP payload are missing from the capture"),
+        (capture["time_steps_back"], "packets have an earlier time than the packet before them"),
+        (capture["malformed_packets"], "packets could not be read as what they claim to be"),
+        (capture["unsupported_link_packets"], "packets have a link type that is not supported"),
+        (capture["packets_without_time"], "packets carry no time of their own"),
+        (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
+    ]
+    yield from (f"{count:,} {text}" for count, text in counts if count)
+    late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
+    if late:
+        yield f"{late:,} HTTP/2 connections began before the capture: their windows, and names sent before, are not known"
+    encrypted = int((connections.protocol == TLS).sum())
+    if encrypted:
+        yield f"{encrypted:,} connections are TLS and were not decrypted"
+    if capture["secrets"]:
+        yield "the file holds decryption secrets, which this version does not use"
+    known = "bytes are missing from the capture"
+    for kind, count in zip(tables.problem_kinds, tables.problem_counts, strict=True):
+        if kind != known:
+            yield f"{count:,} x {kind}{_first_place(tables, kind)}"
+
+
+def _first_place(tables: Tables, kind: str) -> str:
+    rows = np.flatnonzero(tables.problems.kind == tables.problem_kinds.index(kind))
+    return f" (first at packet {int(tables.problems.packet[rows[0]]):,})" if len(rows) else ""
+
+
+def totals(tables: Tables) -> Totals:
+    """Counts over the capture."""
+    return Totals(
+        connections=int((tables.connections.protocol == HTTP2).sum()),
+        rpcs=len(tables.rpcs.connection),
+        frames=tables.frame_counts,
+        messages=tables.message_count,
+        other_streams=tables.other_streams,
+    )
+
+
+def quantiles(durations: Ints) -> Quantiles | None:
+    """The distribution of some durations; None when there is none. Quantiles are by nearest rank."""
+    if not len(durations):
+        return None
+    ordered = np.sort(durations)
+
+    def rank(share: float) -> int:
+        return int(ordered[max(0, int(np.ceil(share * len(ordered))) - 1)])
+
+    return Quantiles(
+        min=int(ordered[0]),
+        p50=rank(0.5),
+        p90=rank(0.9),
+        p99=rank(0.99),
+        p999=rank(0.999),
+        max=int(ordered[-1]),
+        mean=int(ordered.sum() // len(ordered)),
+    )
+
+
+def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
+    """All methods, the one with the most RPC time first."""
+    facts = [_method(tables, method) for method in tables.methods]
+    return tuple(sorted(facts, key=lambda m: (-sum(m.budget.values()), -m.rpcs, m.method or "")))
+
+
+def _method(tables: Tables, method: Method) -> MethodFacts:
+    rpcs = tables.rpcs
+    mine = slice(None) if len(tables.methods) == 1 else rpcs.method == method.number
+    durations, starts, flags = rpcs.duration_ns[mine], rpcs.start_time_ns[mine], rpcs.flags[mine]
+    complete = flags & COMPLETE != 0
+    codes = np.bincount(rpcs.status[mine], minlength=256)
+    statuses = {name: int(n) for name, n in zip(_core.STATUSES, codes[: len(_core.STATUSES)], strict=True) if n}
+    if codes[NOT_SEEN]:
+        statuses["not_seen"] = int(codes[NOT_SEEN])
+    span = int((starts + durations).max() - starts.min()) if len(starts) else 0
+    turnaround = method.turnaround
+    return MethodFacts(
+        method=method.name,
+        rpcs=len(durations),
+        latency_ns=quantiles(durations if complete.all() else durations[complete]),
+        statuses=statuses,
+        messages=method.messages,
+        messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
+        turnaround_ns=Quantiles(**{k: int(v) for k, v in turnaround.items() if k != "count"}) if turnaround else None,
+        budget=named(method.budget),
+    )
+
+
+def all_budget(tables: Tables) -> Mapping[str, int]:
+    """RPC time of the capture by cause."""
+    return named(total(method.budget for method in tables.methods))
+
+
+def connection_facts(tables: Tables) -> tuple[ConnectionFacts, ...]:
+    """Connections that are HTTP/2 or TLS, in the order of their first packets; others are not gRPC's."""
+    protocol = tables.connections.protocol
+    return tuple(connection(tables, int(row)) for row in np.flatnonzero((protocol == HTTP2) | (protocol == TLS)))
+
+
+def connection(tables: Tables, row: int) -> ConnectionFacts:
+    """One connection."""
+    c = tables.connections
+
+    def known(column: Ints) -> int | None:
+        value = int(column[row])
+        return value if value >= 0 else None
+
+    client, client_inferred = _client_implementation(tables, row)
+    server = _core.IMPLEMENTATIONS[c.server_hint[row]] or None
+    return ConnectionFacts(
+        connection=row,
+        client=tables.client(row),
+        server=tables.server(row),
+        protocol=PROTOCOLS[c.protocol[row]],
+        opened_time_ns=known(c.opened_time_ns),
+        closed_time_ns=known(c.closed_time_ns),
+        handshake_rtt_ns=known(c.handshake_rtt_ns),
+        min_rtt_ns=known(c.min_rtt_ns),
+        vantage=_core.VANTAGES[c.vantage[row]],
+        roles_from=_core.ROLES_FROM[c.roles_from[row]],
+        mss=int(c.mss_client[row]) or None,
+        complete=bool(c.complete[row]),
+        tls=bool(c.tls[row]),
+        client_implementation=client,
+        client_implementation_inferred=client_inferred,
+        server_implementation=server,
+        server_implementation_inferred=server is not None,
+        peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
+        budget=named(tables.connection_budgets[row]),
+        **_counts(tables, row),
+    )
+
+
+_COUNTS = (
+    "rpcs",
+    "max_concurrent_rpcs",
+    "other_streams",
+    "packets_client",
+    "packets_server",
+    "bytes_client",
+    "bytes_server",
+    "retransmitted_packets",
+    "duplicate_packets",
+    "keep_alives",
+    "out_of_order_packets",
+    "urgent_packets",
+    "missing_bytes",
+)
+
+
+def _counts(tables: Tables, row: int) -> dict[str, int]:
+    return {name: int(getattr(tables.connections, name)[row]) for name in _COUNTS}
+
+
+def _client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
+    """What `user-agent` says; else what the frames suggest, which is inferred."""
+    agent = int(tables.connections.client_agent[row])
+    if agent != _NO_AGENT and tables.agents[agent]:
+        return tables.agents[agent], False
+    hint = _core.IMPLEMENTATIONS[tables.connections.client_hint[row]]
+    return hint or None, bool(hint)

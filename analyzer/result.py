@@ -1,0 +1,240 @@
+"""What an analysis is: facts that reports show and never compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["info", "warning", "critical"]
+"""By the share of RPC time lost, or the factor of packets wasted."""
+Confidence = Literal["low", "medium", "high"]
+"""By what the capture can prove from where it was taken."""
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+"""From harmless to grave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A packet that proves a part of a finding."""
+
+    packet: int
+    """Number in the capture, from 1, as in Wireshark."""
+    time_ns: int
+    """Its time, nanoseconds since the epoch."""
+    what: str
+    """What it shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A knob that fixes a finding."""
+
+    implementation: str
+    """Whose knob it is: a gRPC implementation, `linux`, or `application`."""
+    knob: str
+    """The setting, as one would type it."""
+    note: str
+    """What it does, and at what price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a finding is about."""
+
+    connections: tuple[int, ...]
+    """Rows of the connections table."""
+    methods: tuple[str, ...]
+    """Methods, as far as they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that costs time or packets, with its proof."""
+
+    id: str
+    """The id of `contract.md`."""
+    title: str
+    """One line."""
+    severity: Severity
+    """See `Severity`."""
+    confidence: Confidence
+    """See `Confidence`."""
+    scope: Scope
+    """What it is about."""
+    lost_ns: int | None
+    """Time the RPCs would not have needed, counted once; None where it costs packets or risk and not time."""
+    share: float | None
+    """`lost_ns` as a share of all RPC time."""
+    metrics: Mapping[str, int | float | str]
+    """Figures, by name with unit."""
+    evidence: tuple[Evidence, ...]
+    """The packets that prove it; never empty."""
+    explanation: str
+    """What happened, in sentences."""
+    remedies: tuple[Remedy, ...]
+    """Knobs, the best first."""
+    references: tuple[str, ...]
+    """Where to read on."""
+    verdict: str
+    """The finding as one sentence: what happened and what to do first."""
+
+    def __post_init__(self) -> None:
+        """Refuse a finding that proves nothing."""
+        if not self.evidence:
+            raise ValueError(f"finding {self.id} has no evidence")
+        if (self.lost_ns is None) != (self.share is None):
+            raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A detector's third answer: it cannot tell, and why."""
+
+    id: str
+    """The finding it looked for."""
+    reason: str
+    """Why it cannot tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
+
+    min: int
+    p50: int
+    p90: int
+    p99: int
+    p999: int
+    max: int
+    mean: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFacts:
+    """The capture as a whole."""
+
+    packets: int
+    bytes: int
+    """On the wire."""
+    first_time_ns: int | None
+    last_time_ns: int | None
+    link_types: tuple[str, ...]
+    snaplen: int | None
+    dropped_packets: int | None
+    """Not recorded for want of buffer, when the file says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far the capture can be trusted."""
+
+    truncated_packets: int
+    """Cut by the snaplen."""
+    missing_bytes: int
+    """Payload bytes that the capture lacks."""
+    undecoded_bytes: int
+    """Payload bytes of HTTP/2 or TLS that could not be read."""
+    warnings: tuple[str, ...]
+    """Sentences for a reader, each with packet or offset where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over the capture."""
+
+    connections: int
+    """HTTP/2 connections."""
+    rpcs: int
+    frames: Mapping[str, int]
+    """By type."""
+    messages: int
+    other_streams: int
+    """HTTP/2 streams that are not gRPC."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFacts:
+    """A connection of the report; the names are those of `contract.md`."""
+
+    connection: int
+    client: str
+    server: str
+    protocol: str
+    opened_time_ns: int | None
+    closed_time_ns: int | None
+    handshake_rtt_ns: int | None
+    min_rtt_ns: int | None
+    vantage: str
+    roles_from: str
+    mss: int | None
+    complete: bool
+    tls: bool
+    client_implementation: str | None
+    client_implementation_inferred: bool
+    server_implementation: str | None
+    server_implementation_inferred: bool
+    rpcs: int
+    max_concurrent_rpcs: int
+    other_streams: int
+    peer_max_concurrent_streams: int | None
+    packets_client: int
+    packets_server: int
+    bytes_client: int
+    bytes_server: int
+    retransmitted_packets: int
+    duplicate_packets: int
+    keep_alives: int
+    out_of_order_packets: int
+    urgent_packets: int
+    missing_bytes: int
+    budget: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodFacts:
+    """A method of the report."""
+
+    method: str | None
+    """None when it is not in the capture."""
+    rpcs: int
+    latency_ns: Quantiles | None
+    """Of complete RPCs; None when there is none."""
+    statuses: Mapping[str, int]
+    """By name; `not_seen` for RPCs whose status is not on the wire."""
+    messages: int
+    messages_per_s: float | None
+    """Over the time from the method's first RPC to the end of its last."""
+    turnaround_ns: Quantiles | None
+    """From a request message's last byte to the next response message's first byte on its stream."""
+    budget: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do first."""
+
+    text: str
+    """One sentence."""
+    finding: str | None
+    """The finding it speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """Everything a report may show."""
+
+    files: tuple[str, ...]
+    capture: CaptureFacts
+    quality: Quality
+    totals: Totals
+    budget: Mapping[str, int]
+    """Nanoseconds of RPC time by cause."""
+    verdict: Verdict
+    connections: tuple[ConnectionFacts, ...]
+    methods: tuple[MethodFacts, ...]
+    """The one with the most RPC time first."""
+    findings: tuple[Finding, ...]
+    """The one that lost the most time first."""
+    skipped: tuple[Skipped, ...]

@@ -1,0 +1,1 @@
+"""Recording: tcpdump around a command. This version reads captures; it does not record them."""

@@ -1,0 +1,1 @@
+"""Reports: `render(analysis) -> str`, one file per format. They read an `Analysis` and nothing else."""

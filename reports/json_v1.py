@@ -1,0 +1,139 @@
+"""The JSON of `analyze`, schema `grpcdiag.analysis/1`.
+
+The structures are spelled out here, apart from the internal ones, so that those can change without breaking users.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from ..analyzer import _core
+from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles
+
+SCHEMA = "grpcdiag.analysis/1"
+"""Name and version of the structure."""
+
+
+def render(analysis: Analysis) -> str:
+    """The analysis as one JSON document with a final newline."""
+    return json.dumps(document(analysis), indent=2, ensure_ascii=True) + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON Schema of the document."""
+    text = resources.files("grpcdiag.reports").joinpath("schema/analysis-1.json").read_text(encoding="utf-8")
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+def document(analysis: Analysis) -> dict[str, Any]:
+    """The document as dictionaries and lists."""
+    capture, quality, totals = analysis.capture, analysis.quality, analysis.totals
+    return {
+        "schema": SCHEMA,
+        "version": _core.__version__,
+        "files": list(analysis.files),
+        "capture": {
+            "packets": capture.packets,
+            "bytes": capture.bytes,
+            "first_time_ns": capture.first_time_ns,
+            "last_time_ns": capture.last_time_ns,
+            "link_types": list(capture.link_types),
+            "snaplen": capture.snaplen,
+            "dropped_packets": capture.dropped_packets,
+        },
+        "quality": {
+            "truncated_packets": quality.truncated_packets,
+            "missing_bytes": quality.missing_bytes,
+            "undecoded_bytes": quality.undecoded_bytes,
+            "warnings": list(quality.warnings),
+        },
+        "totals": {
+            "connections": totals.connections,
+            "rpcs": totals.rpcs,
+            "frames": dict(totals.frames),
+            "messages": totals.messages,
+            "other_streams": totals.other_streams,
+        },
+        "budget": dict(analysis.budget),
+        "verdict": {"text": analysis.verdict.text, "finding": analysis.verdict.finding},
+        "connections": [_connection(connection) for connection in analysis.connections],
+        "methods": [_method(method) for method in analysis.methods],
+        "findings": [_finding(finding) for finding in analysis.findings],
+        "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
+    }
+
+
+def _connection(c: ConnectionFacts) -> dict[str, Any]:
+    return {
+        "connection": c.connection,
+        "client": c.client,
+        "server": c.server,
+        "protocol": c.protocol,
+        "opened_time_ns": c.opened_time_ns,
+        "closed_time_ns": c.closed_time_ns,
+        "handshake_rtt_ns": c.handshake_rtt_ns,
+        "min_rtt_ns": c.min_rtt_ns,
+        "vantage": c.vantage,
+        "roles_from": c.roles_from,
+        "mss": c.mss,
+        "complete": c.complete,
+        "tls": c.tls,
+        "client_implementation": c.client_implementation,
+        "client_implementation_inferred": c.client_implementation_inferred,
+        "server_implementation": c.server_implementation,
+        "server_implementation_inferred": c.server_implementation_inferred,
+        "rpcs": c.rpcs,
+        "max_concurrent_rpcs": c.max_concurrent_rpcs,
+        "other_streams": c.other_streams,
+        "peer_max_concurrent_streams": c.peer_max_concurrent_streams,
+        "packets_client": c.packets_client,
+        "packets_server": c.packets_server,
+        "bytes_client": c.bytes_client,
+        "bytes_server": c.bytes_server,
+        "retransmitted_packets": c.retransmitted_packets,
+        "duplicate_packets": c.duplicate_packets,
+        "keep_alives": c.keep_alives,
+        "out_of_order_packets": c.out_of_order_packets,
+        "urgent_packets": c.urgent_packets,
+        "missing_bytes": c.missing_bytes,
+        "budget": dict(c.budget),
+    }
+
+
+def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
+    if q is None:
+        return None
+    return {"min": q.min, "p50": q.p50, "p90": q.p90, "p99": q.p99, "p999": q.p999, "max": q.max, "mean": q.mean}
+
+
+def _method(m: MethodFacts) -> dict[str, Any]:
+    return {
+        "method": m.method,
+        "rpcs": m.rpcs,
+        "latency_ns": _quantiles(m.latency_ns),
+        "statuses": dict(m.statuses),
+        "messages": m.messages,
+        "messages_per_s": m.messages_per_s,
+        "turnaround_ns": _quantiles(m.turnaround_ns),
+        "budget": dict(m.budget),
+    }
+
+
+def _finding(f: Finding) -> dict[str, Any]:
+    return {
+        "id": f.id,
+        "title": f.title,
+        "severity": f.severity,
+        "confidence": f.confidence,
+        "scope": {"connections": list(f.scope.connections), "methods": list(f.scope.methods)},
+        "lost_ns": f.lost_ns,
+        "share": f.share,
+        "metrics": dict(f.metrics),
+        "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
+        "explanation": f.explanation,
+        "remedies": [{"implementation": r.implementation, "knob": r.knob, "note": r.note} for r in f.remedies],
+        "references": list(f.references),
+    }

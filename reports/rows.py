@@ -1,0 +1,188 @@
+"""The tables of `contract.md` as data frames: names for codes, null for what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from ..analyzer import _core, facts
+from ..analyzer.budget import CAUSES
+from ..analyzer.tables import (
+    COMPLETE,
+    DIRECTIONS,
+    LAYERS,
+    METHOD_UNKNOWN,
+    NOT_SEEN,
+    PROTOCOLS,
+    TOUCHES_GAP,
+    WINDOW_NOT_KNOWN,
+    Frames,
+    Messages,
+    Packets,
+    Tables,
+)
+
+_FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
+
+
+def _named(codes: object, names: Sequence[str]) -> pl.Series:
+    """Codes as names; codes without a name become null."""
+    series = pl.Series(codes).cast(pl.UInt32)
+    numbers = pl.select(pl.when(series < len(names)).then(series)).to_series()
+    return pl.Series(list(names), dtype=pl.Enum(list(names))).gather(numbers)
+
+
+def _known(column: object, not_known: int = -1) -> pl.Series:
+    """A column with its "not known" as null."""
+    series = pl.Series(column)
+    return pl.select(pl.when(series != not_known).then(series)).to_series()
+
+
+def frames(table: Frames) -> pl.DataFrame:
+    """`grpcdiag frames`."""
+    return pl.DataFrame(
+        {
+            "connection": table.connection,
+            "direction": _named(table.direction, DIRECTIONS),
+            "stream": table.stream,
+            "type": _named(table.kind, _FRAME_TYPES),
+            "flags": table.flags,
+            "length": table.length,
+            "first_packet": table.first_packet,
+            "first_time_ns": table.first_time_ns,
+            "last_packet": table.last_packet,
+            "last_time_ns": table.last_time_ns,
+        }
+    )
+
+
+def messages(table: Messages) -> pl.DataFrame:
+    """`grpcdiag messages`."""
+    return pl.DataFrame(
+        {
+            "connection": table.connection,
+            "stream": table.stream,
+            "direction": _named(table.direction, DIRECTIONS),
+            "index": table.index,
+            "length": table.length,
+            "compressed": pl.Series(table.compressed).cast(pl.Boolean),
+            "first_packet": table.first_packet,
+            "first_time_ns": table.first_time_ns,
+            "last_packet": table.last_packet,
+            "last_time_ns": table.last_time_ns,
+        }
+    )
+
+
+_TCP_FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")
+_FLAG_SETS = ["-", *(",".join(n for bit, n in enumerate(_TCP_FLAGS) if flags >> bit & 1) for flags in range(1, 512))]
+"""Names of all sets of TCP flags by their number (RFC 9293 section 3.1, RFC 9768 for AE)."""
+
+
+def packets(table: Packets) -> pl.DataFrame:
+    """`grpcdiag packets`."""
+    notes = np.where(table.note == 0, len(_core.PACKET_NOTES), table.note)
+    return pl.DataFrame(
+        {
+            "packet": table.packet,
+            "time_ns": table.time_ns,
+            "connection": table.connection,
+            "direction": _named(table.direction, DIRECTIONS),
+            "flags": _named(table.flags & 511, _FLAG_SETS),
+            "seq": table.seq,
+            "ack": table.ack,
+            "window": table.window,
+            "payload_bytes": table.payload_bytes,
+            "captured_payload_bytes": table.captured_payload_bytes,
+            "note": _named(notes, _core.PACKET_NOTES),
+        }
+    )
+
+
+def rpcs(tables: Tables) -> pl.DataFrame:
+    """`grpcdiag rpcs`; decode with `rpc_budgets`."""
+    table = tables.rpcs
+    numbers = [method.number for method in tables.methods]
+    names = [method.name for method in tables.methods]
+    method = pl.Series(table.method).replace_strict(numbers, names, return_dtype=pl.String)
+    deadlines = np.full(len(table.connection), -1, dtype=np.int64)
+    deadlines[: len(tables.deadlines)] = tables.deadlines
+    frame = pl.DataFrame(
+        {
+            "connection": table.connection,
+            "stream": table.stream,
+            "method": method,
+            "start_time_ns": table.start_time_ns,
+            "duration_ns": table.duration_ns,
+            "status": _named(np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES),
+            "request_messages": table.request_messages,
+            "response_messages": table.response_messages,
+            "request_bytes": table.request_bytes,
+            "response_bytes": table.response_bytes,
+            "first_packet": table.first_packet,
+            "last_packet": _known(table.last_packet, 0),
+            "complete": (table.flags & COMPLETE) != 0,
+            "method_inferred": np.zeros(len(table.flags), dtype=bool),
+            "method_unknown": (table.flags & METHOD_UNKNOWN) != 0,
+            "touches_gap": (table.flags & TOUCHES_GAP) != 0,
+            "deadline_ns": _known(deadlines),
+        }
+    )
+    budget = pl.DataFrame({cause: tables.rpc_budgets[:, place] for place, cause in enumerate(CAUSES)})
+    return frame.with_columns(budget.select(pl.struct(CAUSES).alias("budget")).to_series())
+
+
+def waits(tables: Tables) -> pl.DataFrame:
+    """`grpcdiag waits`."""
+    table = tables.waits
+    return pl.DataFrame(
+        {
+            "connection": table.connection,
+            "stream": table.stream,
+            "direction": _named(table.direction, DIRECTIONS),
+            "start_time_ns": table.start_time_ns,
+            "duration_ns": table.duration_ns,
+            "cause": _named(table.cause, CAUSES),
+            "owed_bytes": table.owed_bytes,
+            "in_flight_bytes": _known(table.in_flight_bytes),
+            "congestion_window_bytes": table.congestion_window_bytes,
+            "receive_window_bytes": _known(table.receive_window_bytes),
+            "stream_window_bytes": _known(table.stream_window_bytes, WINDOW_NOT_KNOWN),
+            "connection_window_bytes": _known(table.connection_window_bytes, WINDOW_NOT_KNOWN),
+            "stopped_at_packet": table.stopped_at_packet,
+            "released_by_packet": _known(table.released_by_packet, 0),
+            "resumed_at_packet": table.resumed_at_packet,
+            "idle_before_ns": _known(table.idle_before_ns),
+            "retransmission_timeout_ns": _known(table.rto_ns),
+            "flight_first_packet": table.flight_first_packet,
+        }
+    )
+
+
+def connections(tables: Tables) -> pl.DataFrame:
+    """`grpcdiag connections`: all TCP connections, of other protocols too."""
+    table, row_numbers = tables.connections, range(len(tables.connections.client_ip))
+    described = [facts.connection(tables, row) for row in row_numbers]
+    names = [name for name in facts.ConnectionFacts.__slots__ if name not in ("budget", "protocol")]
+    columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
+    columns["protocol"] = _named(table.protocol, PROTOCOLS).cast(pl.String)
+    for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):
+        columns[name] = getattr(table, name)
+    columns["undecoded_bytes"] = table.undecoded_bytes
+    return pl.DataFrame(columns, infer_schema_length=None)
+
+
+def problems(tables: Tables) -> pl.DataFrame:
+    """Decode trouble."""
+    table = tables.problems
+    return pl.DataFrame(
+        {
+            "time_ns": table.time_ns,
+            "connection": _known(table.connection, 0xFFFF_FFFF),
+            "layer": _named(table.layer, LAYERS),
+            "kind": _named(table.kind, tables.problem_kinds),
+            "packet": table.packet,
+        }
+    )

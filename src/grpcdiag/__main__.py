@@ -1,0 +1,29 @@
+"""The command `grpcdiag`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line; exit codes are those of `grpcdiag --help`."""
+    if sys.argv[1:] == ["--version"]:
+        from .analyzer import _core  # without the command line's libraries, which take longer than the answer
+
+        print(f"grpcdiag {_core.__version__}")
+        return
+    from .cli import app
+
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader has gone (`grpcdiag ... | head`): nothing more to say, and nothing to complain about
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

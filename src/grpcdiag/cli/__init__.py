@@ -1,0 +1,31 @@
+"""The command line: one file per command. The only place that opens files and prints."""
+
+from __future__ import annotations
+
+import typer
+
+from . import analyze, connections, explain, frames, messages, packets, rpcs, waits
+
+app = typer.Typer(
+    name="grpcdiag",
+    help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
+    epilog="Exit codes: 0 done, 1 --fail-on met, 2 wrong usage, 3 input unreadable or not a capture, "
+    "4 no gRPC traffic found, 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+for command in (analyze, connections, rpcs, messages, frames, packets, waits, explain):
+    app.command(name=command.NAME)(command.command)
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        from ..analyzer import _core
+
+        typer.echo(f"grpcdiag {_core.__version__}")
+        raise typer.Exit

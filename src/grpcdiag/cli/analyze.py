@@ -1,0 +1,65 @@
+"""`grpcdiag analyze`: the main job."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .common import Files, Output, Ports, Quiet, decoding, progress, wants_colour, write
+
+NAME = "analyze"
+
+FAIL_ON = 1
+"""Exit code: `--fail-on` is met."""
+
+
+class Format(StrEnum):
+    """Report formats."""
+
+    terminal = "terminal"
+    json = "json"
+
+
+class Severity(StrEnum):
+    """Severities, from harmless to grave."""
+
+    info = "info"
+    warning = "warning"
+    critical = "critical"
+
+
+def command(
+    files: Files,
+    format_: Annotated[Format, typer.Option("--format", help="How to report.")] = Format.terminal,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    output: Output = None,
+    fail_on: Annotated[
+        Severity | None, typer.Option("--fail-on", help="Exit with 1 when a finding is at least this severe.")
+    ] = None,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
+    from ..analyzer.analysis import analyze
+    from ..analyzer.result import SEVERITIES
+
+    with decoding(), progress(quiet) as told:
+        analysis = analyze(files, ports=port or (), progress=told)
+    if as_json or format_ is Format.json:
+        from ..reports import json_v1
+
+        write(json_v1.render(analysis), output)
+    else:
+        from ..reports import terminal
+
+        to_terminal = output is None and sys.stdout.isatty()
+        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
+        write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
+    if fail_on:
+        grave = SEVERITIES[SEVERITIES.index(fail_on.value) :]
+        if any(finding.severity in grave for finding in analysis.findings):
+            raise typer.Exit(FAIL_ON)

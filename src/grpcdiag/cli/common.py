@@ -1,0 +1,86 @@
+"""What commands share: arguments, progress, errors with their exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+UNREADABLE = 3
+"""Exit code: the input cannot be read or is no capture."""
+NO_GRPC = 4
+"""Exit code: no gRPC traffic found."""
+
+Files = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...", help="pcap or pcapng, plain or compressed; - for standard input; several files of one rotated capture in any order."),  # noqa: E501
+]
+Ports = Annotated[
+    list[int] | None, typer.Option("--port", min=1, max=65535, help="Read this port as HTTP/2 whatever it looks like.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages on standard error.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")]
+
+SLOW_BYTES = 50_000_000
+"""Files below this are read before a progress bar could be drawn."""
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Tell what went wrong on standard error and exit."""
+    typer.echo(f"grpcdiag: {message}", err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Turn what decoding raises into messages and exit codes."""
+    from ..analyzer.analysis import NoGrpcError
+    from ..analyzer.decode import CaptureError
+
+    try:
+        yield
+    except CaptureError as error:
+        fail(str(error), UNREADABLE)
+    except NoGrpcError as error:
+        fail(f"no gRPC traffic found: {error}", NO_GRPC)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
+    """A progress bar on standard error for long files, when somebody looks at it."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None, visible=False)
+
+        def update(read: int, total: int | None) -> None:
+            bar.update(task, completed=read, total=total, visible=total is None or total > SLOW_BYTES)
+
+        yield update
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write a whole report to a file or to standard output; exits when the file cannot be written."""
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror}", 2)
+
+
+def wants_colour() -> bool:
+    """Whether standard output is a terminal that may be coloured (https://no-color.org)."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ

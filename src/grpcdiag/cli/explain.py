@@ -1,0 +1,23 @@
+"""`grpcdiag explain`: what a finding means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .common import fail
+
+NAME = "explain"
+
+
+def command(
+    finding: Annotated[str, typer.Argument(metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.")],
+) -> None:
+    """Explain a finding: how it is decided, what would refute it, the knobs, references."""
+    from ..analyzer.detectors import DETECTORS, by_id
+
+    detector = by_id(finding)
+    if detector is None:
+        fail(f"no finding is called {finding!r}; known: {', '.join(d.id for d in DETECTORS)}", 2)
+    typer.echo(f"{detector.id}\n\n{detector.page.strip()}")

@@ -1,0 +1,26 @@
+"""`grpcdiag messages`: one row per gRPC message."""
+
+from __future__ import annotations
+
+from .common import Files, Output, Ports, Quiet, decoding, progress
+from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
+
+NAME = "messages"
+
+
+def command(
+    files: Files,
+    format_: FormatOption = Format.table,
+    output: Output = None,
+    limit: Limit = ROWS_SHOWN,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write one row per gRPC message."""
+    from ..analyzer.decode import stream
+    from ..analyzer.tables import Messages
+    from ..reports import rows
+
+    with decoding(), progress(quiet) as told:
+        pieces = map(rows.messages, stream(Messages, files, ports=port or (), progress=told))
+        write(pieces, format_, output, limit)

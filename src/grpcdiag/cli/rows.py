@@ -1,0 +1,100 @@
+"""Writing one table: as text, JSON lines, CSV or Parquet, piece by piece where the table allows it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import fail
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Format(StrEnum):
+    """Table formats."""
+
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+    parquet = "parquet"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows shown as a table; 0 for all.")]
+
+ROWS_SHOWN = 100
+"""Rows of a table that a reader gets unasked."""
+
+
+def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int) -> None:
+    """Write the pieces of one table; exits with 2 when the output cannot be written."""
+    try:
+        if output is None:
+            _write(pieces, format_, sys.stdout.buffer, limit)
+            sys.stdout.buffer.flush()
+        else:
+            with output.open("wb") as out:
+                _write(pieces, format_, out, limit)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"cannot write {output or 'standard output'}: {error.strerror}", 2)
+
+
+def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int) -> None:
+    if format_ is Format.parquet:
+        import polars as pl
+
+        if out.isatty():
+            fail("Parquet is binary: name a file with -o, or pipe it into one", 2)
+        pl.concat(list(pieces)).write_parquet(out)
+    elif format_ is Format.table:
+        _write_text(pieces, out, limit)
+    else:
+        for number, piece in enumerate(pieces):
+            if format_ is Format.jsonl:
+                out.write(piece.write_ndjson().encode())
+            else:
+                out.write(_flat(piece).write_csv(include_header=number == 0).encode())
+            out.flush()
+
+
+def _flat(piece: pl.DataFrame) -> pl.DataFrame:
+    """CSV has no nesting: `budget` becomes a column per cause."""
+    if "budget" not in piece.columns:
+        return piece
+    import polars as pl
+
+    return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")
+
+
+def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
+    import polars as pl
+
+    from ..reports.text import safe
+
+    kept: list[pl.DataFrame] = []
+    rows = 0
+    for piece in pieces:
+        if limit == 0 or rows < limit:
+            kept.append(piece if limit == 0 else piece.head(limit - rows))
+        rows += len(piece)
+    frame = _flat(pl.concat(kept)) if kept else pl.DataFrame()
+    cells = [[name, *("-" if v is None else safe(str(v)) for v in frame[name])] for name in frame.columns]
+    widths = [max(map(len, column)) for column in cells]
+    left = [frame[name].dtype in (pl.String, pl.Enum, pl.Categorical) for name in frame.columns]
+    for row in range(len(frame) + 1):
+        line = (
+            column[row].ljust(width) if to_left else column[row].rjust(width)
+            for column, width, to_left in zip(cells, widths, left, strict=True)
+        )
+        out.write(("  ".join(line).rstrip() + os.linesep).encode())
+    if rows > len(frame):
+        typer.echo(f"{rows - len(frame):,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)

@@ -1,0 +1,25 @@
+"""`grpcdiag rpcs`: one row per RPC."""
+
+from __future__ import annotations
+
+from .common import Files, Output, Ports, Quiet, decoding, progress
+from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
+
+NAME = "rpcs"
+
+
+def command(
+    files: Files,
+    format_: FormatOption = Format.table,
+    output: Output = None,
+    limit: Limit = ROWS_SHOWN,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write one row per RPC."""
+    from ..analyzer.decode import decode
+    from ..reports import rows
+
+    with decoding(), progress(quiet) as told:
+        tables = decode(files, ports=port or (), rpc_budgets=True, progress=told)
+    write([rows.rpcs(tables)], format_, output, limit)
