@@ -26,6 +26,7 @@ class Run:
         packets: bool = False,
         rpc_budgets: bool = False,
         ports: list[int] = ...,
+        threads: int = 1,
     ) -> Run: ...
     def step(self, packets: int) -> bool: ...
     @property

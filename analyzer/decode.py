@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ Progress = Callable[[int, int | None], None]
 STEP = 100_000
 """Packets between two calls of the progress function, and between two looks at Ctrl-C."""
 
+THREADS = min(2, os.cpu_count() or 1)
+"""Threads the core may use; the result is the same whatever their number."""
+
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
 
 
@@ -28,7 +32,7 @@ def decode(
     `paths` are files of one capture in any order, or `-` for standard input; `ports` are HTTP/2 whatever they look
     like. Raises CaptureError.
     """
-    run = _core.Run(list(paths), ports=list(ports), rpc_budgets=rpc_budgets)
+    run = _core.Run(list(paths), ports=list(ports), rpc_budgets=rpc_budgets, threads=THREADS)
     while run.step(STEP):
         if progress:
             progress(run.bytes_read, run.bytes_total)

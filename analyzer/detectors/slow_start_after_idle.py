@@ -97,10 +97,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _bursts(tables: Tables, rows: Ints) -> Iterator[_Burst]:
+    if not len(rows):
+        return
     waits = tables.waits
     order = rows[np.lexsort((waits.start_time_ns[rows], waits.flight[rows], waits.direction[rows], waits.connection[rows]))]
     keys = np.stack([waits.connection[order], waits.direction[order], waits.flight[order]], axis=1).astype(np.int64)
-    starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)]) if len(order) else np.empty(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)])
     for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
         flight = tuple(int(row) for row in order[start:end])
         yield _Burst(flight, max(0, len(flight) - _needed_waits(tables, flight[0])))

@@ -21,6 +21,8 @@ pub struct Options {
     pub rpc_budgets: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
+    /// Threads to use; 0 and 1 mean the caller's alone.
+    pub threads: u8,
 }
 
 /// Sums over the capture.
@@ -61,11 +63,25 @@ impl MethodStats {
         Self { turnaround, turnaround_sum: 0, turnaround_min: u64::MAX, turnaround_max: 0, messages: 0, budget: Budget::default() }
     }
 
+    /// Takes the statistics of the same method from another thread in.
+    pub fn absorb(&mut self, other: &Self) {
+        if let (Some(histogram), Some(theirs)) = (&mut self.turnaround, &other.turnaround) {
+            // the histograms resize themselves: adding cannot fail for values either could hold
+            let _ = histogram.add(theirs);
+        }
+        self.turnaround_sum = self.turnaround_sum.saturating_add(other.turnaround_sum);
+        self.turnaround_min = self.turnaround_min.min(other.turnaround_min);
+        self.turnaround_max = self.turnaround_max.max(other.turnaround_max);
+        self.messages += other.messages;
+        self.budget.add_all(&other.budget);
+    }
+
     /// Takes one turnaround in.
     #[inline]
     pub fn add_turnaround(&mut self, ns: u64) {
         if let Some(histogram) = &mut self.turnaround {
-            histogram.saturating_record(ns);
+            // grows the histogram as needed; fails only beyond what 64 bits of nanoseconds can be
+            let _ = histogram.record(ns);
             self.turnaround_sum = self.turnaround_sum.saturating_add(ns);
             self.turnaround_min = self.turnaround_min.min(ns);
             self.turnaround_max = self.turnaround_max.max(ns);

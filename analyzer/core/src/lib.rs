@@ -10,12 +10,14 @@ pub mod context;
 pub mod grpc;
 pub mod http2;
 pub mod limits;
+pub mod merge;
 pub mod packet;
 pub mod pipeline;
 mod python;
 pub mod strings;
 pub mod tables;
 pub mod tcp;
+pub mod threads;
 pub mod waits;
 
 use pyo3::prelude::*;

@@ -1,11 +1,16 @@
 //! From captured packets to tables: one pass, one packet at a time.
 
+use std::collections::HashMap;
+
+use crate::at::At;
 use crate::budget::Budget;
 use crate::capture_file::Packet;
 use crate::context::{Context, Options};
-use crate::packet::{Dissector, Malformed, Outcome};
-use crate::tables::{Connections, Layer, NO_CONNECTION};
-use crate::tcp::ConnectionTable;
+use crate::merge;
+use crate::packet::{Address, Dissector, Malformed, Outcome, Segment};
+use crate::tables::{ConnectionRow, Connections, Layer, NO_CONNECTION};
+use crate::tcp::{self, Route, Router, Shard};
+use crate::threads::Remote;
 
 /// Counts of what was recorded.
 #[derive(Clone, Debug, Default)]
@@ -44,12 +49,14 @@ pub struct CaptureCounts {
 #[derive(Debug)]
 pub struct Pipeline {
     dissector: Dissector,
-    connections: ConnectionTable,
-    /// What the connections share.
-    pub cx: Context,
+    router: Router,
+    shard: Shard,
+    /// A second shard in a thread of its own.
+    remote: Option<Remote>,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
+    end: At,
 }
 
 /// The end of a run.
@@ -63,16 +70,30 @@ pub struct Finished {
     pub addresses: Vec<String>,
 }
 
+/// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
+const WEIGHTS: [u64; 2] = [5, 2];
+
 impl Pipeline {
-    /// A run that keeps the tables `options` asks for.
+    /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
+    /// in this thread; else connections are shared with a second one, with the same result.
     pub fn new(options: Options) -> Self {
+        let rows = options.frames || options.messages || options.packets || options.rpc_budgets;
+        let remote = if rows || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
+        let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
             dissector: Dissector::new(),
-            connections: ConnectionTable::default(),
-            cx: Context::new(options),
+            router: Router::new(weights),
+            shard: Shard::new(options),
+            remote,
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
+            end: At::default(),
         }
+    }
+
+    /// The tables that are filled while the run goes on.
+    pub fn tables(&mut self) -> &mut Context {
+        &mut self.shard.cx
     }
 
     /// Takes the next packet.
@@ -84,13 +105,18 @@ impl Pipeline {
             Outcome::Tcp(ref segment) => {
                 self.counts.tcp += 1;
                 self.counts.tunnelled += u64::from(segment.tunnel.is_some());
-                self.connections.segment(segment, packet.number, packet.time_ns, &mut self.cx);
+                let at = At::new(packet.number, packet.time_ns);
+                self.end = if at.time >= self.end.time { at } else { self.end };
+                match self.router.route(segment) {
+                    Some(route) => deliver(&mut self.shard, self.remote.as_mut(), &route, segment, at),
+                    None => note_ignored(&mut self.shard.cx, self.router.ignored, at),
+                }
             }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
             Outcome::Fragment => self.counts.fragments += 1,
             Outcome::Malformed(malformed) => {
                 self.counts.malformed += 1;
-                note_malformed(&mut self.cx, malformed, packet);
+                note_malformed(&mut self.shard.cx, malformed, packet);
             }
             Outcome::UnsupportedLink(_) => self.counts.unsupported_link += 1,
         }
@@ -117,11 +143,78 @@ impl Pipeline {
         }
     }
 
-    /// The capture is over.
+    /// The capture is over: connections end, and what several threads found becomes one.
     pub fn finish(self) -> (Finished, Context, CaptureCounts) {
-        let Self { connections, mut cx, counts, .. } = self;
-        let (connections, budgets, addresses) = connections.into_table(&mut cx);
-        (Finished { connections, budgets, addresses }, cx, counts)
+        let Self { router, shard, remote, counts, end, .. } = self;
+        let (mut rows, mut cx) = shard.into_finished(end);
+        if let Some(remote) = remote {
+            let (mut theirs, other) = remote.join(end);
+            let agents = merge::absorb(&mut cx, other);
+            for finished in &mut theirs {
+                if let Some(&agent) = agents.get(finished.row.client_agent as usize) {
+                    finished.row.client_agent = agent;
+                }
+            }
+            rows.append(&mut theirs);
+            rows.sort_unstable_by_key(|finished| finished.number);
+        }
+        (connections(&router, &rows), cx, counts)
+    }
+}
+
+/// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
+#[inline]
+fn deliver(shard: &mut Shard, remote: Option<&mut Remote>, route: &Route, segment: &Segment<'_>, at: At) {
+    let elsewhere = route.replaces.filter(|old| old.shard != route.place.shard);
+    match remote {
+        Some(remote) if route.place.shard == 1 => {
+            if let Some(old) = elsewhere {
+                shard.finish(old.local, true);
+            }
+            remote.segment(route, segment, at);
+        }
+        Some(remote) if elsewhere.is_some() => {
+            remote.replace(elsewhere.map_or(0, |old| old.local));
+            shard.segment(route, segment, at);
+        }
+        _ => shard.segment(route, segment, at),
+    }
+}
+
+/// The connections table: rows with the addresses that the router knows.
+fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
+    let mut numbers: HashMap<Address, u32> = HashMap::new();
+    let mut addresses = Vec::new();
+    let mut number = |address: Address| {
+        *numbers.entry(address).or_insert_with(|| {
+            addresses.push(address.to_string());
+            (addresses.len() - 1) as u32
+        })
+    };
+    let mut table = Connections::default();
+    for (known, finished) in router.known().iter().zip(rows) {
+        let row = finished.row;
+        let (client, server) = match row.client_side {
+            0 => (known.first_sender, known.other),
+            _ => (known.other, known.first_sender),
+        };
+        table.push(ConnectionRow {
+            client_ip: number(client.0),
+            client_port: u32::from(client.1),
+            server_ip: number(server.0),
+            server_port: u32::from(server.1),
+            ..row
+        });
+    }
+    let budgets = rows.iter().map(|finished| finished.budget).collect();
+    Finished { connections: table, budgets, addresses }
+}
+
+#[cold]
+fn note_ignored(cx: &mut Context, ignored: u64, at: At) {
+    if ignored == 1 {
+        let text = "too many connections: further ones are not followed";
+        cx.problem(Layer::Tcp, text, NO_CONNECTION, at.packet, at.time);
     }
 }
 

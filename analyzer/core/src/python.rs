@@ -37,14 +37,19 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The analysis of one capture, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]
 struct Run {
-    reader: Mutex<CaptureReader>,
+    // a lock for Python's sake alone: numbers of bytes may be asked for while another thread steps
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    reader: CaptureReader,
     pipeline: Option<Pipeline>,
 }
 
 #[pymethods]
 impl Run {
     #[new]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_budgets=false, ports=Vec::new()))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_budgets=false, ports=Vec::new(), threads=1))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -53,6 +58,7 @@ impl Run {
         packets: bool,
         rpc_budgets: bool,
         ports: Vec<u16>,
+        threads: u8,
     ) -> PyResult<Self> {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
@@ -61,15 +67,14 @@ impl Run {
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
         let reader =
             py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
-        let options = Options { frames, messages, packets, rpc_budgets, ports };
-        Ok(Self { reader: Mutex::new(reader), pipeline: Some(Pipeline::new(options)) })
+        let options = Options { frames, messages, packets, rpc_budgets, ports, threads };
+        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)) }) })
     }
 
     /// Reads up to `packets` packets; `False` at the end.
     fn step(&mut self, py: Python<'_>, packets: u32) -> PyResult<bool> {
-        let Self { reader, pipeline } = self;
+        let Inner { reader, pipeline } = self.inner();
         let pipeline = pipeline.as_mut().ok_or_else(finished)?;
-        let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         Ok(py.detach(|| {
             for _ in 0..packets {
                 match reader.next_packet() {
@@ -84,18 +89,18 @@ impl Run {
     /// Bytes read of the files as they are on disk.
     #[getter]
     fn bytes_read(&self) -> u64 {
-        self.reader().bytes_read()
+        self.lock().reader.bytes_read()
     }
 
     /// Bytes of all files together; `None` for standard input.
     #[getter]
     fn bytes_total(&self) -> Option<u64> {
-        self.reader().bytes_total()
+        self.lock().reader.bytes_total()
     }
 
     /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.
     fn take<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
-        let cx = &mut self.pipeline.as_mut().ok_or_else(finished)?.cx;
+        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
         let columns = match table {
             "frames" => cx.frames.take_columns(),
             "messages" => cx.messages.take_columns(),
@@ -107,18 +112,22 @@ impl Run {
 
     /// Ends the run and gives everything it has found; see `analyzer/tables.py` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let pipeline = self.pipeline.take().ok_or_else(finished)?;
+        let pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let (end, cx, counts) = py.detach(|| pipeline.finish());
         let result = PyDict::new(py);
-        result.set_item("capture", capture(py, self.reader().info(), &counts)?)?;
+        result.set_item("capture", capture(py, self.inner().reader.info(), &counts)?)?;
         tables(py, &result, end, cx)?;
         Ok(result)
     }
 }
 
 impl Run {
-    fn reader(&self) -> MutexGuard<'_, CaptureReader> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inner(&mut self) -> &mut Inner {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

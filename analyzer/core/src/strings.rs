@@ -46,6 +46,11 @@ impl Interner {
         self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
     }
 
+    /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
+    pub fn absorb(&mut self, other: &Self) -> Vec<u32> {
+        other.strings.iter().map(|text| self.intern(text)).collect()
+    }
+
     /// One string by number.
     pub fn get(&self, number: u32) -> Option<&[u8]> {
         self.strings.get(number as usize).map(AsRef::as_ref)

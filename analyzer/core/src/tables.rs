@@ -53,6 +53,9 @@ macro_rules! table {
             /// Whether there is no row.
             pub fn is_empty(&self) -> bool { self.len() == 0 }
 
+            /// Moves the rows of `other` to the end, column by column.
+            pub fn append(&mut self, other: &mut Self) { $(self.$column.append(&mut std::mem::take(&mut other.$column));)* }
+
             /// Takes all rows out as named columns.
             pub fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
                 vec![$((stringify!($column), <$cell as Cell>::column(std::mem::take(&mut self.$column)))),*]
@@ -164,6 +167,8 @@ pub enum Layer {
     Grpc = 3,
 }
 
+const LAYERS: [Layer; 4] = [Layer::Packet, Layer::Tcp, Layer::Http2, Layer::Grpc];
+
 /// The problems table with its dictionary of texts and its bound.
 #[derive(Debug, Default)]
 pub struct ProblemLog {
@@ -190,6 +195,45 @@ impl ProblemLog {
             let kind = kind as u32;
             self.rows.push(ProblemRow { time_ns, connection, packet, layer: layer as u8, kind });
         }
+    }
+}
+
+impl ProblemLog {
+    /// Takes the problems of another thread in: rows in the order of packets, the first ones kept.
+    pub fn absorb(&mut self, other: &Self) {
+        let mut rows: Vec<(ProblemRow, &'static str)> = self.texts().chain(other.texts()).collect();
+        rows.sort_by_key(|(row, _)| row.packet);
+        let counts = |log: &Self| log.kinds.iter().copied().zip(log.counts.iter().copied()).collect::<Vec<_>>();
+        let counted = [counts(self), counts(other)].concat();
+        *self = Self::default();
+        for (row, text) in rows {
+            let layer = LAYERS.into_iter().find(|&layer| layer as u8 == row.layer).unwrap_or(Layer::Packet);
+            self.note(layer, text, row.connection, row.packet, row.time_ns);
+        }
+        self.counts.fill(0);
+        for (text, count) in counted {
+            let kind = self.kinds.iter().position(|&known| known == text);
+            match kind.and_then(|kind| self.counts.get_mut(kind)) {
+                Some(sum) => *sum += count,
+                None => {
+                    self.kinds.push(text);
+                    self.counts.push(count);
+                }
+            }
+        }
+    }
+
+    fn texts(&self) -> impl Iterator<Item = (ProblemRow, &'static str)> {
+        (0..self.rows.len()).filter_map(|i| {
+            let row = ProblemRow {
+                time_ns: *self.rows.time_ns.get(i)?,
+                connection: *self.rows.connection.get(i)?,
+                packet: *self.rows.packet.get(i)?,
+                layer: *self.rows.layer.get(i)?,
+                kind: *self.rows.kind.get(i)?,
+            };
+            Some((row, *self.kinds.get(row.kind as usize)?))
+        })
     }
 }
 

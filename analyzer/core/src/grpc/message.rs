@@ -6,9 +6,9 @@ use crate::at::At;
 /// Octets before each message.
 pub const PREFIX_LEN: u8 = 5;
 
-/// A message whose last byte has come.
+/// A message whose last byte has come; the bytes just fed hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct Message<'a> {
     /// Position among the messages of its direction, from 0.
     pub index: u32,
     /// Bytes without the prefix.
@@ -16,18 +16,16 @@ pub struct Message {
     /// The compressed flag.
     pub compressed: bool,
     /// The prefix's first byte.
-    pub first: At,
-    /// The message's last byte.
-    pub last: At,
+    pub first: &'a At,
 }
 
 /// What feeding bytes did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Event<'a> {
     /// The first byte of a message's prefix.
     Begin,
     /// A message is whole.
-    End(Message),
+    End(Message<'a>),
     /// The flag octet is neither 0 nor 1: these are not gRPC messages, or the beginning is missing.
     NotGrpc(u8),
 }
@@ -86,19 +84,19 @@ impl Reader {
 
     /// Takes the next bytes of the direction, all at `at`.
     #[inline(always)]
-    pub fn feed(&mut self, mut data: &[u8], at: At, on_event: &mut impl FnMut(Event)) {
+    pub fn feed(&mut self, mut data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) {
         while !data.is_empty() && !self.lost {
             if self.prefix_have < PREFIX_LEN {
                 data = self.feed_prefix(data, at, on_event);
             }
             if self.prefix_have == PREFIX_LEN {
-                data = self.feed_body(data, at, on_event);
+                data = self.feed_body(data, on_event);
             }
         }
     }
 
     #[inline(always)]
-    fn feed_prefix<'a>(&mut self, data: &'a [u8], at: At, on_event: &mut impl FnMut(Event)) -> &'a [u8] {
+    fn feed_prefix<'a>(&mut self, data: &'a [u8], at: At, on_event: &mut impl FnMut(Event<'_>)) -> &'a [u8] {
         if self.prefix_have == 0 {
             self.first = at;
             match data.first() {
@@ -125,7 +123,7 @@ impl Reader {
     }
 
     #[inline(always)]
-    fn feed_body<'a>(&mut self, data: &'a [u8], at: At, on_event: &mut impl FnMut(Event)) -> &'a [u8] {
+    fn feed_body<'a>(&mut self, data: &'a [u8], on_event: &mut impl FnMut(Event<'_>)) -> &'a [u8] {
         let take = data.len().min(self.remaining as usize);
         self.remaining -= take as u32;
         self.bytes += take as u64;
@@ -135,12 +133,11 @@ impl Reader {
                 index: self.messages,
                 length: u32::from_be_bytes([a, b, c, d]),
                 compressed: compressed == 1,
-                first: self.first,
-                last: at,
+                first: &self.first,
             };
+            on_event(Event::End(message));
             self.prefix_have = 0;
             self.messages = self.messages.saturating_add(1);
-            on_event(Event::End(message));
         }
         data.get(take..).unwrap_or_default()
     }
@@ -170,16 +167,18 @@ mod tests {
             let mut seen = Vec::new();
             for (piece, chunk) in bytes.chunks(cut).enumerate() {
                 let at = At::new(piece as u32, piece as i64);
-                reader.feed(chunk, at, &mut |event| if let Event::End(message) = event { seen.push(message); });
+                reader.feed(chunk, at, &mut |event| if let Event::End(message) = event {
+                    seen.push((message.length, *message.first, at));
+                });
             }
-            prop_assert_eq!(seen.iter().map(|m| m.length as u16).collect::<Vec<_>>(), lengths.clone());
+            prop_assert_eq!(seen.iter().map(|m| m.0 as u16).collect::<Vec<_>>(), lengths.clone());
             prop_assert!(!reader.is_inside());
             prop_assert_eq!(reader.bytes, lengths.iter().map(|&l| u64::from(l)).sum::<u64>());
             let mut offset = 0_usize;
-            for message in seen {
-                let end = offset + 5 + message.length as usize;
-                prop_assert_eq!(message.first.packet as usize, offset / cut);
-                prop_assert_eq!(message.last.packet as usize, (end - 1) / cut);
+            for (length, first, last) in seen {
+                let end = offset + 5 + length as usize;
+                prop_assert_eq!(first.packet as usize, offset / cut);
+                prop_assert_eq!(last.packet as usize, (end - 1) / cut);
                 offset = end;
             }
         }
@@ -188,9 +187,9 @@ mod tests {
     #[test]
     fn a_wrong_flag_ends_reading() {
         let mut reader = Reader::default();
-        let mut events = Vec::new();
-        reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| events.push(event));
-        assert_eq!(events, [Event::NotGrpc(2)]);
+        let mut wrong = Vec::new();
+        reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| wrong.push(event == Event::NotGrpc(2)));
+        assert_eq!(wrong, [true]);
         assert!(reader.is_lost());
     }
 

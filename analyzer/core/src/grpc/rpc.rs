@@ -212,7 +212,7 @@ impl Http2 {
                 if is_client {
                     *turn_since = at.ready_time;
                 }
-                count_message(connection, id, direction_code, method, &message, cx);
+                count_message([connection, id], direction_code, method, &message, at, cx);
             }
             Event::NotGrpc(_) => wrong = true,
         });
@@ -285,7 +285,8 @@ impl Http2 {
 }
 
 #[inline]
-fn count_message(connection: u32, stream: u32, direction: u8, method: u32, message: &Message, cx: &mut Context) {
+fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<'_>, last: At, cx: &mut Context) {
+    let [connection, stream] = place;
     cx.totals.messages += 1;
     cx.totals.compressed_messages += u64::from(message.compressed);
     cx.method(method).messages += 1;
@@ -299,8 +300,8 @@ fn count_message(connection: u32, stream: u32, direction: u8, method: u32, messa
             compressed: u8::from(message.compressed),
             first_packet: message.first.packet,
             first_time_ns: message.first.time,
-            last_packet: message.last.ready_packet,
-            last_time_ns: message.last.ready_time,
+            last_packet: last.ready_packet,
+            last_time_ns: last.ready_time,
         });
     }
 }

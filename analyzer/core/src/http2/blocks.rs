@@ -108,14 +108,62 @@ pub(super) fn forget(h2: &mut Http2, side: usize) {
     h2.sides[side].hpack.mark_begun_late();
 }
 
+/// Longest block that is remembered: a gRPC client's steady requests are some ten octets of indices.
+const REMEMBERED: usize = 24;
+
+/// The meaning of header blocks that came before. RPCs of one method repeat the same few octets; while the HPACK
+/// table stays, so does their meaning.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SeenBlocks([SeenBlock; 4]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct SeenBlock {
+    octets: [u8; REMEMBERED],
+    length: usize,
+    table_changes: u64,
+    summary: Summary,
+}
+
+impl SeenBlocks {
+    /// A slot per kind of block: request, response and trailers differ in length or last octet.
+    #[inline]
+    fn slot(&mut self, block: &[u8]) -> Option<&mut SeenBlock> {
+        let last = *block.last()?;
+        let slots = self.0.len();
+        if block.len() <= REMEMBERED { self.0.get_mut((block.len() ^ usize::from(last)) % slots) } else { None }
+    }
+
+    #[inline]
+    fn find(&mut self, block: &[u8], table_changes: u64) -> Option<Summary> {
+        let seen = self.slot(block)?;
+        let same = seen.table_changes == table_changes && seen.length == block.len();
+        (same && seen.octets.get(..seen.length) == Some(block)).then_some(seen.summary)
+    }
+
+    fn remember(&mut self, block: &[u8], table_changes: u64, summary: Summary) {
+        if let Some(seen) = self.slot(block) {
+            *seen = SeenBlock { octets: [0; REMEMBERED], length: block.len(), table_changes, summary };
+            if let Some(room) = seen.octets.get_mut(..block.len()) {
+                room.copy_from_slice(block);
+            }
+        }
+    }
+}
+
 #[inline]
 fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -> Summary {
+    let sender = &mut h2.sides[side];
+    let before = sender.hpack.table_changes();
+    if let Some(summary) = sender.seen_blocks.find(block, before) {
+        return summary;
+    }
     let mut summary = Summary::default();
-    let done = h2.sides[side].hpack.decode(block, &mut cx.strings, &mut |field| summary.add(field.class));
+    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| summary.add(field.class));
     if done.is_err() {
         summary.unknown += 1;
-        h2.sides[side].hpack.mark_begun_late();
         h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, cx);
+    } else if sender.hpack.table_changes() == before {
+        sender.seen_blocks.remember(block, before, summary);
     }
     summary
 }

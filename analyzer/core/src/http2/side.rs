@@ -7,6 +7,7 @@ use crate::grpc::headers::Strings;
 use crate::grpc::implementation::Implementation;
 use crate::limits;
 
+use super::blocks::SeenBlocks;
 use super::data::Remaining;
 use super::frame::{FrameHeader, FrameType, HEADER_LEN};
 use super::hpack::Decoder;
@@ -70,6 +71,7 @@ pub struct Side {
     /// Bytes kept while the protocol, or a frame boundary, is not known.
     pub(super) search: Option<Box<Search>>,
     pub(super) hpack: Decoder<Strings>,
+    pub(super) seen_blocks: SeenBlocks,
     /// Settings announced and acknowledged: they bind the peer's frames.
     pub in_force: Settings,
     /// Settings announced last.
@@ -114,6 +116,7 @@ impl Side {
             block: None,
             search: None,
             hpack,
+            seen_blocks: SeenBlocks::default(),
             in_force: Settings::default(),
             announced: Settings::default(),
             pending: VecDeque::new(),

@@ -117,38 +117,42 @@ impl Stream {
     }
 }
 
-/// Entries of the look-aside cache in front of the map; the streams in flight on a busy connection.
-const CACHE: usize = 128;
+/// Places of the table in front of the map: more than a busy connection usually has streams open.
+const PLACES: usize = 256;
 
 /// Streams by identifier.
+///
+/// Clients number their streams upwards, so that open streams rarely share a place of a small table; those that do
+/// go to a map. A stream is in one of the two.
 #[derive(Debug)]
 pub struct Streams {
-    slots: HashMap<u32, u32, foldhash::fast::RandomState>,
-    /// Identifier and slot of streams looked up last; identifier 0 is none.
-    cache: Box<[(u32, u32); CACHE]>,
+    /// Identifier and slot; identifier 0 marks a free place.
+    places: Box<[(u32, u32); PLACES]>,
+    others: HashMap<u32, u32, foldhash::fast::RandomState>,
     slab: Vec<Stream>,
     free: Vec<u32>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { slots: HashMap::default(), cache: Box::new([(0, NONE); CACHE]), slab: Vec::new(), free: Vec::new() }
+        Self { places: Box::new([(0, NONE); PLACES]), others: HashMap::default(), slab: Vec::new(), free: Vec::new() }
     }
 }
 
 /// Neighbouring odd identifiers get places of their own.
 #[inline]
-fn cache_place(id: u32) -> usize {
-    (id >> 1) as usize % CACHE
+fn place(id: u32) -> usize {
+    (id >> 1) as usize % PLACES
 }
 
 impl Streams {
     /// The slot of an open stream.
     #[inline]
     pub fn slot(&self, id: u32) -> Option<u32> {
-        match self.cache[cache_place(id)] {
-            (cached, slot) if cached == id && id != 0 => Some(slot),
-            _ => self.slots.get(&id).copied(),
+        match self.places[place(id)] {
+            (kept, slot) if kept == id && id != 0 => Some(slot),
+            _ if self.others.is_empty() => None,
+            _ => self.others.get(&id).copied(),
         }
     }
 
@@ -168,7 +172,7 @@ impl Streams {
     /// Keeps a new stream with no more than its identifier; `None` when [`limits::OPEN_STREAMS`] are open.
     #[inline]
     pub fn open(&mut self, id: u32) -> Option<&mut Stream> {
-        if self.slots.len() >= limits::OPEN_STREAMS {
+        if self.len() >= limits::OPEN_STREAMS {
             return None;
         }
         let slot = match self.free.pop() {
@@ -178,44 +182,51 @@ impl Streams {
                 (self.slab.len() - 1) as u32
             }
         };
-        self.slots.insert(id, slot);
-        self.cache[cache_place(id)] = (id, slot);
+        let kept = &mut self.places[place(id)];
+        if kept.0 == 0 {
+            *kept = (id, slot);
+        } else {
+            self.others.insert(id, slot);
+        }
         self.slab.get_mut(slot as usize)
     }
 
     /// Forgets a stream.
     #[inline]
     pub fn remove(&mut self, id: u32) {
-        let place = &mut self.cache[cache_place(id)];
-        if place.0 == id {
-            *place = (0, NONE);
-        }
-        if let Some(slot) = self.slots.remove(&id) {
+        let kept = &mut self.places[place(id)];
+        let slot = if kept.0 == id && id != 0 {
+            Some(std::mem::replace(kept, (0, NONE)).1)
+        } else {
+            self.others.remove(&id)
+        };
+        if let Some(slot) = slot {
             self.free.push(slot);
+            if let Some(stream) = self.get_mut(slot) {
+                stream.id = 0;
+            }
         }
     }
 
     /// Number of streams kept.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.slab.len() - self.free.len()
     }
 
     /// Whether no stream is kept.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.len() == 0
     }
 
     /// The identifiers kept, ascending.
     pub fn ids(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.slots.keys().copied().collect();
+        let mut ids: Vec<u32> = self.slab.iter().map(|stream| stream.id).filter(|&id| id != 0).collect();
         ids.sort_unstable();
         ids
     }
 
     /// Up to `most` streams in the order of their slots that have an unfinished message of `side`.
     pub fn unfinished(&mut self, side: usize, most: usize) -> impl Iterator<Item = &mut Stream> {
-        let slots = &self.slots;
-        let live = move |stream: &&mut Stream| stream.is_inside(side) && slots.contains_key(&stream.id);
-        self.slab.iter_mut().filter(live).take(most)
+        self.slab.iter_mut().filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
     }
 }

@@ -15,27 +15,23 @@ enum Version {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     version: Version,
-    // An IPv4 address is in the first four bytes, the others are zero.
-    octets: [u8; 16],
+    // Two words rather than sixteen bytes: addresses are compared twice per packet. An IPv4 address is in `low`.
+    high: u64,
+    low: u64,
 }
 
 impl Address {
     /// An IPv4 address from its four bytes in network order.
     #[inline]
-    pub const fn v4([a, b, c, d]: [u8; 4]) -> Self {
-        Self {
-            version: Version::V4,
-            octets: [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        }
+    pub const fn v4(octets: [u8; 4]) -> Self {
+        Self { version: Version::V4, high: 0, low: u32::from_be_bytes(octets) as u64 }
     }
 
     /// An IPv6 address from its sixteen bytes in network order.
     #[inline]
     pub const fn v6(octets: [u8; 16]) -> Self {
-        Self {
-            version: Version::V6,
-            octets,
-        }
+        let bits = u128::from_be_bytes(octets);
+        Self { version: Version::V6, high: (bits >> 64) as u64, low: bits as u64 }
     }
 
     /// Whether this is an IPv4 address (not an IPv4-mapped IPv6 one).
@@ -46,10 +42,9 @@ impl Address {
 
     /// The address as the standard library's type.
     pub fn ip(&self) -> IpAddr {
-        let [a, b, c, d, ..] = self.octets;
         match self.version {
-            Version::V4 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-            Version::V6 => IpAddr::V6(Ipv6Addr::from(self.octets)),
+            Version::V4 => IpAddr::V4(Ipv4Addr::from(self.low as u32)),
+            Version::V6 => IpAddr::V6(Ipv6Addr::from(u128::from(self.high) << 64 | u128::from(self.low))),
         }
     }
 }
@@ -67,9 +62,8 @@ impl From<IpAddr> for Address {
 impl Hash for Address {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let bits = u128::from_ne_bytes(self.octets);
-        state.write_u64(bits as u64);
-        state.write_u64((bits >> 64) as u64);
+        state.write_u64(self.high);
+        state.write_u64(self.low);
     }
 }
 

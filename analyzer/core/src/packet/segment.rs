@@ -58,6 +58,18 @@ pub struct Segment<'a> {
     pub cooked_interface: u32,
 }
 
+impl Segment<'_> {
+    /// The same segment without its payload bytes, free of what it borrowed.
+    pub fn without_payload(&self) -> Segment<'static> {
+        Segment { payload: &[], ..*self }
+    }
+
+    /// The same segment with these payload bytes.
+    pub fn with_payload<'a>(&self, payload: &'a [u8]) -> Segment<'a> {
+        Segment { payload, ..*self }
+    }
+}
+
 /// The control bits of a TCP header: the low twelve bits of its thirteenth and fourteenth byte (RFC 9293 section 3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TcpFlags(pub u16);

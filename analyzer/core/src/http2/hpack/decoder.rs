@@ -79,6 +79,12 @@ impl<C: Classifier> Decoder<C> {
         }
     }
 
+    /// Grows with everything that may change what the same octets mean in a later block: while it stays, an equal
+    /// block of fields without insertions decodes equally.
+    pub fn table_changes(&self) -> u64 {
+        self.tables.dynamic.changes()
+    }
+
     /// Decodes a complete header block (HEADERS or PUSH_PROMISE with its CONTINUATIONs, without
     /// padding) and hands its fields to `sink` in order, up to a header list of
     /// `HPACK_MAX_LIST_BYTES`.

@@ -48,6 +48,8 @@ pub(super) struct DynamicTable<Class> {
     /// Older entries may exist that are not held: from before the capture, from before a hole, or
     /// beyond the limits.
     older_unknown: bool,
+    /// Counts what may change the meaning of an index.
+    changes: u64,
 }
 
 impl<Class: Copy> DynamicTable<Class> {
@@ -61,7 +63,13 @@ impl<Class: Copy> DynamicTable<Class> {
             max_size: DEFAULT_TABLE_SIZE,
             max_size_exact: true,
             older_unknown: false,
+            changes: 0,
         }
+    }
+
+    /// Grows with everything that may change the meaning of an index.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The entry that is `nth` from the newest, 0 being the newest.
@@ -99,6 +107,7 @@ impl<Class: Copy> DynamicTable<Class> {
 
     /// Forgets all entries, which may still exist for the encoder, and the maximum size.
     pub fn forget(&mut self) {
+        self.changes += 1;
         self.clear();
         self.older_unknown = true;
         self.max_size_exact = false;
@@ -107,6 +116,7 @@ impl<Class: Copy> DynamicTable<Class> {
 
     /// The encoder signalled a maximum size (RFC 7541 6.3).
     pub fn resize(&mut self, max_size: u32) {
+        self.changes += 1;
         self.max_size = max_size;
         self.max_size_exact = true;
         self.evict();
@@ -119,6 +129,7 @@ impl<Class: Copy> DynamicTable<Class> {
 
     /// The maximum size is `bytes` or less: of use where it is not known exactly.
     pub fn bound(&mut self, bytes: u32) {
+        self.changes += 1;
         if !self.max_size_exact {
             self.max_size = bytes;
             self.evict();
@@ -127,6 +138,7 @@ impl<Class: Copy> DynamicTable<Class> {
 
     /// Inserts an entry and evicts the oldest as far as needed (RFC 7541 4.4).
     pub fn insert(&mut self, name: Text<'_>, value: Text<'_>, class: Class) {
+        self.changes += 1;
         let size = name
             .len
             .saturating_add(value.len)

@@ -1,0 +1,119 @@
+//! Frames that no honest peer sends: told as problems, and the rest is read on.
+
+use super::*;
+
+#[test]
+fn unknown_frame_types_are_counted_and_ignored() {
+    let mut exchange = Exchange::begun();
+    for kind in [0x0a, 0x0c, 0x10, 0xff] {
+        exchange.client(&frame(FrameType(kind), 0xff, 0x7fff_ffff, &[0xee; 77]));
+        exchange.client(&frame(FrameType(kind), 0, 0, &[]));
+    }
+    exchange.client(&request(1, "/a/B", 1));
+    assert_eq!(exchange.cx.totals.frames[FrameType::KNOWN], 8);
+    assert_eq!(exchange.messages(), [(1, 0, 0, 1)]);
+    assert!(exchange.problems().is_empty(), "RFC 9113 section 5.5: {:?}", exchange.problems());
+}
+
+#[test]
+fn the_reserved_bit_is_no_part_of_the_stream_identifier() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(0x8000_0001, flag::END_STREAM, &request_block("/a/B")));
+    assert_eq!(exchange.rpc().stream, 1);
+}
+
+#[test]
+fn wrong_frames_are_told_and_skipped() {
+    let size = "frame length is not what its type demands";
+    let stream = "frame belongs to a stream but has stream identifier 0";
+    let connection = "frame belongs to the connection but has a stream identifier";
+    for (bytes, problem) in [
+        (frame(FrameType::PING, 0, 0, &[0; 7]), size),
+        (frame(FrameType::SETTINGS, 0, 0, &[0; 5]), size),
+        (frame(FrameType::SETTINGS, flag::ACK, 0, &[0; 6]), size),
+        (frame(FrameType::WINDOW_UPDATE, 0, 1, &[0; 5]), size),
+        (frame(FrameType::GOAWAY, 0, 0, &[0; 7]), size),
+        (frame(FrameType::RST_STREAM, 0, 1, &[]), size),
+        (frame(FrameType::PRIORITY, 0, 1, &[0; 6]), size),
+        (data(0, 0, &message(3)), stream),
+        (frame(FrameType::SETTINGS, 0, 1, &[]), connection),
+    ] {
+        let mut exchange = Exchange::begun();
+        exchange.client(&headers(1, 0, &request_block("/a/B")));
+        exchange.client(&bytes);
+        exchange.client(&data(1, flag::END_STREAM, &message(9)));
+        assert_eq!(exchange.problems(), [problem], "{bytes:?}");
+        assert_eq!(exchange.messages(), [(1, 0, 0, 9)], "{bytes:?}");
+    }
+}
+
+#[test]
+fn padding_longer_than_its_frame_is_told() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&frame(FrameType::DATA, flag::PADDED, 1, &[9, 1, 2, 3]));
+    exchange.client(&data(1, flag::END_STREAM, &message(4)));
+    assert_eq!(exchange.problems(), ["padding is longer than the frame"]);
+    assert_eq!(exchange.messages(), [(1, 0, 0, 4)]);
+    assert_eq!(exchange.accounted(), exchange.h2.bytes.decoded);
+}
+
+#[test]
+fn an_empty_padded_frame_does_no_harm() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&frame(FrameType::DATA, flag::PADDED, 1, &[]));
+    exchange.client(&frame(FrameType::HEADERS, flag::PADDED | flag::END_HEADERS, 3, &[]));
+    exchange.client(&data(1, flag::END_STREAM, &message(4)));
+    assert_eq!(exchange.messages(), [(1, 0, 0, 4)]);
+}
+
+#[test]
+fn both_sides_acting_as_the_client_is_told() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(1, "/a/B", 1));
+    exchange.server(&request(2, "/a/C", 1));
+    assert_eq!(exchange.problems(), ["both sides act as the client"]);
+    assert_eq!(exchange.rpc().stream, 1);
+    assert_eq!(exchange.h2.client, CLIENT);
+}
+
+#[test]
+fn a_stream_identifier_is_never_used_again() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(5, "/a/B", 1));
+    exchange.server(&response(5, 1, "0"));
+    exchange.client(&request(3, "/a/B", 1));
+    exchange.client(&request(5, "/a/B", 1));
+    assert_eq!(exchange.rpcs().len(), 1, "RFC 9113 section 5.1.1");
+}
+
+/// What a header block that is left out did to the HPACK table is unknown: its entries are not guessed afterwards.
+#[test]
+fn a_refused_header_block_makes_the_table_unknown() {
+    let lost = inserted(":path", "/a/Lost");
+    for wrong in [
+        frame(FrameType::HEADERS, flag::END_HEADERS, 0, &lost),
+        frame(FrameType::HEADERS, flag::END_HEADERS | flag::PADDED, 3, &[&[200][..], &lost].concat()),
+        frame(FrameType::PUSH_PROMISE, flag::END_HEADERS, 3, &[&1_u32.to_be_bytes()[..], &lost].concat()),
+    ] {
+        let mut exchange = Exchange::begun();
+        exchange.client(&headers(1, 0, &[inserted(":path", "/a/B"), request_fields()].concat()));
+        exchange.client(&wrong);
+        exchange.client(&headers(5, 0, &[&NEWEST[..], &request_fields()].concat()));
+        assert_eq!(exchange.rpcs().last().and_then(|rpc| rpc.method.clone()), None, "{wrong:?}");
+    }
+}
+
+/// In one segment, the boundary is found and lost as often as a maximal IP datagram can make it.
+#[test]
+fn a_boundary_lost_again_and_again_in_one_segment_does_no_harm() {
+    let wrong = frame(FrameType::RST_STREAM, 0, 0, &[]);
+    let unit = [settings_frame(&[]), settings_frame(&[]), wrong].concat();
+    let bytes = unit.repeat(65_535 / unit.len());
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&bytes);
+    exchange.finish(End::CaptureEnds);
+    assert_eq!(exchange.accounted(), bytes.len() as u64);
+    assert_eq!(exchange.cx.totals.frames[usize::from(FrameType::SETTINGS.0)], 2 * 2_427);
+}

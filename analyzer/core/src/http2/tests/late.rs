@@ -1,0 +1,143 @@
+//! A capture that begins in the middle of a connection, or has a hole.
+
+use super::*;
+use crate::http2::Protocol;
+
+/// Bytes inside a message: no frame header among them.
+const MIDDLE: [u8; 500] = [0xcc; 500];
+
+#[test]
+fn the_next_boundary_is_found_inside_a_segment() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[&MIDDLE[..], &window_update(0, 9), &request(9, "/a/B", 3)].concat());
+    assert_eq!(exchange.h2.protocol, Protocol::Http2);
+    assert_eq!((exchange.h2.bytes.undecoded, exchange.accounted()), (500, exchange.h2.bytes.decoded + 500));
+    let rpc = exchange.rpc();
+    assert_eq!((rpc.stream, rpc.method.as_deref()), (9, Some("/a/B")));
+    assert_eq!(exchange.messages(), [(9, 0, 0, 3)]);
+    assert_eq!(exchange.frames().first(), Some(&(0, 0, 8, 0, 4)), "the frame before the request is read too");
+}
+
+#[test]
+fn a_boundary_over_segments_is_found_wherever_they_are_cut() {
+    let bytes = [&MIDDLE[..40], &window_update(0, 9), &request(9, "/a/B", 3), &ping()].concat();
+    for cut in 1..bytes.len() {
+        let mut exchange = Exchange::late(CLIENT);
+        exchange.client(&bytes[..cut]);
+        exchange.client(&bytes[cut..]);
+        exchange.client(&request(11, "/a/C", 4));
+        exchange.finish(End::CaptureEnds);
+        let rpcs = exchange.rpcs();
+        assert_eq!(rpcs.last().map(|rpc| (rpc.stream, rpc.request)), Some((11, (1, 4))), "cut at {cut}: {rpcs:?}");
+        assert_eq!(exchange.accounted(), (bytes.len() + request(11, "/a/C", 4).len()) as u64);
+    }
+}
+
+#[test]
+fn roles_are_corrected_by_a_requests_fields() {
+    let mut exchange = Exchange::late(SERVER);
+    exchange.client(&[ping(), ping(), request(9, "/a/B", 3)].concat());
+    assert_eq!((exchange.h2.client, exchange.h2.roles_certain), (CLIENT, true));
+    exchange.server(&[ping(), response(9, 5, "0")].concat());
+    assert_eq!(exchange.rpc(), unary(9, "/a/B", 3, 5, "OK"));
+    assert_eq!(exchange.messages(), [(9, 0, 0, 3), (9, 1, 0, 5)]);
+}
+
+#[test]
+fn roles_are_corrected_by_a_responses_status() {
+    let mut exchange = Exchange::late(SERVER);
+    exchange.server(&[ping(), ping(), headers(3, 0, &response_block())].concat());
+    assert_eq!((exchange.h2.client, exchange.h2.roles_certain), (CLIENT, true));
+    assert!(exchange.rpcs().is_empty(), "the request was before the capture");
+}
+
+/// References to entries from before the capture are unknown; a method is never guessed, a new one is known.
+#[test]
+fn methods_from_before_the_capture_are_unknown() {
+    let mut exchange = Exchange::late(CLIENT);
+    let old = [&NEWEST[..], &request_fields()].concat();
+    exchange.client(&[ping(), ping(), headers(9, flag::END_STREAM, &old)].concat());
+    exchange.client(&headers(11, flag::END_STREAM, &[inserted(":path", "/a/New"), request_fields()].concat()));
+    exchange.client(&headers(13, flag::END_STREAM, &[&NEWEST[..], &request_fields()].concat()));
+    let methods: Vec<_> = exchange.rpcs().into_iter().map(|rpc| rpc.method).collect();
+    assert_eq!(methods, [None, Some("/a/New".to_owned()), Some("/a/New".to_owned())]);
+    assert_eq!(
+        exchange.cx.rpcs.flags.iter().map(|flags| flags & rpc_flag::METHOD_UNKNOWN).collect::<Vec<_>>(),
+        [2, 0, 0]
+    );
+}
+
+/// Trailers that are references from before the capture: the status is not known, not OK and not UNKNOWN.
+#[test]
+fn a_status_from_before_the_capture_is_not_made_up() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping(), request(9, "/a/B", 3)].concat());
+    exchange.server(&[ping(), ping(), headers(9, 0, &response_block())].concat());
+    exchange.server(&headers(9, flag::END_STREAM, &NEWEST));
+    assert_eq!(exchange.outcome(), (None, true));
+}
+
+#[test]
+fn a_hole_inside_data_is_skipped_and_the_message_goes_on() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    let bytes = data(1, flag::END_STREAM, &message(1_000));
+    exchange.client(&bytes[..100]);
+    exchange.lose(CLIENT, 300);
+    exchange.client(&bytes[400..]);
+    exchange.server(&response(1, 5, "0"));
+    assert_eq!(exchange.rpc(), unary(1, "/a/B", 1_000, 5, "OK"), "the prefix tells the length");
+    assert_ne!(exchange.cx.rpcs.flags[0] & rpc_flag::TOUCHES_GAP, 0);
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
+#[test]
+fn a_hole_over_frame_boundaries_loses_them_until_the_next() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(1, "/a/B", 10)[..20]);
+    exchange.lose(CLIENT, 1_000);
+    exchange.client(&[&MIDDLE[..100], &ping(), &ping(), &request(5, "/a/C", 3)].concat());
+    assert_eq!(exchange.problems(), ["bytes are missing: frames are unknown up to the next boundary"]);
+    let rpc = exchange.rpc();
+    assert_eq!((rpc.stream, rpc.method.as_deref()), (5, Some("/a/C")));
+    assert_eq!(exchange.messages(), [(5, 0, 0, 3)]);
+    assert_eq!(exchange.h2.bytes.undecoded, 100);
+}
+
+/// Messages that were under way in the hole are not continued as if nothing had happened.
+#[test]
+fn a_message_cut_by_a_lost_boundary_is_given_up() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&data(1, 0, &message(100)[..50]));
+    exchange.lose(CLIENT, 64);
+    exchange.client(&[ping(), ping(), data(1, flag::END_STREAM, &[0xaa; 55])].concat());
+    assert!(exchange.messages().is_empty(), "{:?}", exchange.messages());
+    assert!(!exchange.h2.owes(CLIENT));
+    exchange.server(&response(1, 5, "0"));
+    assert_eq!((exchange.rpc().request.0, exchange.rpc().response), (0, (1, 5)));
+    assert_ne!(exchange.cx.rpcs.flags[0] & rpc_flag::TOUCHES_GAP, 0);
+}
+
+#[test]
+fn another_protocol_is_given_up_after_a_bounded_search() {
+    let mut exchange = Exchange::late(CLIENT);
+    let piece = vec![0xee; 64 * 1024];
+    let pieces = bounds::RESYNC_GIVE_UP as usize / piece.len() + 10;
+    for _ in 0..pieces {
+        exchange.client(&piece);
+        let kept = exchange.h2.sides[CLIENT].search.as_ref().map_or(0, |search| search.len());
+        assert!(kept <= bounds::RESYNC_BUFFER, "{kept} bytes kept");
+    }
+    exchange.finish(End::CaptureEnds);
+    assert_eq!(exchange.h2.protocol, Protocol::Other);
+    assert_eq!(exchange.accounted(), (pieces * piece.len()) as u64);
+}
+
+#[test]
+fn a_forced_port_is_searched_from_its_first_byte() {
+    let mut exchange = Exchange::opened();
+    exchange.h2.assume_http2();
+    exchange.client(&[&MIDDLE[..30], &ping(), &ping(), &request(1, "/a/B", 3)].concat());
+    assert_eq!(exchange.rpc().method.as_deref(), Some("/a/B"));
+}

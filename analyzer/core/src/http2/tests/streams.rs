@@ -1,0 +1,194 @@
+//! How streams and their RPCs end, and streams that are no RPCs.
+
+use super::*;
+use crate::context::NO_METHOD;
+use crate::http2::side::GoawaySeen;
+
+/// A request on stream 1 and nothing else.
+fn asked() -> Exchange {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(1, "/a/B", 10));
+    exchange
+}
+
+#[test]
+fn trailers_only() {
+    let mut exchange = asked();
+    let block = [response_block(), status_block("12")].concat();
+    exchange.server(&headers(1, flag::END_STREAM, &block));
+    let expected = Rpc { response: (0, 0), ..unary(1, "/a/B", 10, 0, "UNIMPLEMENTED") };
+    assert_eq!(exchange.rpc(), expected);
+    assert!(exchange.h2.streams.is_empty());
+}
+
+/// doc/http-grpc-status-mapping.md.
+#[test]
+fn a_response_without_grpc_status_has_one_made_from_its_http_status() {
+    for (http, expected) in [("503", "UNAVAILABLE"), ("401", "UNAUTHENTICATED"), ("200", "UNKNOWN"), ("500", "UNKNOWN")]
+    {
+        let mut exchange = asked();
+        exchange.server(&headers(1, 0, &[plain(":status", http), plain("content-type", "text/html")].concat()));
+        exchange.server(&data(1, flag::END_STREAM, b"<html>busy</html>"));
+        assert_eq!(exchange.outcome(), (Some(expected), true), "{http}");
+    }
+}
+
+#[test]
+fn interim_responses_do_not_end_anything() {
+    let mut exchange = asked();
+    exchange.server(&headers(1, 0, &plain(":status", "103")));
+    exchange.server(&response(1, 6, "0"));
+    assert_eq!(exchange.rpc(), unary(1, "/a/B", 10, 6, "OK"));
+}
+
+/// PROTOCOL-HTTP2.md, "Errors".
+#[test]
+fn a_reset_from_either_side_ends_the_rpc() {
+    for (side, code, expected) in [
+        (SERVER, 7, "UNAVAILABLE"),
+        (SERVER, 2, "INTERNAL"),
+        (CLIENT, 8, "CANCELLED"),
+        (SERVER, 11, "RESOURCE_EXHAUSTED"),
+        (CLIENT, 5, "UNKNOWN"),
+    ] {
+        let mut exchange = asked();
+        exchange.send(side, &rst_stream(1, code));
+        assert_eq!(exchange.outcome(), (Some(expected), true), "RST_STREAM {code} of side {side}");
+        assert!(exchange.h2.streams.is_empty());
+        exchange.server(&response(1, 6, "0"));
+        assert_eq!(exchange.outcome(), (Some(expected), true), "frames that were under way change nothing");
+        assert_eq!(exchange.messages().len(), 1);
+    }
+}
+
+/// A server may answer before the request is over and then reset the stream with NO_ERROR (RFC 9113 section 8.1).
+#[test]
+fn a_reset_after_the_end_changes_nothing() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.server(&response(1, 6, "5"));
+    let before = exchange.rpc();
+    assert_eq!((before.status, before.complete), (Some("NOT_FOUND"), true));
+    exchange.server(&rst_stream(1, 0));
+    exchange.client(&rst_stream(1, 8));
+    assert_eq!(exchange.rpc(), before);
+    assert!(exchange.h2.streams.is_empty());
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
+#[test]
+fn a_reset_within_a_message_owes_nothing_more() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&data(1, 0, &message(100)[..50]));
+    assert!(exchange.h2.owes(CLIENT));
+    exchange.server(&rst_stream(1, 8));
+    assert!(!exchange.h2.owes(CLIENT));
+    assert_eq!(exchange.rpc().request, (0, 45), "bytes of an unfinished message, without the prefix");
+}
+
+#[test]
+fn goaway_is_remembered_and_running_streams_go_on() {
+    let mut exchange = asked();
+    let payload = [&1_u32.to_be_bytes()[..], &11_u32.to_be_bytes(), b"too_many_pings"].concat();
+    exchange.server(&frame(FrameType::GOAWAY, 0, 0, &payload));
+    assert_eq!(exchange.h2.sides[SERVER].goaway, Some(GoawaySeen { last_stream: 1, code: 11 }));
+    assert_eq!(exchange.h2.sides[CLIENT].goaway, None);
+    exchange.server(&response(1, 6, "0"));
+    assert_eq!(exchange.outcome(), (Some("OK"), true));
+}
+
+#[test]
+fn open_rpcs_end_with_their_connection() {
+    for (end, status, complete) in [
+        (End::ServerCloses, Some("UNAVAILABLE"), true),
+        (End::ClientCloses, None, true),
+        (End::Replaced, None, true),
+        (End::CaptureEnds, None, false),
+    ] {
+        let mut exchange = asked();
+        exchange.finish(end);
+        assert_eq!(exchange.outcome(), (status, complete), "{end:?}");
+        assert_eq!((exchange.h2.open_rpcs, exchange.h2.max_open_rpcs), (0, 1));
+        let rpcs = &exchange.cx.rpcs;
+        assert_eq!(rpcs.duration_ns, [1_000_000], "to the end, a millisecond later");
+        assert_eq!(exchange.cx.rpc_budgets[0].total(), 1_000_000);
+    }
+}
+
+#[test]
+fn streams_that_are_not_grpc_are_counted_apart() {
+    let mut exchange = Exchange::begun();
+    let block = [plain(":method", "GET"), plain(":path", "/index.html")].concat();
+    exchange.client(&headers(1, flag::END_STREAM, &block));
+    let web =
+        [plain(":method", "POST"), plain(":path", "/a/B"), plain("content-type", "application/grpc-web")].concat();
+    exchange.client(&headers(3, flag::END_STREAM, &web));
+    exchange.server(&headers(1, 0, &plain(":status", "200")));
+    exchange.server(&data(1, flag::END_STREAM, b"<html/>"));
+    assert!(exchange.rpcs().is_empty() && exchange.messages().is_empty());
+    assert_eq!((exchange.h2.other_streams, exchange.cx.totals.other_streams, exchange.h2.rpcs), (2, 2, 0));
+    assert_eq!(exchange.h2.streams.ids(), [3], "stream 1 is over");
+}
+
+/// The compressed flag is 0 or 1; anything else is no gRPC message, and what follows has no known boundaries.
+#[test]
+fn a_message_flag_of_two_is_no_message() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&data(1, 0, &[message(3), vec![2, 0, 0, 0, 1, 9], message(4)].concat()));
+    exchange.client(&data(1, flag::END_STREAM, &message(5)));
+    assert_eq!(exchange.messages(), [(1, 0, 0, 3)]);
+    assert_eq!(exchange.problems(), ["DATA is not length-prefixed messages"]);
+    assert!(!exchange.h2.owes(CLIENT));
+    exchange.server(&response(1, 7, "0"));
+    assert_eq!(exchange.rpc().response, (1, 7), "the other direction is read on");
+}
+
+#[test]
+fn compressed_messages_are_counted() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    let mut compressed = message(8);
+    compressed[0] = 1;
+    exchange.client(&data(1, flag::END_STREAM, &compressed));
+    assert_eq!((exchange.cx.totals.messages, exchange.cx.totals.compressed_messages), (1, 1));
+    assert_eq!(exchange.cx.messages.compressed, [1]);
+}
+
+#[test]
+fn concurrent_rpcs_are_counted() {
+    let mut exchange = Exchange::begun();
+    for stream in [1, 3, 5] {
+        exchange.client(&headers(stream, flag::END_STREAM, &request_block("/a/B")));
+    }
+    exchange.server(&response(3, 1, "0"));
+    exchange.client(&headers(7, flag::END_STREAM, &request_block("/a/B")));
+    assert_eq!((exchange.h2.rpcs, exchange.h2.open_rpcs, exchange.h2.max_open_rpcs), (4, 3, 3));
+}
+
+#[test]
+fn the_clients_trailers_open_no_second_rpc() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    exchange.client(&data(1, 0, &message(2)));
+    exchange.client(&headers(1, flag::END_STREAM, &plain("x-checksum", "1")));
+    exchange.server(&response(1, 3, "0"));
+    assert_eq!(exchange.rpc(), unary(1, "/a/B", 2, 3, "OK"));
+    assert!(exchange.h2.streams.is_empty());
+}
+
+#[test]
+fn a_deadline_is_kept_for_its_rpc_alone() {
+    let mut exchange = asked();
+    exchange.client(&headers(3, 0, &[request_block("/a/B"), plain("grpc-timeout", "50m")].concat()));
+    exchange.client(&headers(5, 0, &[request_block("/a/B"), plain("grpc-timeout", "oops")].concat()));
+    assert_eq!(exchange.cx.deadlines, [-1, 50_000_000, -1]);
+}
+
+#[test]
+fn a_request_without_a_path_has_no_method() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&headers(1, 0, &request_fields()));
+    assert_eq!((exchange.rpc().method, exchange.cx.rpcs.method[0]), (None, NO_METHOD));
+}

@@ -1,0 +1,43 @@
+//! One result out of what several threads found.
+
+use crate::context::{Context, NO_METHOD};
+
+/// Takes the tables of another thread in; gives the numbers of its agents here by their numbers there.
+///
+/// Rows are appended: their order across connections has no meaning. Everything that is summed is exact.
+pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
+    let methods = cx.strings.methods.absorb(&other.strings.methods);
+    let agents = cx.strings.agents.absorb(&other.strings.agents);
+    let here = |method: u32| methods.get(method as usize).copied().unwrap_or(NO_METHOD);
+    for method in &mut other.rpcs.method {
+        *method = here(*method);
+    }
+    append_deadlines(cx, &mut other);
+    cx.rpcs.append(&mut other.rpcs);
+    cx.rpc_budgets.append(&mut other.rpc_budgets);
+    cx.waits.append(&mut other.waits);
+    cx.problems.absorb(&other.problems);
+    for (sum, count) in cx.totals.frames.iter_mut().zip(other.totals.frames) {
+        *sum += count;
+    }
+    cx.totals.messages += other.totals.messages;
+    cx.totals.other_streams += other.totals.other_streams;
+    cx.totals.compressed_messages += other.totals.compressed_messages;
+    for (index, stats) in other.methods.iter().enumerate() {
+        let method = index.checked_sub(1).map_or(NO_METHOD, |method| here(method as u32));
+        if let Some(stats) = stats {
+            cx.method(method).absorb(stats);
+        }
+    }
+    agents
+}
+
+/// Deadlines are kept only from the first RPC that has one on.
+fn append_deadlines(cx: &mut Context, other: &mut Context) {
+    if cx.deadlines.is_empty() && other.deadlines.is_empty() {
+        return;
+    }
+    cx.deadlines.resize(cx.rpcs.len(), -1);
+    other.deadlines.resize(other.rpcs.len(), -1);
+    cx.deadlines.append(&mut other.deadlines);
+}

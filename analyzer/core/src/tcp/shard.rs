@@ -1,0 +1,122 @@
+//! Connections that are read by one thread.
+
+use std::collections::VecDeque;
+
+use crate::at::At;
+use crate::budget::Budget;
+use crate::context::{Context, Options};
+use crate::packet::Segment;
+use crate::tables::ConnectionRow;
+
+use super::connection::Connection;
+use super::router::Route;
+
+/// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
+/// have mixed the order.
+const LINGER_PACKETS: u32 = 256;
+
+#[derive(Debug)]
+struct Entry {
+    number: u32,
+    live: Option<Box<Connection>>,
+    /// Packets after the connection was over.
+    late: u32,
+    finished: Option<Finished>,
+}
+
+/// A connection that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// Its row in the connections table.
+    pub number: u32,
+    /// The row, without addresses.
+    pub row: ConnectionRow,
+    /// The budgets of its RPCs, summed.
+    pub budget: Budget,
+}
+
+/// Connections and what they share.
+#[derive(Debug)]
+pub struct Shard {
+    entries: Vec<Entry>,
+    /// Connections that are over, with the packet at which they may be put away.
+    lingering: VecDeque<(u32, u32)>,
+    /// Tables and dictionaries.
+    pub cx: Context,
+    end: At,
+}
+
+impl Shard {
+    /// A shard without connections.
+    pub fn new(options: Options) -> Self {
+        Self { entries: Vec::new(), lingering: VecDeque::new(), cx: Context::new(options), end: At::default() }
+    }
+
+    /// Takes a segment that was routed here.
+    #[inline]
+    pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+        self.end = if at.time >= self.end.time { at } else { self.end };
+        if let Some(place) = route.replaces
+            && self.holds(place.local, route)
+        {
+            self.finish(place.local, true);
+        }
+        if let Some(client) = route.opens {
+            let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx)));
+            self.entries.push(Entry { number: route.number, live, late: 0, finished: None });
+        }
+        let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
+        match &mut entry.live {
+            Some(connection) => {
+                let was_finished = connection.is_finished();
+                connection.segment(route.side, segment, at, &mut self.cx);
+                if connection.is_finished() && !was_finished {
+                    self.lingering.push_back((at.packet.saturating_add(LINGER_PACKETS), route.place.local));
+                }
+            }
+            None => entry.late += 1,
+        }
+        if !self.lingering.is_empty() {
+            self.put_away(at.packet);
+        }
+    }
+
+    /// The connection at `local` is an older one than the one that replaces it.
+    fn holds(&self, local: u32, route: &Route) -> bool {
+        self.entries.get(local as usize).is_some_and(|entry| entry.number < route.number)
+    }
+
+    fn put_away(&mut self, packet: u32) {
+        while let Some(&(due, local)) = self.lingering.front() {
+            if due > packet {
+                return;
+            }
+            self.lingering.pop_front();
+            self.finish(local, false);
+        }
+    }
+
+    /// Ends the connection at a place of this shard.
+    pub fn finish(&mut self, local: u32, replaced: bool) {
+        let end = self.end;
+        let Some(entry) = self.entries.get_mut(local as usize) else { return };
+        let Some(connection) = entry.live.take() else { return };
+        let (row, budget) = connection.finish(replaced, end, &mut self.cx);
+        entry.finished = Some(Finished { number: entry.number, row, budget });
+    }
+
+    /// The capture is over, at `end`: all connections end.
+    pub fn into_finished(mut self, end: At) -> (Vec<Finished>, Context) {
+        self.end = end;
+        for local in 0..self.entries.len() as u32 {
+            self.finish(local, false);
+        }
+        let late = |entry: Entry| {
+            entry.finished.map(|mut finished| {
+                finished.row.late_packets = entry.late;
+                finished
+            })
+        };
+        (self.entries.into_iter().filter_map(late).collect(), self.cx)
+    }
+}

@@ -1,0 +1,160 @@
+//! Bytes that the capture lacks.
+
+use super::*;
+
+const PATIENCE: u32 = limits::MISSING_AFTER_PACKETS;
+
+/// The client's bytes with `hole` left out, all of them acknowledged, then `packets` more ACKs.
+fn with_hole(bytes: &[u8], hole: std::ops::Range<usize>, packets: u32) -> Capture {
+    let mut capture = Capture::opened();
+    capture.client(0, &bytes[..hole.start]);
+    capture.client(u32::try_from(hole.end).unwrap(), &bytes[hole.end..]);
+    for _ in 0..packets {
+        capture.server_acks(u32::try_from(bytes.len()).unwrap());
+    }
+    capture
+}
+
+#[test]
+fn an_acknowledged_hole_is_given_up_after_some_patience() {
+    let bytes = call("/a/B", 3_000);
+    for (packets, given_up) in [(PATIENCE, false), (PATIENCE + 1, true)] {
+        let mut capture = with_hole(&bytes, 500..1_500, packets);
+        let messages = capture.cx().messages.len();
+        assert_eq!(messages == 1, given_up, "after {packets} packets");
+        let seen = capture.finish();
+        assert_eq!(seen.connections.missing_bytes[0], 1_000, "at the capture's end it is missing in any case");
+        assert_eq!((seen.cx.rpcs.request_messages[0], seen.cx.rpcs.request_bytes[0]), (1, 3_000), "the prefix tells");
+        assert_eq!(seen.problems(), ["bytes are missing from the capture"]);
+    }
+}
+
+/// Capture points with several queues record an ACK before its data.
+#[test]
+fn data_that_comes_after_its_ack_is_not_missing() {
+    let bytes = call("/a/B", 3_000);
+    let mut capture = with_hole(&bytes, 500..1_500, PATIENCE);
+    capture.client(500, &bytes[500..1_500]);
+    let seen = capture.finish();
+    assert_eq!((seen.connections.missing_bytes[0], seen.connections.undecoded_bytes[0]), (0, 0));
+    assert_eq!(seen.cx.rpcs.request_bytes, [3_000]);
+    assert_eq!(seen.problems(), [""; 0]);
+}
+
+#[test]
+fn a_hole_that_nobody_acknowledged_is_waited_for() {
+    let bytes = call("/a/B", 3_000);
+    let mut capture = Capture::opened();
+    capture.client(0, &bytes[..500]);
+    capture.client(1_500, &bytes[1_500..]);
+    for _ in 0..PATIENCE * 10 {
+        capture.server_acks(500);
+    }
+    assert_eq!(capture.cx().messages.len(), 0);
+    capture.client(500, &bytes[500..1_500]);
+    let seen = capture.finish();
+    assert_eq!((seen.connections.missing_bytes[0], seen.cx.rpcs.request_bytes[0]), (0, 3_000));
+}
+
+#[test]
+fn two_holes_are_two_problems() {
+    let bytes = call("/a/B", 5_000);
+    let mut capture = Capture::opened();
+    for (start, end) in [(0, 500), (1_000, 2_000), (2_500, bytes.len())] {
+        capture.client(u32::try_from(start).unwrap(), &bytes[start..end]);
+    }
+    for _ in 0..=2 * (PATIENCE + 1) {
+        capture.server_acks(u32::try_from(bytes.len()).unwrap());
+    }
+    assert_eq!(capture.cx().messages.len(), 1, "given up one after the other");
+    let seen = capture.finish();
+    assert_eq!(seen.connections.missing_bytes, [1_000]);
+    assert_eq!(seen.cx.problems.counts, [2]);
+}
+
+/// The hole hides the frame boundaries behind it; the next call is found again.
+#[test]
+fn frames_behind_a_hole_are_found_again() {
+    let first = call("/a/B", 3_000);
+    let second = [frame(6, 0, 0, &[7; 8]), frame(6, 0, 0, &[8; 8]), request(3, "/a/C", 40)].concat();
+    let bytes = [first.clone(), second].concat();
+    // the request's headers and the message's beginning are gone
+    let capture = with_hole(&bytes, 40..first.len() - 100, PATIENCE + 1);
+    let seen = capture.finish();
+    assert_eq!(seen.methods(), [Some("/a/C".to_owned())]);
+    assert_eq!(seen.connections.missing_bytes, [(first.len() - 140) as u64]);
+    assert_eq!(seen.connections.undecoded_bytes, [100]);
+}
+
+#[test]
+fn payload_cut_by_the_snapshot_length_is_missing() {
+    let bytes = call("/a/B", 3_000);
+    let mut capture = Capture::opened();
+    for (offset, chunk) in (0..).step_by(1_000).zip(bytes.chunks(1_000)) {
+        let length = u32::try_from(chunk.len()).unwrap();
+        let cut = Segment { payload: &chunk[..chunk.len().min(300)], payload_len: length, ..segment(ACK, 0, 0, &[]) };
+        capture.add(Segment { seq: from_client(offset), ack: from_server(0), ..cut });
+    }
+    let seen = capture.finish();
+    assert_eq!(seen.connections.missing_bytes, [bytes.len() as u64 - 3 * 300 - bytes[3_000..].len().min(300) as u64]);
+    assert_eq!((seen.cx.rpcs.request_messages[0], seen.cx.rpcs.request_bytes[0]), (1, 3_000));
+    assert_eq!(
+        (seen.cx.messages.first_packet[0], seen.cx.messages.last_packet[0]),
+        (4, 7),
+        "the packets were all there"
+    );
+}
+
+#[test]
+fn segments_out_of_order_are_bounded_in_number() {
+    let mut capture = Capture::opened();
+    let count = u32::try_from(limits::OUT_OF_ORDER_SEGMENTS).unwrap();
+    capture.client(0, &preface());
+    let start = u32::try_from(preface().len()).unwrap() + 10;
+    for offset in 0..=count {
+        capture.client(start + offset, &[0xee]);
+    }
+    assert!(capture.cx().out_of_order_bytes <= 1, "{} bytes kept", capture.cx().out_of_order_bytes);
+    let seen = capture.finish();
+    assert_eq!(seen.connections.missing_bytes, [10]);
+    assert_eq!(seen.connections.out_of_order_packets, [count + 1]);
+    assert_eq!(seen.cx.out_of_order_bytes, 0);
+}
+
+#[test]
+fn bytes_out_of_order_are_bounded() {
+    let mut capture = Capture::opened();
+    let piece = vec![0xee; 60_000];
+    let count = limits::OUT_OF_ORDER_BYTES / piece.len() + 5;
+    for number in 0..u32::try_from(count).unwrap() {
+        capture.client(100 + number * 60_000, &piece);
+        assert!(capture.cx().out_of_order_bytes <= limits::OUT_OF_ORDER_BYTES);
+    }
+    let seen = capture.finish();
+    assert_eq!(seen.connections.missing_bytes, [100]);
+    assert_eq!(seen.connections.payload_bytes, [(count * piece.len()) as u64]);
+}
+
+/// Many connections together may not keep more than the bound either.
+#[test]
+fn bytes_out_of_order_are_bounded_over_all_connections() {
+    let mut capture = Capture::opened();
+    capture.cx().out_of_order_bytes = limits::OUT_OF_ORDER_TOTAL - 10;
+    capture.client(100, &[0xee; 8]);
+    capture.client(200, &[0xee; 8]);
+    assert_eq!(capture.cx().out_of_order_bytes, limits::OUT_OF_ORDER_TOTAL - 10, "the holes were given up");
+    let seen = capture.finish();
+    assert_eq!(seen.connections.payload_bytes, [16]);
+}
+
+#[test]
+fn bytes_kept_are_counted_down_when_their_hole_is_filled() {
+    let bytes = call("/a/B", 3_000);
+    let mut capture = Capture::opened();
+    capture.client(2_000, &bytes[2_000..]);
+    capture.client(1_000, &bytes[1_000..2_000]);
+    assert_eq!(capture.cx().out_of_order_bytes, bytes.len() - 1_000);
+    capture.client(0, &bytes[..1_000]);
+    assert_eq!(capture.cx().out_of_order_bytes, 0);
+    assert_eq!(capture.finish().cx.messages.length, [3_000]);
+}

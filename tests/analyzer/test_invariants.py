@@ -1,0 +1,158 @@
+"""What holds for every capture there is (the numbers are those of the design)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import ALL_CAPTURES, RECORDINGS, budgeted, recorded, rows, synthetic
+
+from grpcdiag.analyzer.budget import CAUSES
+from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.tables import COMPLETE, Frames, Messages, Packets, Tables
+
+every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
+
+
+@every_capture
+def test_1_every_payload_byte_is_accounted_for(files: tuple[str, ...]) -> None:
+    c = decode(list(files)).connections
+    kinds = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes, c.encrypted_bytes, c.undecoded_bytes)
+    assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
+    packets = rows(Packets, files)
+    assert packets.captured_payload_bytes.sum() <= packets.payload_bytes.sum()
+    assert np.array_equal(np.bincount(packets.direction, minlength=2)[:2], [c.packets_client.sum(), c.packets_server.sum()])
+
+
+@every_capture
+def test_1_frames_and_messages_are_no_more_than_the_bytes(files: tuple[str, ...]) -> None:
+    """Frame headers and payloads of a connection fit into its decoded bytes; exactly, once the prefaces are added."""
+    tables, frames = decode(list(files)), rows(Frames, files)
+    c = tables.connections
+    size = np.bincount(frames.connection, weights=frames.length.astype(float) + 9, minlength=len(c.mss_client))
+    whole = (c.complete == 1) & (c.protocol == 1) & (c.missing_bytes == 0) & (c.undecoded_bytes == 0)
+    rest = c.decoded_bytes.astype(float) - size
+    assert (rest[whole] >= 24).all(), "the preface is decoded as well"
+
+
+@every_capture
+def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
+    tables = budgeted(files)
+    assert tables.rpc_budgets.shape == (len(tables.rpcs.stream), len(CAUSES))
+    assert (tables.rpc_budgets >= 0).all()
+    assert np.array_equal(tables.rpc_budgets.sum(axis=1), tables.rpcs.duration_ns)
+    assert (tables.connection_budgets >= 0).all()
+    by_method = np.array([method.budget for method in tables.methods], dtype=np.int64).reshape(-1, len(CAUSES))
+    assert np.array_equal(by_method.sum(axis=0), tables.rpc_budgets.sum(axis=0))
+    for method, budget in zip(tables.methods, by_method, strict=True):
+        assert np.array_equal(tables.rpc_budgets[tables.rpcs.method == method.number].sum(axis=0), budget)
+    per_connection = np.zeros_like(tables.connection_budgets)
+    np.add.at(per_connection, tables.rpcs.connection.astype(np.int64), tables.rpc_budgets)
+    assert np.array_equal(per_connection, tables.connection_budgets)
+
+
+@every_capture
+def test_3_first_and_last(files: tuple[str, ...]) -> None:
+    tables, frames, messages = decode(list(files)), rows(Frames, files), rows(Messages, files)
+    for table in (frames, messages):
+        assert (table.first_packet >= 1).all()
+        assert (table.first_packet <= table.last_packet).all()
+        assert (table.last_packet <= tables.capture["packets"]).all()
+    known = tables.rpcs.last_packet > 0
+    assert (tables.rpcs.first_packet[known] <= tables.rpcs.last_packet[known]).all()
+    assert (known == (tables.rpcs.flags & COMPLETE != 0)).all()
+    assert sum(tables.frame_counts.values()) == len(frames.stream)
+    assert tables.message_count == len(messages.stream)
+
+
+@every_capture
+def test_3_times_are_those_of_the_packets(files: tuple[str, ...]) -> None:
+    packets, frames = rows(Packets, files), rows(Frames, files)
+    times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
+    for numbers, stamps in ((frames.first_packet, frames.first_time_ns), (frames.last_packet, frames.last_time_ns)):
+        assert [times[number] for number in numbers.tolist()] == stamps.tolist()
+
+
+@every_capture
+def test_7_no_negative_durations(files: tuple[str, ...]) -> None:
+    tables = decode(list(files))
+    assert (tables.rpcs.duration_ns >= 0).all()
+    assert (tables.waits.duration_ns >= 0).all()
+    for method in tables.methods:
+        if method.turnaround:
+            assert method.turnaround["min"] >= 0
+
+
+@every_capture
+def test_waits_lie_between_their_packets(files: tuple[str, ...]) -> None:
+    waits, packets = decode(list(files)).waits, rows(Packets, files)
+    times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
+    assert (waits.stopped_at_packet < waits.resumed_at_packet).all()
+    for stop, resume, start, lasted in zip(
+        waits.stopped_at_packet.tolist(),
+        waits.resumed_at_packet.tolist(),
+        waits.start_time_ns.tolist(),
+        waits.duration_ns.tolist(),
+        strict=True,
+    ):
+        assert times[stop] == start
+        assert times[resume] == start + lasted or times[resume] < start  # a clock that steps back
+
+
+def test_the_time_that_steps_back_is_told() -> None:
+    tables = decode([synthetic("time_steps_back").file])
+    assert tables.capture["time_steps_back"] > 0
+    assert (tables.rpcs.duration_ns >= 0).all()
+
+
+ENDED = ("connection", "stream", "start_time_ns", "duration_ns", "status", "request_messages", "response_messages")
+ENDED += ("request_bytes", "response_bytes", "first_packet", "last_packet")
+
+
+def ended(tables: Tables, until: int) -> list[tuple[int, ...]]:
+    """RPCs that were over by packet `until`."""
+    done = (tables.rpcs.flags & COMPLETE != 0) & (tables.rpcs.last_packet <= until)
+    columns = [getattr(tables.rpcs, name)[done].tolist() for name in ENDED]
+    return sorted(zip(*columns, strict=True))
+
+
+def pcap_offsets(data: bytes) -> list[int]:
+    """Where the records of a little-endian pcap end."""
+    ends, position = [], 24
+    while position + 16 <= len(data):
+        position += 16 + int.from_bytes(data[position + 8 : position + 12], "little")
+        ends.append(position)
+    return ends
+
+
+@pytest.mark.parametrize("name", ["impl-go", "rtt205-go-32000-noslowstart", "deadline-exceeded", "ipv6"])
+def test_6_a_prefix_gives_a_prefix(name: str, tmp_path: Path) -> None:
+    data = Path(recorded(f"{name}.pcap")).read_bytes()
+    ends, whole = pcap_offsets(data), decode([recorded(f"{name}.pcap")])
+    cut = tmp_path / "prefix.pcap"
+    for count in sorted({len(ends) * part // 13 for part in range(1, 14)}):
+        cut.write_bytes(data[: ends[count - 1]])
+        tables = decode([str(cut)])
+        assert tables.capture["packets"] == count
+        assert ended(tables, count) == ended(whole, count)
+        assert np.array_equal(tables.rpcs.start_time_ns, whole.rpcs.start_time_ns[: len(tables.rpcs.start_time_ns)])
+
+
+@pytest.mark.parametrize("name", ["impl-java", "rpc-errors", "max-concurrent-streams"])
+def test_6_two_halves_equal_the_whole(name: str, tmp_path: Path) -> None:
+    data = Path(recorded(f"{name}.pcap")).read_bytes()
+    ends = pcap_offsets(data)
+    middle = ends[len(ends) // 2]
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    first.write_bytes(data[:middle])
+    second.write_bytes(data[:24] + data[middle:])
+    whole, halves = budgeted([recorded(f"{name}.pcap")]), budgeted([str(second), str(first)])
+    assert ended(halves, len(ends)) == ended(whole, len(ends))
+    assert np.array_equal(halves.rpc_budgets, whole.rpc_budgets)
+    assert halves.frame_counts == whole.frame_counts
+
+
+def test_the_captures_are_here() -> None:
+    assert len(RECORDINGS) >= 20
+    assert len(ALL_CAPTURES) >= 75

@@ -1,0 +1,27 @@
+"""Settings that all tests share."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "stable",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("search", settings.get_profile("stable"), derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("GRPCDIAG_HYPOTHESIS", "stable"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-snapshots", action="store_true", help="write tests/snapshots anew instead of comparing")
+
+
+@pytest.fixture
+def update_snapshots(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-snapshots")) or os.environ.get("GRPCDIAG_UPDATE_SNAPSHOTS") == "1"

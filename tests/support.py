@@ -1,0 +1,197 @@
+"""Where the captures are, what is known about them, and how the commands are run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grpcdiag.analyzer.decode import decode, stream
+from grpcdiag.analyzer.tables import Table, Tables
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RECORDED = REPOSITORY / "fixtures" / "recorded"
+SYNTHETIC = REPOSITORY / "fixtures" / "synthetic" / "captures"
+SNAPSHOTS = REPOSITORY / "tests" / "snapshots"
+FINDINGS = REPOSITORY / "docs" / "findings"
+
+
+def _shared() -> Path | None:
+    named = os.environ.get("GRPCDIAG_CAPTURES")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "captures"
+    return folder if folder.is_dir() else None
+
+
+SHARED = _shared()
+"""More recorded captures, too large to commit: `GRPCDIAG_CAPTURES`, or `shared/captures` beside the repository."""
+NO_SHARED = "the large captures are not here: set GRPCDIAG_CAPTURES to their folder"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A capture with what the client reported: `side` is where it was taken."""
+
+    name: str
+    files: tuple[str, ...]
+    truth: dict[str, Any]
+    side: str = "client"
+
+    @property
+    def id(self) -> str:
+        """Name in test ids."""
+        return self.name if self.side == "client" else f"{self.name}.{self.side}"
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The client's own report."""
+        report: dict[str, Any] = self.truth["client_report"]
+        return report
+
+
+def _find(folders: Sequence[Path], pattern: str) -> tuple[str, ...]:
+    for folder in folders:
+        found = sorted(folder.glob(pattern))
+        if found:
+            return tuple(str(path) for path in found)
+    return ()
+
+
+def _recordings() -> Iterator[Recording]:
+    folders = [RECORDED, *([SHARED] if SHARED else [])]
+    names = {path.name.removesuffix(".truth.json"): path for f in reversed(folders) for path in f.glob("*.truth.json")}
+    for name, path in sorted(names.items()):
+        truth = json.loads(path.read_text())
+        for pattern in (f"{name}.pcap", f"{name}.pcapng", f"{name}.pcap[0-9]*"):
+            if files := _find(folders, pattern):
+                yield Recording(name, files, truth)
+        if files := _find(folders, f"{name}.server.pcap"):
+            yield Recording(name, files, truth, "server")
+
+
+RECORDINGS: tuple[Recording, ...] = tuple(_recordings())
+"""All real captures that are here, committed ones first."""
+
+
+def recording(name: str, side: str = "client") -> Recording:
+    """The capture of that name; skips the test when it is one of the large ones and those are not here."""
+    found = next((r for r in RECORDINGS if (r.name, r.side) == (name, side)), None)
+    if found is None:
+        pytest.skip(f"{name}: {NO_SHARED}")
+    return found
+
+
+def recorded(name: str) -> str:
+    """Path of a committed real capture."""
+    path = RECORDED / name
+    assert path.is_file(), f"{path} is not committed"
+    return str(path)
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A capture of the catalogue as committed, with its exact truth (see grpcdiag.fixtures.synthetic.truth)."""
+
+    name: str
+    file: str
+    truth: dict[str, Any]
+
+
+SYNTHETICS: tuple[Synthetic, ...] = tuple(
+    Synthetic(truth.name.removesuffix(".truth.json"), str(file), json.loads(truth.read_text()))
+    for truth in sorted(SYNTHETIC.glob("*.truth.json"))
+    for file in sorted(SYNTHETIC.glob(f"{truth.name.removesuffix('.truth.json')}.pcap*"))
+)
+"""All synthetic captures."""
+
+
+def synthetic(name: str) -> Synthetic:
+    """The synthetic capture of that name."""
+    return next(s for s in SYNTHETICS if s.name == name)
+
+
+ALL_CAPTURES: tuple[Any, ...] = tuple(
+    [pytest.param(r.files, id=r.id) for r in RECORDINGS] + [pytest.param((s.file,), id=f"s-{s.name}") for s in SYNTHETICS]
+)
+"""Files of every capture, as pytest parameters."""
+
+
+def rows(kind: type[Table], files: Sequence[str]) -> Table:
+    """One of the streamed tables in one piece."""
+    pieces = list(stream(kind, list(files)))
+    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in kind.__dataclass_fields__}
+    return kind(**columns)
+
+
+def budgeted(files: Sequence[str]) -> Tables:
+    """Decoded, with a budget per RPC."""
+    return decode(list(files), rpc_budgets=True)
+
+
+
+
+def require_tool(name: str) -> str:
+    """Path of a tool; without it the test is skipped, or fails where all tools must be (GRPCDIAG_REQUIRE_TOOLS=1)."""
+    path = shutil.which(name)
+    if path is None:
+        if os.environ.get("GRPCDIAG_REQUIRE_TOOLS") == "1":
+            pytest.fail(f"{name} is not installed, and GRPCDIAG_REQUIRE_TOOLS=1 asks for it")
+        pytest.skip(f"{name} is not installed")
+    return path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.out.decode()
+
+
+def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | None = None) -> Outcome:
+    """Runs the command in a process of its own, with no terminal anywhere."""
+    done = subprocess.run(
+        [sys.executable, "-m", "grpcdiag", *arguments],
+        input=stdin if stdin is not None else b"",
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, **(env or {})},
+    )
+    outcome = Outcome(done.returncode, done.stdout, done.stderr.decode())
+    assert "Traceback" not in outcome.err, outcome.err
+    return outcome
+
+
+def first_difference(left: Sequence[object], right: Sequence[object]) -> str:
+    """Where two lists part, for messages of assertions that would be too long otherwise."""
+    for place, (a, b) in enumerate(itertools.zip_longest(left, right)):
+        if a != b:
+            return f"row {place}: {a} != {b} (lengths {len(left)}, {len(right)})"
+    return "equal"
+
+
+CODE_NAMES = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def canonical_status(name: str) -> str:
+    """gRPC's name of a status that a Go client prints, such as `12 Unimplemented` or `DeadlineExceeded`."""
+    word = name.split()[-1]
+    return word if word.isupper() else CODE_NAMES.sub("_", word).upper()
+
+
