@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from . import facts
 from .decode import Progress, decode
 from .detectors import DETECTORS
+from .errors import NoGrpcError
 from .result import Analysis, Finding, Skipped, Verdict
 from .tables import Tables
-
-
-class NoGrpcError(Exception):
-    """The capture holds no gRPC traffic; the message says what it does hold."""
 
 
 def analyze(paths: Sequence[str], *, ports: Sequence[int] = (), progress: Progress | None = None) -> Analysis:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
+from .errors import CaptureError
+from .reading import STEP, Progress, Reading
 from .tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 
-CaptureError = _core.CaptureError
-"""A capture cannot be opened or is none; the message says which file, where, and what to do."""
-
-Progress = Callable[[int, int | None], None]
-"""Told the bytes read and, for files, the bytes of all files together."""
-
-STEP = 100_000
-"""Packets between two calls of the progress function, and between two looks at Ctrl-C."""
-
-THREADS = min(2, os.cpu_count() or 1)
-"""Threads the core may use; the result is the same whatever their number."""
+__all__ = ["CaptureError", "Progress", "decode", "stream"]
 
 _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
 
@@ -32,11 +23,7 @@ def decode(
     `paths` are files of one capture in any order, or `-` for standard input; `ports` are HTTP/2 whatever they look
     like. Raises CaptureError.
     """
-    run = _core.Run(list(paths), ports=list(ports), rpc_budgets=rpc_budgets, threads=THREADS)
-    while run.step(STEP):
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    return tables_of(run.finish())
+    return tables_of(Reading(paths, ports=ports, rpc_budgets=rpc_budgets).finish(progress))
 
 
 def stream(

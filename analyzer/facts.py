@@ -79,7 +79,8 @@ def _warnings(tables: Tables) -> Iterator[str]:
     yield from (f"{count:,} {text}" for count, text in counts if count)
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
-        yield f"{late:,} HTTP/2 connections began before the capture: their windows, and names sent before, are not known"
+        text = "HTTP/2 connections began before the capture: their windows, and names sent before, are not known"
+        yield f"{late:,} {text}"
     encrypted = int((connections.protocol == TLS).sum())
     if encrypted:
         yield f"{encrypted:,} connections are TLS and were not decrypted"
@@ -111,19 +112,17 @@ def quantiles(durations: Ints) -> Quantiles | None:
     """The distribution of some durations; None when there is none. Quantiles are by nearest rank."""
     if not len(durations):
         return None
-    ordered = np.sort(durations)
-
-    def rank(share: float) -> int:
-        return int(ordered[max(0, int(np.ceil(share * len(ordered))) - 1)])
-
+    count = len(durations)
+    ranks = [max(0, int(np.ceil(share * count)) - 1) for share in (0.5, 0.9, 0.99, 0.999)]
+    p50, p90, p99, p999 = (int(value) for value in np.partition(durations, ranks)[ranks])
     return Quantiles(
-        min=int(ordered[0]),
-        p50=rank(0.5),
-        p90=rank(0.9),
-        p99=rank(0.99),
-        p999=rank(0.999),
-        max=int(ordered[-1]),
-        mean=int(ordered.sum() // len(ordered)),
+        min=int(durations.min()),
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        p999=p999,
+        max=int(durations.max()),
+        mean=int(durations.sum() // count),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
+from ..analyzer.result import ConnectionFacts
 from ..analyzer.tables import (
     COMPLETE,
     DIRECTIONS,
@@ -27,14 +30,14 @@ from ..analyzer.tables import (
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
 
 
-def _named(codes: object, names: Sequence[str]) -> pl.Series:
+def _named(codes: npt.NDArray[Any], names: Sequence[str]) -> pl.Series:
     """Codes as names; codes without a name become null."""
     series = pl.Series(codes).cast(pl.UInt32)
     numbers = pl.select(pl.when(series < len(names)).then(series)).to_series()
     return pl.Series(list(names), dtype=pl.Enum(list(names))).gather(numbers)
 
 
-def _known(column: object, not_known: int = -1) -> pl.Series:
+def _known(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
     """A column with its "not known" as null."""
     series = pl.Series(column)
     return pl.select(pl.when(series != not_known).then(series)).to_series()
@@ -165,7 +168,7 @@ def connections(tables: Tables) -> pl.DataFrame:
     """`grpcdiag connections`: all TCP connections, of other protocols too."""
     table, row_numbers = tables.connections, range(len(tables.connections.client_ip))
     described = [facts.connection(tables, row) for row in row_numbers]
-    names = [name for name in facts.ConnectionFacts.__slots__ if name not in ("budget", "protocol")]
+    names = [name for name in ConnectionFacts.__slots__ if name not in ("budget", "protocol")]
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
     columns["protocol"] = _named(table.protocol, PROTOCOLS).cast(pl.String)
     for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):

@@ -135,7 +135,7 @@ def _finding(number: int, finding: Finding, analysis: Analysis) -> RenderableTyp
         cost.append(f"; {', '.join(map(safe, finding.scope.methods))}")
     evidence = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("right", "right", "left"):
-        evidence.add_column(justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
+        evidence.add_column(justify=justify, no_wrap=justify == "right")
     for item in finding.evidence:
         evidence.add_row(f"#{item.packet}", f"{(item.time_ns - start) / 1e9:.6f} s", safe(item.what))
     knobs = Table.grid(padding=(0, 2, 0, 0))

@@ -90,7 +90,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     late = tables.connections.complete[waits.connection] == 0 if len(waits.connection) else blocked
     restarted = blocked & (waits.rto_ns > 0) & (waits.idle_before_ns > waits.rto_ns)
     if (restarted & late).any():
-        yield Skipped(ID, "the capture begins after the connection: its congestion window before idle times is not known")
+        yield Skipped(
+            ID, "the capture begins after the connection: its congestion window before idle times is not known"
+        )
     bursts = [burst for burst in _bursts(tables, np.flatnonzero(restarted & ~late)) if burst.lost_waits > 0]
     if bursts:
         yield _finding(tables, bursts, limits)
@@ -100,7 +102,9 @@ def _bursts(tables: Tables, rows: Ints) -> Iterator[_Burst]:
     if not len(rows):
         return
     waits = tables.waits
-    order = rows[np.lexsort((waits.start_time_ns[rows], waits.flight[rows], waits.direction[rows], waits.connection[rows]))]
+    order = rows[
+        np.lexsort((waits.start_time_ns[rows], waits.flight[rows], waits.direction[rows], waits.connection[rows]))
+    ]
     keys = np.stack([waits.connection[order], waits.direction[order], waits.flight[order]], axis=1).astype(np.int64)
     starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)])
     for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
@@ -152,9 +156,9 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{len(bursts)} messages waited an extra round trip ({each:.0f} ms each, {share:.0%} of all RPC time) because "
-            f"{example['host']} restarts its TCP congestion window at {example['segments']} segments after idle time: "
-            "set net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
+            f"{len(bursts)} messages waited an extra round trip ({each:.0f} ms each, {share:.0%} of all RPC time) "
+            f"because {example['host']} restarts its TCP congestion window at {example['segments']} segments "
+            "after idle time: set net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
         ),
     )
 
@@ -247,7 +251,9 @@ def _evidence(tables: Tables, wait: int) -> Iterator[Evidence]:
         f"stops with {words['owed']} bytes of the message still owed",
     )
     yield Evidence(
-        int(waits.released_by_packet[wait]), int(waits.released_time_ns[wait]), "the ACK that frees the congestion window"
+        int(waits.released_by_packet[wait]),
+        int(waits.released_time_ns[wait]),
+        "the ACK that frees the congestion window",
     )
     yield Evidence(
         int(waits.resumed_at_packet[wait]),
@@ -260,9 +266,9 @@ def _explanation(example: dict[str, str], bursts: int, each_ms: float) -> str:
     return (
         f"{example['host']} had sent nothing for {example['idle']}, longer than its retransmission timeout of about "
         f"{example['rto']}, so its TCP fell back to the initial congestion window: {example['segments']} segments of "
-        f"{example['mss']} bytes ({example['in_flight']} bytes) left at once, and the remaining {example['owed']} bytes "
-        f"of the message waited {example['waited']} for the first ACK. HTTP/2 and TCP receive windows had room. Before "
-        f"the idle time the congestion window is estimated at {example['window_before']} bytes. This happened "
+        f"{example['mss']} bytes ({example['in_flight']} bytes) left at once, and the remaining {example['owed']} "
+        f"bytes of the message waited {example['waited']} for the first ACK. HTTP/2 and TCP receive windows had room. "
+        f"Before the idle time the congestion window is estimated at {example['window_before']} bytes. This happened "
         f"{bursts} times and cost about {each_ms:.1f} ms each."
     )
 

@@ -3,7 +3,6 @@
 tshark lists the HTTP/2 frames that end in each packet, in their order. What it does otherwise, and is worked around:
 
 * The connection preface is listed as a frame without a type (`http2.magic`); it has no `http2.type`, so it drops out.
-* PADDED and other flags do not matter here: type, stream and length of the frame header do.
 * A frame that spans packets is listed where it ends, which is `last_packet` here.
 * A `http2.length` of a header block that HPACK cannot decode is listed all the same.
 """
@@ -35,6 +34,8 @@ def by_tshark(capture: Recording) -> list[Row]:
     found: list[Row] = []
     for line in done.stdout.splitlines():
         number, source, *lists = line.split(";")
+        if not source:  # router solicitations of the TUN devices
+            continue
         kinds, streams, lengths = ([int(v) for v in text.split(",") if v] for text in lists)
         assert len(streams) == len(lengths) >= len(kinds), f"tshark's lists do not match in packet {number}: {line}"
         direction = int(int(source) == port)

@@ -113,4 +113,3 @@ def test_quantiles_are_below_the_clients(capture: Recording) -> None:
     assert method.latency_ns is not None
     for name in ("min", "p50", "p90", "p99", "max", "mean"):
         assert getattr(method.latency_ns, name) / 1e6 <= told[name] + SLACK_MS, name
-    assert method.latency_ns.p50 / 1e6 >= told["p50"] / 3

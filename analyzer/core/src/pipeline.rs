@@ -148,9 +148,11 @@ impl Pipeline {
         let Self { router, shard, remote, counts, end, .. } = self;
         let (mut rows, mut cx) = shard.into_finished(end);
         if let Some(remote) = remote {
-            let (mut theirs, other) = remote.join(end);
-            let agents = merge::absorb(&mut cx, other);
-            for finished in &mut theirs {
+            // theirs is the larger part: the smaller one moves
+            let (mut theirs, larger) = remote.join(end);
+            let smaller = std::mem::replace(&mut cx, larger);
+            let agents = merge::absorb(&mut cx, smaller);
+            for finished in &mut rows {
                 if let Some(&agent) = agents.get(finished.row.client_agent as usize) {
                     finished.row.client_agent = agent;
                 }

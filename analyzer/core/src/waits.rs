@@ -34,21 +34,19 @@ pub struct Stop {
 
 /// New data of `side` was read: remembers what is binding if the side owes more.
 #[inline]
-pub fn stopped(connection: &mut Connection, side: usize, at: At) {
+pub fn stopped(connection: &mut Connection, side: usize) {
     if !connection.http2.owes(side) {
         connection.halves[side].stop = None;
         return;
     }
-    let near = connection.http2.near_rtt[side].max(0);
     let stream = connection.http2.sides[side].last_stream;
     let stream_window = connection.http2.stream_window(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
-    let in_flight = half.in_flight_at(at.time, near);
     let segment = i64::from(half.segment_size(peer));
     let stop = Stop {
         stream,
         owed: connection.http2.owed(side, stream),
-        in_flight,
+        in_flight: half.acks_reach_back.then_some((half.highest - half.acked_at_send).max(0)),
         congestion_window: half.congestion.bytes(segment),
         receive_window: peer.window.and_then(|window| i64::try_from(window).ok()),
         stream_window,
@@ -183,8 +181,14 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
     let near = connection.http2.near_rtt[side].max(0);
     let segment = i64::from(connection.halves[side].segment_size(&connection.halves[1 - side]));
     let half = &mut connection.halves[side];
-    half.acked_at_send = half.acked;
-    let in_flight = half.in_flight_at(at.time, near).unwrap_or(half.highest - half.acked);
+    let known = half.known_acked(at.time, near);
+    half.acks_reach_back = known.is_some();
+    let known = known.unwrap_or(half.acked);
+    if segment > 0 && known > half.acked_at_send {
+        half.congestion.acknowledged(known - half.acked_at_send, segment);
+    }
+    half.acked_at_send = half.acked_at_send.max(known);
+    let in_flight = (half.highest - half.acked_at_send).max(0);
     if in_flight == 0 {
         begin_flight(half, start, segment, near, at);
     }

@@ -44,11 +44,16 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
-    from ..analyzer.analysis import analyze
-    from ..analyzer.result import SEVERITIES
+    from ..analyzer.reading import Reading
 
     with decoding(), progress(quiet) as told:
-        analysis = analyze(files, ports=port or (), progress=told)
+        reading = Reading(files, ports=port or ())
+        # numpy and the rest are imported while the core reads
+        from ..analyzer.analysis import of_tables
+        from ..analyzer.result import SEVERITIES
+        from ..analyzer.tables import tables_of
+
+        analysis = of_tables(tables_of(reading.finish(told)))
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 

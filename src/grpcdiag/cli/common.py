@@ -18,7 +18,11 @@ NO_GRPC = 4
 
 Files = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help="pcap or pcapng, plain or compressed; - for standard input; several files of one rotated capture in any order."),  # noqa: E501
+    typer.Argument(
+        metavar="FILE...",
+        help="pcap or pcapng, plain or compressed; - for standard input; "
+        "several files of one rotated capture in any order.",
+    ),
 ]
 Ports = Annotated[
     list[int] | None, typer.Option("--port", min=1, max=65535, help="Read this port as HTTP/2 whatever it looks like.")
@@ -39,8 +43,7 @@ def fail(message: str, code: int) -> NoReturn:
 @contextmanager
 def decoding() -> Iterator[None]:
     """Turn what decoding raises into messages and exit codes."""
-    from ..analyzer.analysis import NoGrpcError
-    from ..analyzer.decode import CaptureError
+    from ..analyzer.errors import CaptureError, NoGrpcError
 
     try:
         yield

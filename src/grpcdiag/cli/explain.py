@@ -12,7 +12,9 @@ NAME = "explain"
 
 
 def command(
-    finding: Annotated[str, typer.Argument(metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.")],
+    finding: Annotated[
+        str, typer.Argument(metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.")
+    ],
 ) -> None:
     """Explain a finding: how it is decided, what would refute it, the knobs, references."""
     from ..analyzer.detectors import DETECTORS, by_id

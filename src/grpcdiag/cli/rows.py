@@ -97,4 +97,6 @@ def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> N
         )
         out.write(("  ".join(line).rstrip() + os.linesep).encode())
     if rows > len(frame):
-        typer.echo(f"{rows - len(frame):,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)
+        typer.echo(
+            f"{rows - len(frame):,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True
+        )

@@ -125,7 +125,7 @@ impl Http2 {
             self.finish_stream(id, status, at, cx);
         }
         if over {
-            self.remove_stream(id);
+            self.remove_stream(id, cx);
         }
     }
 
@@ -135,13 +135,17 @@ impl Http2 {
         if let Some(stream) = self.streams.find_mut(id) {
             stream.charge_activity(side, is_client, at.ready_time, near);
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
-            self.remove_stream(id);
+            self.remove_stream(id, cx);
         }
     }
 
     #[inline]
-    fn remove_stream(&mut self, id: u32) {
+    fn remove_stream(&mut self, id: u32, cx: &mut Context) {
+        let client = self.client;
         let Some(stream) = self.streams.find_mut(id) else { return };
+        if stream.finished {
+            write_request(stream, client, cx);
+        }
         for (side, direction) in self.sides.iter_mut().zip(&stream.directions) {
             if direction.reader.is_inside() && direction.gaps == side.gaps {
                 side.unfinished_messages = side.unfinished_messages.saturating_sub(1);
@@ -174,6 +178,8 @@ impl Http2 {
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
             self.budget.add_all(&stream.budget);
             write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
+        } else if stream.finished {
+            write_request(stream, client, cx);
         }
         self.streams.remove(id);
     }
@@ -306,9 +312,22 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
     }
 }
 
+/// Writes what the client sent: a server may answer before the request is whole, and the rest still comes.
+#[inline]
+fn write_request(stream: &Stream, client: usize, cx: &mut Context) {
+    let (row, request) = (stream.rpc as usize, &stream.directions[client].reader);
+    if let Some(messages) = cx.rpcs.request_messages.get_mut(row) {
+        *messages = request.messages;
+    }
+    if let Some(bytes) = cx.rpcs.request_bytes.get_mut(row) {
+        *bytes = request.bytes;
+    }
+}
+
 /// Writes what is known of an RPC at its end into its row.
 #[inline]
 fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+    write_request(stream, client, cx);
     let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
     let row = stream.rpc as usize;
     let duration = stream.budget.total();
@@ -321,10 +340,8 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     }
     set!(duration_ns, i64::try_from(duration).unwrap_or(i64::MAX));
     set!(status, status);
-    set!(last_packet, at.ready_packet);
-    set!(request_messages, request.messages);
+    set!(last_packet, if complete { at.ready_packet } else { 0 });
     set!(response_messages, response.messages);
-    set!(request_bytes, request.bytes);
     set!(response_bytes, response.bytes);
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };

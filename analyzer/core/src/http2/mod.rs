@@ -80,6 +80,8 @@ pub struct Http2 {
     pub streams: Streams,
     /// The connection's opening is not in the capture.
     pub begun_late: bool,
+    /// The user says that this is HTTP/2.
+    forced: bool,
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
     /// RPCs seen.
@@ -112,6 +114,7 @@ impl Http2 {
             sides: [Side::new(strings, begun_late), Side::new(strings, begun_late)],
             streams: Streams::default(),
             begun_late,
+            forced: false,
             near_rtt: [-1; 2],
             rpcs: 0,
             open_rpcs: 0,
@@ -145,7 +148,7 @@ impl Http2 {
 
     /// The user says that this is HTTP/2: frame boundaries are searched whatever comes first.
     pub fn assume_http2(&mut self) {
-        self.begun_late = true;
+        self.forced = true;
     }
 
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.

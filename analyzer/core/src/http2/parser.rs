@@ -311,7 +311,10 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
             h2.protocol = Protocol::Tls;
             (State::Foreign, 0)
         }
-        Opening::Other if h2.begun_late || h2.protocol == Protocol::Http2 => (State::Lost, 0),
+        Opening::Other if h2.begun_late || h2.forced || h2.protocol == Protocol::Http2 => {
+            h2.sides[side].hpack.mark_begun_late();
+            (State::Lost, 0)
+        }
         Opening::Other => {
             h2.protocol = if h2.protocol == Protocol::Undecided { Protocol::Other } else { h2.protocol };
             (State::Foreign, 0)

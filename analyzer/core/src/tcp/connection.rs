@@ -173,15 +173,10 @@ impl Connection {
         if offset <= peer.acked {
             return;
         }
-        let segment_size = i64::from(peer.segment_size(&self.halves[side]));
         let peer = &mut self.halves[1 - side];
-        let newly = offset - peer.acked;
         peer.acked = offset;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         peer.rtt.acknowledged(offset, at.time);
-        if segment_size > 0 {
-            peer.congestion.acknowledged(newly, segment_size);
-        }
         self.refresh_near(1 - side);
     }
 
@@ -220,7 +215,7 @@ impl Connection {
         if end <= self.halves[side].next {
             return self.old_data(side, segment, offset, end);
         }
-        let note = if offset < self.halves[side].highest { Note::Retransmission } else { Note::None };
+        let note = self.note_late(side, offset, at);
         if note == Note::Retransmission {
             self.note_retransmission(side, offset);
         }
@@ -233,7 +228,7 @@ impl Connection {
         if self.halves[side].out_of_order.is_some() {
             self.drain(side, at, cx);
         }
-        waits::stopped(self, side, at);
+        waits::stopped(self, side);
         note
     }
 
@@ -248,6 +243,26 @@ impl Connection {
         }
         self.note_retransmission(side, offset);
         Note::Retransmission
+    }
+
+    /// Bytes that are new although later ones came before: reordered on the way if they are late by less than a round
+    /// trip, for a sender cannot know sooner that they are lost; else sent again (Wireshark's rule, 3 ms when the
+    /// round trip is not known).
+    #[inline]
+    fn note_late(&self, side: usize, offset: i64, at: At) -> Note {
+        const UNKNOWN_ROUND_TRIP: i64 = 3_000_000;
+        let half = &self.halves[side];
+        if offset >= half.highest {
+            return Note::None;
+        }
+        let round_trip = match self.http2.near_rtt {
+            [a, b] if a >= 0 && b >= 0 => a + b,
+            _ => UNKNOWN_ROUND_TRIP,
+        };
+        match half.out_of_order.as_ref().and_then(|store| store.first_time()) {
+            Some(before) if at.time.saturating_sub(before) < round_trip => Note::OutOfOrder,
+            _ => Note::Retransmission,
+        }
     }
 
     fn note_retransmission(&mut self, side: usize, offset: i64) {

@@ -9,6 +9,9 @@ use super::duplicate::Recent;
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
 
+/// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
+const NEAR: i64 = 200_000;
+
 /// An acknowledgement of a sender's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
@@ -84,8 +87,10 @@ pub struct Half {
     pub highest: i64,
     /// Highest offset the peer acknowledged.
     pub acked: i64,
-    /// `acked` when this sender last sent new data.
+    /// What this sender knew to be acknowledged when it last sent new data.
     pub acked_at_send: i64,
+    /// The kept ACKs told `acked_at_send`; else it is too high.
+    pub acks_reach_back: bool,
     /// Acknowledgements of this sender's bytes.
     pub acks: Acks,
     /// MSS option this sender announced: the longest segment it accepts.
@@ -156,10 +161,10 @@ impl Half {
         }
     }
 
-    /// Bytes sent and not acknowledged, as far as the sender knew at `time` when its peer's packets reach it `near`
+    /// The highest offset that the sender knew to be acknowledged at `time`, when its peer's packets reach it `near`
     /// nanoseconds after the capture point; `None` when the kept ACKs do not reach back.
-    pub fn in_flight_at(&self, time: i64, near: i64) -> Option<i64> {
-        let acked = if near <= 200_000 { self.acked_at_send } else { self.acks.at(time.saturating_sub(near))?.offset };
-        Some((self.highest - acked).max(0))
+    #[inline]
+    pub fn known_acked(&self, time: i64, near: i64) -> Option<i64> {
+        if near <= NEAR { Some(self.acked) } else { Some(self.acks.at(time.saturating_sub(near))?.offset) }
     }
 }

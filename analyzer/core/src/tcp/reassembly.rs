@@ -56,6 +56,11 @@ impl OutOfOrder {
         self.segments.first_key_value().map(|(&offset, _)| offset)
     }
 
+    /// When the first kept segment came.
+    pub fn first_time(&self) -> Option<i64> {
+        self.segments.first_key_value().map(|(_, kept)| kept.at.time)
+    }
+
     /// Bytes kept.
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -149,3 +149,27 @@ fn an_undecodable_block_makes_the_table_unknown() {
     let methods: Vec<_> = exchange.rpcs().iter().map(|rpc| rpc.method.clone()).collect();
     assert_eq!(methods, [Some("/a/B".to_owned()), None, None]);
 }
+
+/// The same octets again mean what they meant, until the table changes by an insertion, a new size or a lost block.
+#[test]
+fn equal_blocks_follow_the_table() {
+    let mut exchange = Exchange::begun();
+    let block = [&NEWEST[..], &plain("te", "trailers")].concat();
+    let insertion = |path: &str| [inserted(":path", path), request_fields()].concat();
+    let mut stream = 1;
+    let mut call = |exchange: &mut Exchange, block: &[u8]| {
+        exchange.client(&headers(stream, flag::END_STREAM, block));
+        stream += 2;
+        exchange.rpcs().pop().unwrap().method
+    };
+    for path in ["/a/B", "/a/C"] {
+        assert_eq!(call(&mut exchange, &insertion(path)).as_deref(), Some(path));
+        for _ in 0..3 {
+            assert_eq!(call(&mut exchange, &block).as_deref(), Some(path));
+        }
+    }
+    exchange.client(&[frame(FrameType::HEADERS, 0, 101, &block), ping()].concat());
+    assert_eq!(call(&mut exchange, &block), None, "after a block that was left out the table is unknown");
+    assert_eq!(call(&mut exchange, &insertion("/a/D")).as_deref(), Some("/a/D"));
+    assert_eq!(call(&mut exchange, &block).as_deref(), Some("/a/D"));
+}

@@ -127,7 +127,7 @@ impl Capture {
         let segment = Segment { ip_id: segment.ip_id.or(Some(own)), ..segment };
         let at = At::new(self.packet, time);
         self.end = if time >= self.end.time { at } else { self.end };
-        let route = self.router.route(&segment, at).unwrap();
+        let route = self.router.route(&segment).unwrap();
         self.shard.segment(&route, &segment, at);
     }
 

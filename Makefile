@@ -1,0 +1,63 @@
+# What a contributor types. `make` alone lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help dev demo test lint check bench docs clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+BUILT := $(VENV)/.built
+# a change to one of these makes the core out of date; its tests are no part of it
+SOURCES := pyproject.toml Cargo.toml Cargo.lock analyzer/core/Cargo.toml \
+	$(shell find analyzer/core/src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
+# pyo3 and maturin find their Python by these
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# tools kept out of the Rust crate: the one Python file there writes test vectors
+NOT_PRODUCT := analyzer/core
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+dev: $(BUILT) ## Create .venv with the tool, the core built in release mode, and what the checks need
+
+$(BIN)/maturin:
+	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.12.1,<2'
+
+$(BUILT): $(SOURCES) | $(BIN)/maturin
+	$(BIN)/maturin develop --release --extras dev
+	@touch $@
+
+demo: dev ## Analyse a recorded capture
+	$(BIN)/grpcdiag analyze fixtures/recorded/rtt205-go-16000.pcap
+
+test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
+	cargo test
+	$(BIN)/pytest -n 2 tests
+
+lint: dev ## Format, style, types, the core's typed face, generated pages
+	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .
+	$(BIN)/ruff check --extend-exclude $(NOT_PRODUCT) .
+	$(BIN)/mypy --exclude '/core/'
+	$(BIN)/mypy docs/generate.py
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+
+check: lint test ## Everything that must pass before a change goes in
+
+bench: dev ## Measure speed and memory on large captures
+	$(BIN)/python -m grpcdiag.fixtures.bench
+
+docs: dev ## Write the generated pages of docs/ anew
+	$(BIN)/python docs/generate.py
+
+clean: ## Remove everything that was built
+	cargo clean
+	rm -rf $(VENV) bench-data dist .mypy_cache .ruff_cache .pytest_cache .hypothesis analyzer/*.so
+	find analyzer capture reports fixtures src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

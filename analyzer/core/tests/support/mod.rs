@@ -1,0 +1,242 @@
+//! What the integration tests share: captures on disk, whole analyses, and the checks that hold for all of them.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub mod conversation;
+
+use std::path::{Path, PathBuf};
+
+use grpcdiag_core::budget::Budget;
+use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
+use grpcdiag_core::context::{Context, Options};
+use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
+use grpcdiag_core::tables::rpc_flag;
+
+/// A packet that outlives its file.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub time_ns: i64,
+    pub link_type: u32,
+    pub original_len: u32,
+    pub captured: Vec<u8>,
+}
+
+/// The tables of one capture.
+pub struct Analysis {
+    pub finished: Finished,
+    pub cx: Context,
+    pub counts: CaptureCounts,
+}
+
+/// An RPC's row; everything but its place in the table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rpc {
+    pub connection: u32,
+    pub stream: u32,
+    pub method: Option<String>,
+    pub status: u8,
+    pub flags: u8,
+    pub times: (i64, i64),
+    pub packets: (u32, u32),
+    pub request: (u32, u64),
+    pub response: (u32, u64),
+}
+
+impl Rpc {
+    pub fn is_complete(&self) -> bool {
+        self.flags & rpc_flag::COMPLETE != 0
+    }
+
+    pub fn touches_gap(&self) -> bool {
+        self.flags & rpc_flag::TOUCHES_GAP != 0
+    }
+}
+
+/// All rows of all tables are kept.
+pub fn all_tables() -> Options {
+    Options { frames: true, messages: true, packets: true, rpc_budgets: true, ..Options::default() }
+}
+
+/// The packets of a capture of one or several sources.
+pub fn packets(sources: Vec<Source>) -> Vec<Recorded> {
+    let mut reader = CaptureReader::open(sources).unwrap_or_else(|error| panic!("{error}"));
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        packets.push(Recorded {
+            time_ns: packet.time_ns,
+            link_type: packet.link_type,
+            original_len: packet.original_len,
+            captured: packet.captured.to_vec(),
+        });
+    }
+    packets
+}
+
+pub fn packets_of(path: &Path) -> Vec<Recorded> {
+    packets(vec![Source::Path(path.to_owned())])
+}
+
+/// Analyses packets, numbered from 1.
+pub fn analyse(packets: &[Recorded], options: Options) -> Analysis {
+    let mut pipeline = Pipeline::new(options);
+    for (number, packet) in (1..).zip(packets) {
+        pipeline.packet(&Packet {
+            number,
+            time_ns: packet.time_ns,
+            link_type: packet.link_type,
+            interface: 0,
+            captured: &packet.captured,
+            original_len: packet.original_len,
+        });
+    }
+    let (finished, cx, counts) = pipeline.finish();
+    Analysis { finished, cx, counts }
+}
+
+impl Analysis {
+    pub fn rpcs(&self) -> Vec<Rpc> {
+        let (table, methods) = (&self.cx.rpcs, self.cx.strings.methods.texts());
+        let rpc = |row: usize| Rpc {
+            connection: table.connection[row],
+            stream: table.stream[row],
+            method: methods.get(table.method[row] as usize).cloned(),
+            status: table.status[row],
+            flags: table.flags[row],
+            times: (table.start_time_ns[row], table.duration_ns[row]),
+            packets: (table.first_packet[row], table.last_packet[row]),
+            request: (table.request_messages[row], table.request_bytes[row]),
+            response: (table.response_messages[row], table.response_bytes[row]),
+        };
+        (0..table.len()).map(rpc).collect()
+    }
+
+    /// Invariant 1: every captured TCP payload byte is accounted for.
+    pub fn check_bytes(&self) -> Result<(), String> {
+        let table = &self.finished.connections;
+        for row in 0..table.len() {
+            let parts = [
+                table.decoded_bytes[row],
+                table.retransmitted_bytes[row],
+                table.not_http2_bytes[row],
+                table.encrypted_bytes[row],
+                table.undecoded_bytes[row],
+            ];
+            if parts.iter().sum::<u64>() != table.payload_bytes[row] {
+                return Err(format!("connection {row}: {parts:?} of {} payload bytes", table.payload_bytes[row]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Invariants 2 and 7: every RPC's causes add up to its duration, the sums of sums agree, and nothing is negative.
+    pub fn check_durations(&self) -> Result<(), String> {
+        let (cx, rpcs) = (&self.cx, &self.cx.rpcs);
+        for (row, (budget, &duration)) in cx.rpc_budgets.iter().zip(&rpcs.duration_ns).enumerate() {
+            if duration < 0 || budget.total() != duration.unsigned_abs() {
+                return Err(format!("RPC {row}: {budget:?} is not {duration}"));
+            }
+        }
+        if cx.waits.duration_ns.iter().any(|&ns| ns < 0) {
+            return Err("a negative wait".to_owned());
+        }
+        let total: u64 = rpcs.duration_ns.iter().map(|&ns| ns.unsigned_abs()).sum();
+        let of = |budgets: &mut dyn Iterator<Item = Budget>| budgets.map(|budget| budget.total()).sum::<u64>();
+        let connections = of(&mut self.finished.budgets.iter().copied());
+        let methods = of(&mut cx.methods.iter().flatten().map(|method| method.budget));
+        if (connections, methods) != (total, total) {
+            return Err(format!("RPCs last {total}, connections {connections}, methods {methods}"));
+        }
+        Ok(())
+    }
+
+    /// Invariant 3: every frame and message has the packet and time of its first and of its last byte.
+    pub fn check_both_ends(&self, packets: &[Recorded]) -> Result<(), String> {
+        let (frames, messages) = (&self.cx.frames, &self.cx.messages);
+        let tables = [
+            ("frame", &frames.first_packet, &frames.first_time_ns, &frames.last_packet, &frames.last_time_ns),
+            ("message", &messages.first_packet, &messages.first_time_ns, &messages.last_packet, &messages.last_time_ns),
+        ];
+        for (table, first, first_time, last, last_time) in tables {
+            for row in 0..first.len() {
+                let time = |packet: u32| packets.get((packet as usize).wrapping_sub(1)).map(|packet| packet.time_ns);
+                let right = first[row] <= last[row]
+                    && time(first[row]) == Some(first_time[row])
+                    && time(last[row]).is_some_and(|time| last_time[row] >= time)
+                    && (self.counts.time_steps_back > 0 || first_time[row] <= last_time[row]);
+                if !right {
+                    let times = (first_time[row], last_time[row]);
+                    return Err(format!("{table} {row}: packets {} to {}, times {times:?}", first[row], last[row]));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A folder of this repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The folder with captures too large for the repository: `GRPCDIAG_CAPTURES`, or the one beside it, if there is one.
+pub fn more_captures() -> Option<PathBuf> {
+    let folder = match std::env::var_os("GRPCDIAG_CAPTURES") {
+        Some(named) => PathBuf::from(named),
+        None => repository("../shared/captures"),
+    };
+    folder.is_dir().then_some(folder)
+}
+
+/// All captures there are, each name once.
+pub fn captures() -> Vec<PathBuf> {
+    let shipped = [repository("fixtures/recorded"), repository("fixtures/synthetic/captures")];
+    let more = more_captures();
+    if more.is_none() {
+        eprintln!("skipped: the large captures; name their folder in GRPCDIAG_CAPTURES");
+    }
+    let mut captures: Vec<PathBuf> = shipped.into_iter().flat_map(|folder| captures_in(&folder)).collect();
+    assert!(captures.len() > 50, "only {} captures in the repository's fixtures", captures.len());
+    for path in more.iter().flat_map(|folder| captures_in(folder)) {
+        let known = repository("fixtures/recorded").join(path.file_name().unwrap_or_default());
+        if !known.exists() {
+            captures.push(path);
+        }
+    }
+    captures
+}
+
+fn captures_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ext| ext.to_string_lossy().starts_with("pcap")));
+    paths.sort();
+    paths
+}
+
+pub fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// A pcap file with nanoseconds.
+pub fn pcap(packets: &[Recorded]) -> Vec<u8> {
+    let link_type = packets.first().map_or(1, |packet| packet.link_type);
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 262_144, link_type] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for packet in packets {
+        assert_eq!(packet.link_type, link_type, "a pcap file has one link type");
+        let (seconds, nanoseconds) = (packet.time_ns / 1_000_000_000, packet.time_ns % 1_000_000_000);
+        let words = [seconds, nanoseconds, packet.captured.len() as i64, i64::from(packet.original_len)];
+        for word in words {
+            bytes.extend(u32::try_from(word).unwrap().to_le_bytes());
+        }
+        bytes.extend(&packet.captured);
+    }
+    bytes
+}
+
+/// A source that reads from memory.
+pub fn memory(name: &str, bytes: Vec<u8>) -> Source {
+    Source::Reader(name.to_owned(), Box::new(std::io::Cursor::new(bytes)))
+}

@@ -1,0 +1,12 @@
+"""What an analysis can fail with."""
+
+from __future__ import annotations
+
+from . import _core
+
+CaptureError = _core.CaptureError
+"""A capture cannot be opened or is none; the message says which file, where, and what to do."""
+
+
+class NoGrpcError(Exception):
+    """The capture holds no gRPC traffic; the message says what it does hold."""

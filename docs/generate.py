@@ -1,0 +1,263 @@
+"""Pages that say what the sources say: findings, tables, limits.
+
+python docs/generate.py            write them
+python docs/generate.py --check    tell which would come out differently, and exit with 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import itertools
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+from grpcdiag.analyzer import _core, tables
+from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
+
+DOCS = Path(__file__).resolve().parent
+LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
+
+
+def generated(source: str) -> str:
+    """The line above every page."""
+    return f"<!-- Written by docs/generate.py from {source}: change that, then run `make docs`. -->\n\n"
+
+
+# Findings
+
+
+def finding_page(detector: Detector) -> str:
+    """A detector's docstring as Markdown, with its limits. Raises ValueError when a heading is missing or empty."""
+    name = detector.id.replace("-", "_")
+    sentence, sections = finding_parts(detector)
+    lines = [generated(f"analyzer/detectors/{name}.py") + f"# {detector.id}", "", sentence]
+    for heading, text in sections:
+        lines += ["", f"## {heading}", "", linked(text)]
+    lines += ["", "## Limits", "", *limits_table(name)]
+    return "\n".join(lines) + "\n"
+
+
+def finding_parts(detector: Detector) -> tuple[str, list[tuple[str, str]]]:
+    """The first sentence of a detector's docstring, and its sections by heading."""
+    parts = re.split(r"^(.+)\n-{3,}$", inspect.cleandoc(detector.page), flags=re.MULTILINE)
+    sections = [(heading.strip(), text.strip()) for heading, text in zip(parts[1::2], parts[2::2], strict=True)]
+    if tuple(heading for heading, _ in sections) != HEADINGS or not all(text for _, text in sections):
+        raise ValueError(f"{detector.id}: its docstring must have the headings {', '.join(HEADINGS)}, none empty")
+    return parts[0].strip(), sections
+
+
+def linked(text: str) -> str:
+    """Addresses as links."""
+    return re.sub(r"(?<![<(])https://[^\s,;]+[^\s,;.)]", r"<\g<0>>", text)
+
+
+def limits_table(module_name: str) -> Iterator[str]:
+    """The thresholds of a detector."""
+    module = importlib.import_module(f"grpcdiag.analyzer.detectors.{module_name}")
+    yield from ("| limit | value | meaning |", "| --- | --- | --- |")
+    for name, text in attribute_docs(module.Limits).items():
+        yield f"| `{name}` | {getattr(module.Limits(), name)} | {text} |"
+
+
+def attribute_docs(owner: type) -> dict[str, str]:
+    """The string below each attribute of a class."""
+    (definition,) = ast.parse(inspect.getsource(owner)).body
+    assert isinstance(definition, ast.ClassDef)
+    return dict(_documented(definition.body))
+
+
+def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    for statement, below in itertools.pairwise(body):
+        match statement, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, " ".join(text.split())
+
+
+def findings_index() -> str:
+    """All findings with their first sentences."""
+    lines = [
+        generated("analyzer/detectors/") + "# Findings",
+        "",
+        "What grpcdiag looks for. `grpcdiag explain ID` prints the same explanations.",
+        "",
+        "| id | what it says |",
+        "| --- | --- |",
+    ]
+    lines += [f"| [{d.id}]({d.id}.md) | {finding_parts(d)[0]} |" for d in sorted(DETECTORS, key=lambda d: d.id)]
+    return "\n".join(lines) + "\n"
+
+
+# Tables
+
+TYPES = {"Ints": "int64", "Counts": "uint32", "Sizes": "uint64", "Codes": "uint8"}
+CORE_NAMES = {
+    "CAUSES": "Causes of waits and columns of budgets.",
+    "VANTAGES": "Names of `Connections.vantage`.",
+    "ROLES_FROM": "Names of `Connections.roles_from`.",
+    "IMPLEMENTATIONS": "Names of `Connections.client_hint` and `server_hint`; empty when not told.",
+    "PACKET_NOTES": "Names of `Packets.note`; empty when there is nothing to say.",
+}
+"""Names that the core hands out, and what they name."""
+TABLES = (
+    tables.Connections,
+    tables.Rpcs,
+    tables.Messages,
+    tables.Frames,
+    tables.Packets,
+    tables.Waits,
+    tables.Problems,
+)
+
+
+def tables_page() -> str:
+    """All tables with their columns, and the constants that columns refer to."""
+    parts = [generated("analyzer/tables.py") + "# Tables", inspect.cleandoc(tables.__doc__ or "")]
+    parts.append(
+        "These are the tables that detectors read. The commands `connections`, `rpcs`, `messages`, `frames`,\n"
+        "`packets` and `waits` write them with names for codes and null for what is not known;\n"
+        "`reports/rows.py` says which columns."
+    )
+    for table in TABLES:
+        parts.append(f"## {table.__name__}\n\n{inspect.cleandoc(table.__doc__ or '')}")
+        parts.append("\n".join(columns(table)))
+    parts.append("## Constants\n\n" + "\n".join(constants()))
+    return "\n\n".join(parts) + "\n"
+
+
+def columns(table: type) -> Iterator[str]:
+    """The columns of one table as rows of Markdown. Raises ValueError when one has no sentence."""
+    assert is_dataclass(table)
+    yield from ("| column | type | meaning |", "| --- | --- | --- |")
+    for column in fields(table):
+        doc = column.metadata.get("doc")
+        if not doc:
+            raise ValueError(f"{table.__name__}.{column.name} has no sentence")
+        yield f"| `{column.name}` | {TYPES[str(column.type)]} | {doc} |"
+
+
+def constants() -> Iterator[str]:
+    """Constants of the tables' module."""
+    yield from ("| name | value | meaning |", "| --- | --- | --- |")
+    for name, text in _documented(ast.parse(inspect.getsource(tables)).body):
+        if name.isupper():
+            yield f"| `{name}` | {shown(getattr(tables, name))} | {text} |"
+    for name, text in CORE_NAMES.items():
+        yield f"| `{name}` | {shown(tuple(getattr(_core, name)))} | {text} |"
+
+
+def shown(value: object) -> str:
+    """A value as the tables show it."""
+    return ", ".join(f"{n} {item}" for n, item in enumerate(value)) if isinstance(value, tuple) else str(value)
+
+
+# Limits
+
+CONSTANT = re.compile(r"pub const (\w+): \w+ = (.+);")
+OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Mult: operator.mul,
+    ast.LShift: operator.lshift,
+}
+
+
+def limits_page() -> str:
+    """Every bound of the core. Raises ValueError when one has no sentence."""
+    source = LIMITS.read_text(encoding="utf-8")
+    head = "\n".join(line.removeprefix("//!").strip() for line in source.splitlines() if line.startswith("//!"))
+    lines = [generated("analyzer/core/src/limits.rs") + "# Limits", "", head]
+    values: dict[str, int] = {}
+    said: list[str] = []
+    for line in source.splitlines():
+        if line.startswith("// ---"):
+            lines += ["", f"## {line.strip('/- ')}", "", "| limit | value | meaning |", "| --- | --- | --- |"]
+        elif line.startswith("///"):
+            said.append(line.removeprefix("///").strip())
+        elif match := CONSTANT.fullmatch(line):
+            name, value = match[1], evaluated(match[2], values)
+            if not said:
+                raise ValueError(f"{name} has no sentence")
+            values[name] = value
+            lines.append(f"| `{name}` | {value:,} | {' '.join(said)} |")
+            said = []
+        elif line.startswith("pub const"):
+            raise ValueError(f"not understood: {line}")
+    return "\n".join(lines) + "\n"
+
+
+def evaluated(expression: str, known: dict[str, int]) -> int:
+    """The value of a constant's expression: integers, constants before it, `+`, `*` and `<<`."""
+
+    def value(node: ast.expr) -> int:
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name):
+                return known[name]
+            case ast.BinOp(left=left, op=op, right=right):
+                return OPERATORS[type(op)](value(left), value(right))
+        raise ValueError(f"not understood: {expression}")
+
+    return value(ast.parse(expression, mode="eval").body)
+
+
+# Writing
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page by its path."""
+    findings = {DOCS / "findings" / f"{d.id}.md": finding_page(d) for d in DETECTORS}
+    return {
+        **findings,
+        DOCS / "findings" / "README.md": findings_index(),
+        DOCS / "tables.md": tables_page(),
+        DOCS / "limits.md": limits_page(),
+    }
+
+
+def drift(wanted: dict[Path, str]) -> Iterator[str]:
+    """What is not as `write` would leave it."""
+    for path, text in wanted.items():
+        if not path.exists():
+            yield f"{path.relative_to(DOCS.parent)}: missing"
+        elif path.read_text(encoding="utf-8") != text:
+            yield f"{path.relative_to(DOCS.parent)}: differs"
+    for path in sorted((DOCS / "findings").glob("*.md")):
+        if path not in wanted:
+            yield f"{path.relative_to(DOCS.parent)}: no detector has this id"
+
+
+def write(wanted: dict[Path, str]) -> None:
+    """Write all pages, and remove those of findings that are no more."""
+    for path, text in wanted.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for path in set((DOCS / "findings").glob("*.md")) - wanted.keys():
+        path.unlink()
+
+
+def main() -> int:
+    """Command line; 1 when `--check` found differences."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    wanted = pages()
+    if not parser.parse_args().check:
+        write(wanted)
+        print(f"{len(wanted)} pages written")
+        return 0
+    found = list(drift(wanted))
+    print("\n".join([*found, "run `make docs`"]) if found else f"{len(wanted)} generated pages are up to date")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
