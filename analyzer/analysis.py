@@ -20,7 +20,7 @@ def analyze(paths: Sequence[str], *, ports: Sequence[int] = (), progress: Progre
 def of_tables(tables: Tables) -> Analysis:
     """The analysis of decoded tables. Raises NoGrpcError."""
     if not len(tables.rpcs.connection):
-        raise NoGrpcError(why_no_grpc(tables))
+        raise NoGrpcError(facts.why_no_grpc(tables))
     findings, skipped = _detect(tables)
     return Analysis(
         files=tuple(file["name"] for file in tables.capture["files"]),
@@ -55,21 +55,3 @@ def _verdict(findings: Sequence[Finding]) -> Verdict:
         return Verdict(worst.verdict, worst.id)
     looked_for = ", ".join(detector.id for detector in DETECTORS)
     return Verdict(f"None of the causes this version looks for ({looked_for}) slows these RPCs.", None)
-
-
-def why_no_grpc(tables: Tables) -> str:
-    """What a capture without RPCs holds, and what to do next."""
-    capture, protocol = tables.capture, tables.connections.protocol
-    if not capture["packets"]:
-        return "the capture holds no packets: was the filter too narrow, or the interface the wrong one?"
-    if capture["unsupported_link_packets"] == capture["packets"]:
-        links = ", ".join(str(number) for number in capture["link_types"])
-        return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
-    if not capture["tcp_packets"]:
-        return f"none of the {capture['packets']:,} packets is TCP"
-    encrypted = int((protocol == facts.TLS).sum())
-    if encrypted:
-        return f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, which this version does not decrypt"
-    if not (protocol == facts.HTTP2).any():
-        return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
-    return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"

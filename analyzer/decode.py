@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
-from .errors import CaptureError
+from .errors import CaptureError, NoGrpcError
+from .facts import why_no_grpc
 from .reading import STEP, Progress, Reading
 from .tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 
@@ -27,18 +28,31 @@ def decode(
 
 
 def stream(
-    kind: type[Table], paths: Sequence[str], *, ports: Sequence[int] = (), progress: Progress | None = None
+    kind: type[Table],
+    paths: Sequence[str],
+    *,
+    ports: Sequence[int] = (),
+    require_rows: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[Table]:
     """Decode a capture and yield one of the tables `Frames`, `Messages`, `Packets` piece by piece.
 
-    Raises CaptureError, and KeyError for tables that are complete only at the end.
+    Raises CaptureError, KeyError for tables that are complete only at the end, and with `require_rows` NoGrpcError
+    after a capture that gave no row.
     """
     name = _STREAMED[kind]
     run = _core.Run(
         list(paths), ports=list(ports), frames=name == "frames", messages=name == "messages", packets=name == "packets"
     )
+    rows = 0
     while run.step(STEP):
-        yield table_of(kind, run.take(name))
+        piece = table_of(kind, run.take(name))
+        rows += len(piece.connection)
+        yield piece
         if progress:
             progress(run.bytes_read, run.bytes_total)
-    yield table_of(kind, run.finish()[name])
+    result = run.finish()
+    piece = table_of(kind, result[name])
+    yield piece
+    if require_rows and rows + len(piece.connection) == 0:
+        raise NoGrpcError(why_no_grpc(tables_of(result)))

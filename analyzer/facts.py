@@ -228,3 +228,21 @@ def _client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
         return tables.agents[agent], False
     hint = _core.IMPLEMENTATIONS[tables.connections.client_hint[row]]
     return hint or None, bool(hint)
+
+
+def why_no_grpc(tables: Tables) -> str:
+    """What a capture without RPCs holds, and what to do next."""
+    capture, protocol = tables.capture, tables.connections.protocol
+    if not capture["packets"]:
+        return "the capture holds no packets: was the filter too narrow, or the interface the wrong one?"
+    if capture["unsupported_link_packets"] == capture["packets"]:
+        links = ", ".join(str(number) for number in capture["link_types"])
+        return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
+    if not capture["tcp_packets"]:
+        return f"none of the {capture['packets']:,} packets is TCP"
+    encrypted = int((protocol == TLS).sum())
+    if encrypted:
+        return f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, which this version does not decrypt"
+    if not (protocol == HTTP2).any():
+        return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+    return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"

@@ -39,7 +39,7 @@ def finding_page(detector: Detector) -> str:
     sentence, sections = finding_parts(detector)
     lines = [generated(f"analyzer/detectors/{name}.py") + f"# {detector.id}", "", sentence]
     for heading, text in sections:
-        lines += ["", f"## {heading}", "", linked(text)]
+        lines += ["", f"## {heading}", "", text]
     lines += ["", "## Limits", "", *limits_table(name)]
     return "\n".join(lines) + "\n"
 
@@ -51,11 +51,6 @@ def finding_parts(detector: Detector) -> tuple[str, list[tuple[str, str]]]:
     if tuple(heading for heading, _ in sections) != HEADINGS or not all(text for _, text in sections):
         raise ValueError(f"{detector.id}: its docstring must have the headings {', '.join(HEADINGS)}, none empty")
     return parts[0].strip(), sections
-
-
-def linked(text: str) -> str:
-    """Addresses as links."""
-    return re.sub(r"(?<![<(])https://[^\s,;]+[^\s,;.)]", r"<\g<0>>", text)
 
 
 def limits_table(module_name: str) -> Iterator[str]:

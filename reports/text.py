@@ -12,26 +12,22 @@ def duration(ns: float | None) -> str:
     """A duration with three significant digits, `-` when not known."""
     if ns is None:
         return "-"
-    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
-        if abs(ns) >= unit:
-            return f"{_three_digits(ns / unit)} {name}"
-    return f"{ns:.0f} ns"
-
-
-def _three_digits(value: float) -> str:
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return _with_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
 
 
 def size(count: float) -> str:
-    """A number of bytes in decimal units."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{_three_digits(count / unit)} {name}"
-    return f"{count:.0f} B"
+    """A number of bytes in decimal units, with three significant digits."""
+    return _with_unit(count, ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
+
+
+def _with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    rounded = float(f"{value:.3g}")  # before the unit is chosen: 999.6 is 1,000
+    unit, name = next((unit for unit in units if abs(rounded) >= unit[0]), units[-1])
+    shown = rounded / unit
+    digits = 0 if unit == 1 or abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2
+    if abs(shown) >= 1000:
+        shown = value / unit  # beyond the largest unit all digits before the point are shown
+    return f"{shown:,.{digits}f} {name}"
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:

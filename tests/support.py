@@ -121,7 +121,8 @@ def synthetic(name: str) -> Synthetic:
 
 
 ALL_CAPTURES: tuple[Any, ...] = tuple(
-    [pytest.param(r.files, id=r.id) for r in RECORDINGS] + [pytest.param((s.file,), id=f"s-{s.name}") for s in SYNTHETICS]
+    [pytest.param(r.files, id=r.id) for r in RECORDINGS]
+    + [pytest.param((s.file,), id=f"s-{s.name}") for s in SYNTHETICS]
 )
 """Files of every capture, as pytest parameters."""
 
@@ -136,8 +137,6 @@ def rows(kind: type[Table], files: Sequence[str]) -> Table:
 def budgeted(files: Sequence[str]) -> Tables:
     """Decoded, with a budget per RPC."""
     return decode(list(files), rpc_budgets=True)
-
-
 
 
 def require_tool(name: str) -> str:
@@ -193,5 +192,3 @@ def canonical_status(name: str) -> str:
     """gRPC's name of a status that a Go client prints, such as `12 Unimplemented` or `DeadlineExceeded`."""
     word = name.split()[-1]
     return word if word.isupper() else CODE_NAMES.sub("_", word).upper()
-
-

@@ -13,6 +13,8 @@ def main() -> None:
 
         print(f"grpcdiag {_core.__version__}")
         return
+    # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from .cli import app
 
     try:

@@ -39,10 +39,14 @@ def by_tshark(capture: Recording) -> list[Row]:
         kinds, streams, lengths = ([int(v) for v in text.split(",") if v] for text in lists)
         assert len(streams) == len(lengths) >= len(kinds), f"tshark's lists do not match in packet {number}: {line}"
         direction = int(int(source) == port)
-        found += [
-            (direction, int(number), kind, stream, length)
-            for kind, stream, length in zip(kinds, streams[-len(kinds) :], lengths[-len(kinds) :], strict=True)
-        ] if kinds else []
+        found += (
+            [
+                (direction, int(number), kind, stream, length)
+                for kind, stream, length in zip(kinds, streams[-len(kinds) :], lengths[-len(kinds) :], strict=True)
+            ]
+            if kinds
+            else []
+        )
     return found
 
 

@@ -112,7 +112,15 @@ def test_the_time_that_steps_back_is_told() -> None:
     assert (tables.rpcs.duration_ns >= 0).all()
 
 
-ENDED = ("connection", "stream", "start_time_ns", "duration_ns", "status", "request_messages", "response_messages")
+ENDED: tuple[str, ...] = (
+    "connection",
+    "stream",
+    "start_time_ns",
+    "duration_ns",
+    "status",
+    "request_messages",
+    "response_messages",
+)
 ENDED += ("request_bytes", "response_bytes", "first_packet", "last_packet")
 
 

@@ -100,9 +100,13 @@ def test_a_queue_before_the_streams_is_not_on_the_wire() -> None:
 DISTRIBUTIONS = [
     pytest.param(r, id=r.id)
     for r in RECORDINGS
-    if r.side == "client" and isinstance(r.report.get("latency_ms"), dict) and "p50" in r.report["latency_ms"]
+    if r.side == "client"
+    and isinstance(r.report.get("latency_ms"), dict)
+    and "p50" in r.report["latency_ms"]
     # streaming: the client measured messages; the others do not hold all of the client's calls
-    and not r.name.startswith(("roguedb", "ydb-stream", "mid-", "snaplen", "tls13", "rpc-errors", "max-concurrent-streams"))
+    and not r.name.startswith(
+        ("roguedb", "ydb-stream", "mid-", "snaplen", "tls13", "rpc-errors", "max-concurrent-streams")
+    )
 ]
 
 

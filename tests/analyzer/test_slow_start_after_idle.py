@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from support import RECORDINGS, SYNTHETICS, Recording, Synthetic, recording, rows, synthetic
 
-from grpcdiag.analyzer.analysis import NoGrpcError, analyze
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors.slow_start_after_idle import ID, Limits, detect
+from grpcdiag.analyzer.errors import NoGrpcError
 from grpcdiag.analyzer.result import Analysis, Finding
 from grpcdiag.analyzer.tables import DIRECTIONS, Packets
 from grpcdiag.fixtures.synthetic.conversation import Conversation
@@ -167,9 +168,7 @@ def test_idle_time_against_the_retransmission_timeout(judged: Judge, idle_ms: in
     assert judged(conv) is expected
 
 
-@pytest.mark.parametrize(
-    ("pause_ns", "expected"), [(RTT // 2, False), (AFTER_ACK, True), (AFTER_ACK + 60 * MS, False)]
-)
+@pytest.mark.parametrize(("pause_ns", "expected"), [(RTT // 2, False), (AFTER_ACK, True), (AFTER_ACK + 60 * MS, False)])
 def test_the_rest_must_follow_the_ack(judged: Judge, pause_ns: int, expected: bool) -> None:
     """Before the ACK it cannot have been the window, long after it was the application."""
     conv = warm()

@@ -22,6 +22,12 @@ impl At {
         Self { packet, time, ready_packet: packet, ready_time: time }
     }
 
+    /// When all bytes from `first` to this one had come: packet and time, never before those of `first`, which may
+    /// itself have filled a hole.
+    pub fn completes(&self, first: &Self) -> (u32, i64) {
+        (self.ready_packet.max(first.packet), self.ready_time.max(first.time))
+    }
+
     /// A byte that waited for `hole`, the packet that filled the hole before it.
     pub fn waited(self, hole: Self) -> Self {
         Self { ready_packet: hole.packet, ready_time: hole.time.max(self.time), ..self }

@@ -60,7 +60,14 @@ impl MethodStats {
     fn new(histogram: bool) -> Self {
         // three significant digits: quantiles are within 0.1 % of the exact value
         let turnaround = histogram.then(|| Histogram::new(3).ok()).flatten();
-        Self { turnaround, turnaround_sum: 0, turnaround_min: u64::MAX, turnaround_max: 0, messages: 0, budget: Budget::default() }
+        Self {
+            turnaround,
+            turnaround_sum: 0,
+            turnaround_min: u64::MAX,
+            turnaround_max: 0,
+            messages: 0,
+            budget: Budget::default(),
+        }
     }
 
     /// Takes the statistics of the same method from another thread in.

@@ -92,11 +92,16 @@ pub const FRAGMENT_TIMEOUT_NS: i64 = 30_000_000_000;
 pub const OUT_OF_ORDER_BYTES: usize = 8 << 20;
 /// Segments kept out of order per direction; 8 MiB in segments of 512 bytes.
 pub const OUT_OF_ORDER_SEGMENTS: usize = 16_384;
+/// Kept segments that one longer segment is compared with; honest senders repeat one or two at a time.
+pub const OUT_OF_ORDER_STEPS: usize = 16;
 /// Out-of-order bytes kept over all connections.
 pub const OUT_OF_ORDER_TOTAL: usize = 256 << 20;
 /// Packets of a connection that must follow the ACK of an unseen byte before the byte counts as missing from the
 /// capture: capture points with several queues record an ACK before its data.
 pub const MISSING_AFTER_PACKETS: u32 = 64;
+/// Bytes that an ACK may be ahead of the capture for its packet to be kept until they come: what a mixed order of
+/// directions explains. Further ahead the bytes are missing, or the ACK is absurd.
+pub const MIXED_BYTES: i64 = 1 << 20;
 /// Fingerprints of recent packets kept per direction to recognise a packet recorded twice.
 pub const RECENT_PACKETS: usize = 32;
 /// ACKs remembered per direction to find the one that released a sender.

@@ -10,7 +10,7 @@ use crate::merge;
 use crate::packet::{Address, Dissector, Malformed, Outcome, Segment};
 use crate::tables::{ConnectionRow, Connections, Layer, NO_CONNECTION};
 use crate::tcp::{self, Route, Router, Shard};
-use crate::threads::Remote;
+use crate::threads::{REMOTE, Remote};
 
 /// Counts of what was recorded.
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ pub struct Finished {
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [5, 2];
+const WEIGHTS: [u64; 2] = [4, 1];
 
 impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
@@ -169,7 +169,7 @@ impl Pipeline {
 fn deliver(shard: &mut Shard, remote: Option<&mut Remote>, route: &Route, segment: &Segment<'_>, at: At) {
     let elsewhere = route.replaces.filter(|old| old.shard != route.place.shard);
     match remote {
-        Some(remote) if route.place.shard == 1 => {
+        Some(remote) if route.place.shard == REMOTE => {
             if let Some(old) = elsewhere {
                 shard.finish(old.local, true);
             }

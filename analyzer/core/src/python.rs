@@ -49,6 +49,7 @@ struct Inner {
 #[pymethods]
 impl Run {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_budgets=false, ports=Vec::new(), threads=1))]
     fn new(
         py: Python<'_>,
@@ -176,8 +177,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
 
 /// Budgets as an array of shape (rows, causes).
 fn budgets<'py>(py: Python<'py>, rows: &[Budget]) -> PyResult<Bound<'py, PyAny>> {
-    let cells: Vec<i64> =
-        rows.iter().flat_map(|row| row.0).map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect();
+    let cells: Vec<i64> = rows.iter().flat_map(|row| row.0).map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect();
     Ok(cells.into_pyarray(py).reshape([rows.len(), CAUSES.len()])?.into_any())
 }
 

@@ -3,6 +3,7 @@
 mod support;
 
 use grpcdiag_core::capture_file::{CaptureReader, Source};
+use grpcdiag_core::grpc::status::{NOT_SEEN, UNAVAILABLE};
 use grpcdiag_core::pipeline::Pipeline;
 use proptest::prelude::*;
 use support::conversation::{Call, HANDSHAKE, Sent, Wire, record, turns};
@@ -90,8 +91,10 @@ impl Journey {
     }
 }
 
-/// What was said: per call its method, status, and messages and bytes in both directions.
-fn said(calls: &[Call]) -> Vec<(u32, Option<String>, u8, (u32, u64), (u32, u64))> {
+/// Of a call: its stream, method, status, and messages and bytes in both directions.
+type Meant = (u32, Option<String>, u8, (u32, u64), (u32, u64));
+
+fn said(calls: &[Call]) -> Vec<Meant> {
     let of = |(stream, call): (u32, &Call)| {
         let count = |lengths: &[usize]| u32::try_from(lengths.len()).unwrap();
         let request = (count(&call.requests), call.request_bytes());
@@ -100,7 +103,7 @@ fn said(calls: &[Call]) -> Vec<(u32, Option<String>, u8, (u32, u64), (u32, u64))
     (1..).step_by(2).zip(calls).map(of).collect()
 }
 
-fn heard(analysis: &Analysis) -> Vec<(u32, Option<String>, u8, (u32, u64), (u32, u64))> {
+fn heard(analysis: &Analysis) -> Vec<Meant> {
     let rpcs = analysis.rpcs().into_iter();
     rpcs.map(|rpc| (rpc.stream, rpc.method, rpc.status, rpc.request, rpc.response)).collect()
 }
@@ -162,6 +165,13 @@ proptest! {
             let same = known.iter().find(|call| call.0 == rpc.0);
             prop_assert!(same.is_some(), "{:?}", rpc);
             prop_assert!(rpc.1.is_none() || same.is_some_and(|call| call.1 == rpc.1), "{:?} of {:?}", rpc, same);
+            // a server seen to close first makes open calls UNAVAILABLE
+            let told = [NOT_SEEN, UNAVAILABLE].contains(&rpc.2) || same.is_some_and(|call| call.2 == rpc.2);
+            prop_assert!(told, "{:?} of {:?}", rpc, same);
+        }
+        let sent = messages_said(&calls);
+        for message in messages_heard(&analysis) {
+            prop_assert!(sent.contains(&message), "{:?} is none of {:?}", message, sent);
         }
     }
 }
@@ -240,6 +250,23 @@ proptest! {
         prop_assert_eq!(analysis.check_bytes(), Ok(()));
         prop_assert_eq!(analysis.check_durations(), Ok(()));
         prop_assert_eq!(analysis.check_both_ends(&packets), Ok(()));
+    }
+
+    /// Clocks that jump to any time there is, before 1970 and after 2262: RPCs and messages stay what they are.
+    #[test]
+    fn absurd_times_do_no_harm(
+        calls in calls(),
+        journey in journey(),
+        times in prop::collection::vec(prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), 0..100_i64], 1..30),
+    ) {
+        let mut packets = journey.travel(&calls);
+        for (packet, &time) in packets.iter_mut().zip(times.iter().cycle()) {
+            packet.time_ns = time;
+        }
+        let analysis = analyse(&packets, all_tables());
+        prop_assert_eq!(heard(&analysis), said(&calls));
+        prop_assert_eq!(analysis.check_bytes(), Ok(()));
+        prop_assert!(analysis.cx.rpcs.duration_ns.iter().chain(&analysis.cx.waits.duration_ns).all(|&ns| ns >= 0));
     }
 
     /// Bytes that were never a packet.

@@ -22,5 +22,5 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        pieces = map(rows.messages, stream(Messages, files, ports=port or (), progress=told))
+        pieces = map(rows.messages, stream(Messages, files, ports=port or (), require_rows=True, progress=told))
         write(pieces, format_, output, limit)

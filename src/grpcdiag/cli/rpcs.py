@@ -18,8 +18,12 @@ def command(
 ) -> None:
     """Write one row per RPC."""
     from ..analyzer.decode import decode
+    from ..analyzer.errors import NoGrpcError
+    from ..analyzer.facts import why_no_grpc
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
         tables = decode(files, ports=port or (), rpc_budgets=True, progress=told)
+        if not len(tables.rpcs.connection):
+            raise NoGrpcError(why_no_grpc(tables))
     write([rows.rpcs(tables)], format_, output, limit)

@@ -32,11 +32,7 @@ impl Clock {
     pub fn new(resolution: u8, offset_seconds: i64) -> Clock {
         let exponent = u32::from(resolution & 0x7f);
         let scale = if resolution & 0x80 != 0 {
-            if exponent < 64 {
-                Scale::Binary(exponent)
-            } else {
-                Scale::Unusable
-            }
+            if exponent < 64 { Scale::Binary(exponent) } else { Scale::Unusable }
         } else if exponent <= 9 {
             Scale::Coarse(10u64.pow(9 - exponent))
         } else if exponent <= 19 {
@@ -44,10 +40,7 @@ impl Clock {
         } else {
             Scale::Unusable
         };
-        Clock {
-            scale,
-            offset_seconds,
-        }
+        Clock { scale, offset_seconds }
     }
 
     /// None if a second has more ticks than a time stamp can count.

@@ -57,10 +57,7 @@ impl Compression {
             Compression::Zstd => Decoder::Zstd(Box::new(ZstdFrames::new(source))),
             Compression::Lz4 => Decoder::Lz4(Lz4Frames::new(source)),
         };
-        Decompressor {
-            compression: self,
-            decoder,
-        }
+        Decompressor { compression: self, decoder }
     }
 }
 
@@ -105,10 +102,7 @@ struct Compressed {
 
 impl Compressed {
     fn new(stream: ByteStream) -> Compressed {
-        Compressed {
-            reader: BufReader::with_capacity(CAPTURE_READ_BUFFER, stream),
-            ended: false,
-        }
+        Compressed { reader: BufReader::with_capacity(CAPTURE_READ_BUFFER, stream), ended: false }
     }
 
     /// The next frame's magic number; skippable frames are skipped. None at the end of the file.
@@ -166,11 +160,7 @@ impl ZstdFrames {
     fn new(source: Compressed) -> ZstdFrames {
         let mut decoder = ZstdDecoder::new();
         decoder.set_max_window_size(CAPTURE_ZSTD_WINDOW);
-        ZstdFrames {
-            source,
-            decoder,
-            in_frame: false,
-        }
+        ZstdFrames { source, decoder, in_frame: false }
     }
 
     /// False at the end of the file.
@@ -243,10 +233,7 @@ impl Lz4Frames {
     fn new(source: Compressed) -> Lz4Frames {
         let mut magic = io::Cursor::new(LZ4_MAGIC);
         magic.set_position(LZ4_MAGIC.len() as u64);
-        Lz4Frames {
-            decoder: lz4_flex::frame::FrameDecoder::new(AfterMagic { magic, source }),
-            in_frame: false,
-        }
+        Lz4Frames { decoder: lz4_flex::frame::FrameDecoder::new(AfterMagic { magic, source }), in_frame: false }
     }
 
     /// False at the end of the file.

@@ -50,13 +50,12 @@ impl fmt::Display for OpenError {
         match &self.kind {
             OpenErrorKind::NoSource => Ok(()),
             OpenErrorKind::Unreadable(why) => write!(f, "cannot read: {why}"),
-            OpenErrorKind::Empty => f.write_str(
-                "is empty; was the capture stopped before its first write, or is the filter too narrow?",
-            ),
-            OpenErrorKind::HeaderCut { format, bytes } => write!(
-                f,
-                "ends after {bytes} bytes, inside the {format} file header; copy the file again"
-            ),
+            OpenErrorKind::Empty => {
+                f.write_str("is empty; was the capture stopped before its first write, or is the filter too narrow?")
+            }
+            OpenErrorKind::HeaderCut { format, bytes } => {
+                write!(f, "ends after {bytes} bytes, inside the {format} file header; copy the file again")
+            }
             OpenErrorKind::NotACapture { first_bytes } => write_not_a_capture(f, first_bytes),
             OpenErrorKind::Unsupported { format, remedy } => {
                 write!(f, "is {format}, which is not read here; {remedy}")

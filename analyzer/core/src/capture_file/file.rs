@@ -31,11 +31,7 @@ enum Records {
 impl CaptureFile {
     /// Recognises the source's compression and format, and adds it to `info`.
     /// What is read from it is added to `count`.
-    pub fn open(
-        opened: Opened,
-        count: &Arc<AtomicU64>,
-        info: &mut CaptureInfo,
-    ) -> Result<CaptureFile, OpenError> {
+    pub fn open(opened: Opened, count: &Arc<AtomicU64>, info: &mut CaptureInfo) -> Result<CaptureFile, OpenError> {
         let Opened { name, stream, .. } = opened;
         let result = read_header(counted(stream, count), &name, info);
         result.map_err(|kind| OpenError { file: name, kind })
@@ -68,11 +64,7 @@ impl CaptureFile {
     }
 }
 
-fn read_header(
-    stream: ByteStream,
-    name: &str,
-    info: &mut CaptureInfo,
-) -> Result<CaptureFile, OpenErrorKind> {
+fn read_header(stream: ByteStream, name: &str, info: &mut CaptureInfo) -> Result<CaptureFile, OpenErrorKind> {
     let (mut input, compression) = decompressed(stream)?;
     let file = info.files.len();
     let (records, format, snaplen) = match recognise(&mut input)? {
@@ -85,26 +77,15 @@ fn read_header(
             (Records::Pcapng(pcapng), Format::Pcapng, None)
         }
     };
-    info.files.push(FileInfo {
-        name: name.to_owned(),
-        format,
-        compression,
-        snaplen,
-    });
-    Ok(CaptureFile {
-        input,
-        records,
-        peeked: None,
-    })
+    info.files.push(FileInfo { name: name.to_owned(), format, compression, snaplen });
+    Ok(CaptureFile { input, records, peeked: None })
 }
 
 /// The stream without its compression, if it has one.
 fn decompressed(mut stream: ByteStream) -> Result<(Input, Option<Compression>), OpenErrorKind> {
     let mut first_bytes = Vec::with_capacity(COMPRESSION_MAGIC);
     let mut beginning = stream.by_ref().take(COMPRESSION_MAGIC as u64);
-    beginning
-        .read_to_end(&mut first_bytes)
-        .map_err(|error| OpenErrorKind::Unreadable(error.to_string()))?;
+    beginning.read_to_end(&mut first_bytes).map_err(|error| OpenErrorKind::Unreadable(error.to_string()))?;
     let compression = Compression::recognise(&first_bytes);
     let whole: ByteStream = Box::new(io::Cursor::new(first_bytes).chain(stream));
     let input = Input::new(match compression {

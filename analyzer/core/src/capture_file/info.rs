@@ -2,8 +2,8 @@
 
 use super::compression::Compression;
 use crate::limits::{
-    CAPTURE_COMMENT_LENGTH, CAPTURE_COMMENTS, CAPTURE_DAMAGE_ENTRIES, CAPTURE_INTERFACES,
-    CAPTURE_SECRETS_BLOCKS, CAPTURE_SECRETS_LENGTH,
+    CAPTURE_COMMENT_LENGTH, CAPTURE_COMMENTS, CAPTURE_DAMAGE_ENTRIES, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS,
+    CAPTURE_SECRETS_LENGTH,
 };
 
 /// What is known of the capture so far; complete once the last packet is read.
@@ -112,12 +112,7 @@ impl CaptureInfo {
             self.damage_not_listed = self.damage_not_listed.saturating_add(1);
             return;
         }
-        self.damage.push(Damage {
-            file,
-            offset,
-            packet: self.packets,
-            reason: reason(),
-        });
+        self.damage.push(Damage { file, offset, packet: self.packets, reason: reason() });
     }
 
     /// The new interface's index, or None if there are too many.
@@ -143,10 +138,7 @@ impl CaptureInfo {
             return false;
         }
         self.secrets_length = length;
-        self.secrets.push(Secrets {
-            kind,
-            data: data.to_vec(),
-        });
+        self.secrets.push(Secrets { kind, data: data.to_vec() });
         true
     }
 }

@@ -36,34 +36,22 @@ impl Opened {
     pub fn path(path: &Path) -> Result<Opened, OpenError> {
         let name = path.to_string_lossy().into_owned();
         match File::open(path).and_then(|file| Ok((file.metadata()?, file))) {
-            Ok((metadata, file)) => Ok(Opened {
-                name,
-                stream: Box::new(file),
-                length: metadata.is_file().then_some(metadata.len()),
-            }),
-            Err(error) => Err(OpenError {
-                file: name,
-                kind: OpenErrorKind::Unreadable(error.to_string()),
-            }),
+            Ok((metadata, file)) => {
+                Ok(Opened { name, stream: Box::new(file), length: metadata.is_file().then_some(metadata.len()) })
+            }
+            Err(error) => Err(OpenError { file: name, kind: OpenErrorKind::Unreadable(error.to_string()) }),
         }
     }
 
     /// Names a stream that is already open.
     pub fn stream(name: String, stream: ByteStream) -> Opened {
-        Opened {
-            name,
-            stream,
-            length: None,
-        }
+        Opened { name, stream, length: None }
     }
 }
 
 /// Adds what is read from `inner` to `count`.
 pub(super) fn counted(inner: ByteStream, count: &Arc<AtomicU64>) -> ByteStream {
-    Box::new(Counted {
-        inner,
-        count: Arc::clone(count),
-    })
+    Box::new(Counted { inner, count: Arc::clone(count) })
 }
 
 struct Counted {
@@ -94,15 +82,7 @@ pub(super) struct Input {
 
 impl Input {
     pub fn new(stream: ByteStream) -> Input {
-        Input {
-            stream,
-            buffer: vec![0; CAPTURE_READ_BUFFER],
-            start: 0,
-            end: 0,
-            offset: 0,
-            ended: false,
-            failure: None,
-        }
+        Input { stream, buffer: vec![0; CAPTURE_READ_BUFFER], start: 0, end: 0, offset: 0, ended: false, failure: None }
     }
 
     /// Bytes from the beginning of the stream to the first one not yet taken.

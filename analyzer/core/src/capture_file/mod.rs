@@ -107,10 +107,7 @@ impl CaptureReader {
         pending.sort_by_key(|(first_time, _)| (first_time.is_none(), *first_time));
         reader.waiting = pending.into_iter().map(|(_, pending)| pending).collect();
         if reader.waiting.is_empty() {
-            return Err(OpenError {
-                file: String::new(),
-                kind: OpenErrorKind::NoSource,
-            });
+            return Err(OpenError { file: String::new(), kind: OpenErrorKind::NoSource });
         }
         reader.open_next();
         Ok(reader)
@@ -159,26 +156,16 @@ impl CaptureReader {
     }
 
     /// Gives the source with its first packet's time, which matters only if it is not alone.
-    fn open_source(
-        &mut self,
-        source: Source,
-        alone: bool,
-    ) -> Result<(Option<i64>, Pending), OpenError> {
+    fn open_source(&mut self, source: Source, alone: bool) -> Result<(Option<i64>, Pending), OpenError> {
         let opened = match source {
             Source::Path(path) => return self.open_path(path, alone),
-            Source::Stdin => {
-                Opened::stream("standard input".to_owned(), Box::new(std::io::stdin()))
-            }
+            Source::Stdin => Opened::stream("standard input".to_owned(), Box::new(std::io::stdin())),
             Source::Reader(name, stream) => Opened::stream(name, stream),
         };
         self.open_kept(opened, alone)
     }
 
-    fn open_path(
-        &mut self,
-        path: PathBuf,
-        alone: bool,
-    ) -> Result<(Option<i64>, Pending), OpenError> {
+    fn open_path(&mut self, path: PathBuf, alone: bool) -> Result<(Option<i64>, Pending), OpenError> {
         let opened = Opened::path(&path)?;
         let Some(length) = opened.length.filter(|_| !alone) else {
             return self.open_kept(opened, alone);
@@ -191,18 +178,10 @@ impl CaptureReader {
         Ok((first_time, Pending::Closed(path)))
     }
 
-    fn open_kept(
-        &mut self,
-        opened: Opened,
-        alone: bool,
-    ) -> Result<(Option<i64>, Pending), OpenError> {
+    fn open_kept(&mut self, opened: Opened, alone: bool) -> Result<(Option<i64>, Pending), OpenError> {
         self.add_to_total(opened.length);
         let mut file = CaptureFile::open(opened, &self.bytes_read, &mut self.info)?;
-        let first_time = if alone {
-            None
-        } else {
-            file.first_time(&mut self.info)
-        };
+        let first_time = if alone { None } else { file.first_time(&mut self.info) };
         Ok((first_time, Pending::Open(Box::new(file))))
     }
 
@@ -235,9 +214,7 @@ impl CaptureReader {
             Ok(file) => Some(file),
             Err(error) => {
                 let file = self.info.files.len();
-                self.info.add_damage(file, 0, || {
-                    format!("{error}; the file has changed and is left out")
-                });
+                self.info.add_damage(file, 0, || format!("{error}; the file has changed and is left out"));
                 None
             }
         }

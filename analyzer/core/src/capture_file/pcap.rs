@@ -7,8 +7,8 @@ use super::input::Input;
 use super::resync::{end_of_stream, skip_damage};
 use super::{Order, Record};
 use crate::limits::{
-    CAPTURE_INTERFACES, CAPTURE_PACKET_LENGTH, CAPTURE_PACKET_LENGTH_DECLARED,
-    CAPTURE_RESYNC_RECORD_LENGTH, CAPTURE_RESYNC_RECORDS, CAPTURE_TIME_JUMP_SECONDS,
+    CAPTURE_INTERFACES, CAPTURE_PACKET_LENGTH, CAPTURE_PACKET_LENGTH_DECLARED, CAPTURE_RESYNC_RECORD_LENGTH,
+    CAPTURE_RESYNC_RECORDS, CAPTURE_TIME_JUMP_SECONDS,
 };
 
 const FILE_HEADER: usize = 24;
@@ -36,16 +36,8 @@ impl PcapLayout {
             [0x4d, 0x3c, 0xb2, 0xa1] => (Order::Little, true),
             _ => return None,
         };
-        let (units, unit_ns) = if nanoseconds {
-            (1_000_000_000, 1)
-        } else {
-            (1_000_000, 1000)
-        };
-        Some(PcapLayout {
-            order,
-            units,
-            unit_ns,
-        })
+        let (units, unit_ns) = if nanoseconds { (1_000_000_000, 1) } else { (1_000_000, 1000) };
+        Some(PcapLayout { order, units, unit_ns })
     }
 }
 
@@ -108,9 +100,7 @@ impl PcapFile {
             file,
             layout,
             link_type,
-            interface: info
-                .add_interface(interface)
-                .ok_or_else(too_many_interfaces)?,
+            interface: info.add_interface(interface).ok_or_else(too_many_interfaces)?,
             longest: snaplen.clamp(CAPTURE_PACKET_LENGTH, CAPTURE_PACKET_LENGTH_DECLARED),
             last_seconds: None,
         };
@@ -149,8 +139,7 @@ impl PcapFile {
         self.last_seconds = Some(header.seconds);
         input.take(RECORD_HEADER);
         // Two words of 32 bits cannot overflow 64, in either unit.
-        let time_ns = i64::from(header.seconds) * 1_000_000_000
-            + i64::from(header.fraction) * self.layout.unit_ns;
+        let time_ns = i64::from(header.seconds) * 1_000_000_000 + i64::from(header.fraction) * self.layout.unit_ns;
         Record {
             time_ns: Some(time_ns),
             link_type: self.link_type,
@@ -230,12 +219,7 @@ impl PcapFile {
     fn describe(&self, header: &RecordHeader) -> String {
         format!(
             "impossible record header: captured length {} (at most {}), original length {}, time {} s and {} of {}",
-            header.captured,
-            self.longest,
-            header.original,
-            header.seconds,
-            header.fraction,
-            self.layout.units
+            header.captured, self.longest, header.original, header.seconds, header.fraction, self.layout.units
         )
     }
 }

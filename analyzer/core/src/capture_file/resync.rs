@@ -5,11 +5,7 @@ use super::input::Input;
 use crate::limits::CAPTURE_RESYNC_DISTANCE;
 
 /// Takes bytes, at least one, until `is_record` holds for what follows; false if `distance` or the stream ends first.
-pub(super) fn search(
-    input: &mut Input,
-    distance: u64,
-    mut is_record: impl FnMut(&mut Input) -> bool,
-) -> bool {
+pub(super) fn search(input: &mut Input, distance: u64, mut is_record: impl FnMut(&mut Input) -> bool) -> bool {
     let limit = input.offset().saturating_add(distance);
     while input.offset() < limit && input.ensure(1) {
         input.take(1);
@@ -67,8 +63,7 @@ pub(super) fn end_of_stream(
     if have == 0 {
         return false;
     }
-    let found =
-        is_record.is_some_and(|is_record| search(input, CAPTURE_RESYNC_DISTANCE, is_record));
+    let found = is_record.is_some_and(|is_record| search(input, CAPTURE_RESYNC_DISTANCE, is_record));
     let end = input.offset();
     info.add_damage(file, begin, || {
         if found {

@@ -70,9 +70,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 
 /// `application/grpc`, `application/grpc+proto`, `application/grpc;...`; not `application/grpc-web` (PROTOCOL-HTTP2.md).
 fn is_grpc(content_type: &[u8]) -> bool {
-    content_type
-        .strip_prefix(b"application/grpc")
-        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// `grpc-timeout` in nanoseconds: at most 8 digits and a unit H, M, S, m, u or n (PROTOCOL-HTTP2.md); `None` when it

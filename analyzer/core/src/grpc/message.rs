@@ -60,6 +60,11 @@ impl Reader {
         }
     }
 
+    /// Whether the unfinished message's length is known, and `length` bytes are what it lacks.
+    pub fn lacks(&self, length: u32) -> bool {
+        self.prefix_have == PREFIX_LEN && self.remaining == length
+    }
+
     /// Whether message boundaries are unknown from here on.
     pub fn is_lost(&self) -> bool {
         self.lost

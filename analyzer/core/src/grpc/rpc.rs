@@ -12,44 +12,54 @@ use super::headers::Summary;
 use super::message::{Event, Message};
 use super::status;
 
+/// A whole header block on a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderBlock<'a> {
+    /// Who sent it.
+    pub side: usize,
+    /// The stream.
+    pub stream: u32,
+    /// What its fields say.
+    pub summary: &'a Summary,
+    /// It ends its side of the stream.
+    pub end_stream: bool,
+    /// The first byte of its first frame.
+    pub first: At,
+    /// The last byte of its last frame.
+    pub last: At,
+}
+
 impl Http2 {
-    /// A whole header block of `side` on a stream.
+    /// Takes a header block: it opens a stream, answers it, or ends it.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
-    pub(crate) fn header_block(
-        &mut self,
-        side: usize,
-        id: u32,
-        summary: &Summary,
-        end_stream: bool,
-        first: At,
-        at: At,
-        cx: &mut Context,
-    ) {
-        self.sides[side].last_stream = id;
+    pub(crate) fn header_block(&mut self, block: &HeaderBlock<'_>, cx: &mut Context) {
+        let &HeaderBlock { side, stream, summary, last, .. } = block;
+        self.sides[side].last_stream = stream;
         if summary.request {
-            self.set_client(side, at, cx);
+            self.set_client(side, last, cx);
         } else if summary.http_status.is_some() && !self.roles_certain {
-            self.set_client(1 - side, at, cx);
+            self.set_client(1 - side, last, cx);
         }
         if side == self.client {
-            self.request_headers(side, id, summary, first, at, cx);
+            self.request_headers(block, cx);
         } else {
-            self.response_headers(side, id, summary, at);
-            if let Some(status) = summary.grpc_status {
-                self.trailers(id, status, end_stream, at, cx);
+            self.response_headers(side, stream, summary, last);
+            // `grpc-status` ends the RPC when it comes in trailers, with or without messages before
+            if let Some(status) = summary.grpc_status.filter(|_| block.end_stream) {
+                self.finish_stream(stream, status, last, cx);
             }
         }
-        if end_stream {
-            self.end_direction(side, id, at, cx);
+        if block.end_stream {
+            self.end_direction(side, stream, last, cx);
         }
     }
 
     #[inline]
-    fn request_headers(&mut self, side: usize, id: u32, summary: &Summary, first: At, at: At, cx: &mut Context) {
+    fn request_headers(&mut self, block: &HeaderBlock<'_>, cx: &mut Context) {
+        let &HeaderBlock { side, stream: id, summary, last, .. } = block;
         if id <= self.highest_stream() {
             if let Some(stream) = self.streams.find_mut(id) {
-                stream.charge_activity(side, true, at.ready_time, self.near_rtt[side]);
+                stream.charge_activity(side, true, last.ready_time, self.near_rtt[side]);
             }
             return; // trailers of the client, or a stream that is over
         }
@@ -61,15 +71,15 @@ impl Http2 {
             None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
             None => Kind::Other,
         };
-        self.open_stream(side, id, kind, summary, first, at, cx);
+        self.open_stream(block, kind, cx);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
     #[inline]
-    fn open_stream(&mut self, side: usize, id: u32, kind: Kind, summary: &Summary, first: At, at: At, cx: &mut Context) {
+    fn open_stream(&mut self, block: &HeaderBlock<'_>, kind: Kind, cx: &mut Context) {
+        let &HeaderBlock { side, stream: id, summary, first, last, .. } = block;
         let gaps = [self.sides[0].gaps, self.sides[1].gaps];
         let Some(stream) = self.streams.open(id) else {
-            return self.problem(Layer::Http2, "too many open streams: further ones are not followed", at, cx);
+            return self.problem(Layer::Http2, "too many open streams: further ones are not followed", last, cx);
         };
         stream.begin(id, kind, first, gaps);
         stream.last_side = side as u8;
@@ -80,7 +90,7 @@ impl Http2 {
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
-        stream.charge_activity(side, true, at.ready_time, -1);
+        stream.charge_activity(side, true, last.ready_time, -1);
         self.rpcs += 1;
         self.open_rpcs += 1;
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
@@ -99,15 +109,6 @@ impl Http2 {
             }
             stream.status_hidden |= summary.unknown > 0;
         }
-    }
-
-    /// `grpc-status` ends the RPC when it comes in trailers, with or without messages before.
-    #[inline]
-    fn trailers(&mut self, id: u32, status: u8, end_stream: bool, at: At, cx: &mut Context) {
-        if !end_stream {
-            return;
-        }
-        self.finish_stream(id, status, at, cx);
     }
 
     /// END_STREAM of `side`. From the server it ends the RPC, with the status its header fields told, or one made
@@ -144,7 +145,7 @@ impl Http2 {
         let client = self.client;
         let Some(stream) = self.streams.find_mut(id) else { return };
         if stream.finished {
-            write_request(stream, client, cx);
+            write_counts(stream, client, cx);
         }
         for (side, direction) in self.sides.iter_mut().zip(&stream.directions) {
             if direction.reader.is_inside() && direction.gaps == side.gaps {
@@ -174,12 +175,15 @@ impl Http2 {
         let Some(stream) = self.streams.find_mut(id) else { return };
         if !stream.finished && stream.kind == Kind::Grpc {
             stream.charge(at.time, if end == End::CaptureEnds { Cause::CaptureGap } else { Cause::Unexplained });
-            let status = if end == End::ServerCloses { status::UNAVAILABLE } else { status::NOT_SEEN };
+            // only if the server's answer cannot have been missed
+            let whole = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            let unavailable = end == End::ServerCloses && whole;
+            let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
             self.budget.add_all(&stream.budget);
             write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
         } else if stream.finished {
-            write_request(stream, client, cx);
+            write_counts(stream, client, cx);
         }
         self.streams.remove(id);
     }
@@ -234,8 +238,7 @@ impl Http2 {
         let rpc = stream.rpc as usize;
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
-        let ends_message = direction.reader.owed() == length && direction.reader.is_inside();
-        if ends_message {
+        if direction.reader.lacks(length) {
             self.stream_cut_tail(side, slot, length, at, cx);
         } else {
             direction.reader.skip(length);
@@ -274,7 +277,8 @@ impl Http2 {
             summary.method = Some(cx.strings.methods.intern(&head.path));
         }
         let first = self.sides[client].frame_first();
-        self.request_headers(client, 1, &summary, first, at, cx);
+        let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
+        self.request_headers(&request, cx);
         self.end_direction(client, 1, at, cx);
     }
 
@@ -297,6 +301,7 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
     cx.totals.compressed_messages += u64::from(message.compressed);
     cx.method(method).messages += 1;
     if cx.options.messages {
+        let (last_packet, last_time_ns) = last.completes(message.first);
         cx.messages.push(MessageRow {
             connection,
             stream,
@@ -306,28 +311,34 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
             compressed: u8::from(message.compressed),
             first_packet: message.first.packet,
             first_time_ns: message.first.time,
-            last_packet: last.ready_packet,
-            last_time_ns: last.ready_time,
+            last_packet,
+            last_time_ns,
         });
     }
 }
 
-/// Writes what the client sent: a server may answer before the request is whole, and the rest still comes.
+/// Writes how much was sent: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
-fn write_request(stream: &Stream, client: usize, cx: &mut Context) {
-    let (row, request) = (stream.rpc as usize, &stream.directions[client].reader);
-    if let Some(messages) = cx.rpcs.request_messages.get_mut(row) {
-        *messages = request.messages;
+fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
+    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
+    let row = stream.rpc as usize;
+    macro_rules! set {
+        ($column:ident, $value:expr) => {
+            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
+                *cell = $value;
+            }
+        };
     }
-    if let Some(bytes) = cx.rpcs.request_bytes.get_mut(row) {
-        *bytes = request.bytes;
-    }
+    set!(request_messages, request.messages);
+    set!(request_bytes, request.bytes);
+    set!(response_messages, response.messages);
+    set!(response_bytes, response.bytes);
 }
 
 /// Writes what is known of an RPC at its end into its row.
 #[inline]
 fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
-    write_request(stream, client, cx);
+    write_counts(stream, client, cx);
     let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
     let row = stream.rpc as usize;
     let duration = stream.budget.total();
@@ -340,9 +351,7 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     }
     set!(duration_ns, i64::try_from(duration).unwrap_or(i64::MAX));
     set!(status, status);
-    set!(last_packet, if complete { at.ready_packet } else { 0 });
-    set!(response_messages, response.messages);
-    set!(response_bytes, response.bytes);
+    set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
         *flags |= if request.is_lost() || response.is_lost() { rpc_flag::TOUCHES_GAP } else { 0 };

@@ -3,10 +3,11 @@
 use crate::at::At;
 use crate::context::Context;
 use crate::grpc::headers::Summary;
+use crate::grpc::rpc::HeaderBlock;
 use crate::limits;
 use crate::tables::Layer;
 
-use super::frame::{FrameError, FrameHeader, flag};
+use super::frame::{FrameError, FrameHeader, FrameType, flag};
 use super::side::OpenBlock;
 use super::{Http2, continuation, headers as headers_frame, push_promise as push_promise_frame};
 
@@ -25,12 +26,28 @@ pub(super) fn headers(
     let end_stream = header.has(flag::END_STREAM);
     if header.has(flag::END_HEADERS) {
         let summary = decode(h2, side, fragment, at, cx);
-        h2.header_block(side, header.stream, &summary, end_stream, first, at, cx);
+        let block = HeaderBlock { side, stream: header.stream, summary: &summary, end_stream, first, last: at };
+        h2.header_block(&block, cx);
     } else {
         let octets = fragment.to_vec();
         h2.sides[side].block = Some(OpenBlock { stream: header.stream, end_stream, promise: false, first, octets });
     }
     Ok(())
+}
+
+/// A HEADERS frame of which only the first octets were captured: its stream opens, or is answered, with the fields
+/// they hold.
+pub(super) fn headers_cut(h2: &mut Http2, side: usize, header: FrameHeader, octets: &[u8], at: At, cx: &mut Context) {
+    if header.has(flag::PADDED) || header.has(flag::PRIORITY) || !header.has(flag::END_HEADERS) {
+        return; // rare, and not worth a second way to read them
+    }
+    let mut summary = Summary::default();
+    // the block ends in the middle of a field, or lacks some: either way there are unknown ones
+    let _ = h2.sides[side].hpack.decode(octets, &mut cx.strings, &mut |field| summary.add(field.class));
+    summary.unknown += 1;
+    let (stream, first) = (header.stream, h2.sides[side].frame_first);
+    let end_stream = header.has(flag::END_STREAM);
+    h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, cx);
 }
 
 /// A CONTINUATION frame: only ever right after the frame it continues, on the same stream (section 6.10).
@@ -91,7 +108,8 @@ pub(super) fn push_promise(
 fn finish(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Context) {
     let summary = decode(h2, side, &block.octets, at, cx);
     if !block.promise {
-        h2.header_block(side, block.stream, &summary, block.end_stream, block.first, at, cx);
+        let &OpenBlock { stream, end_stream, first, .. } = block;
+        h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, cx);
     }
 }
 
@@ -100,6 +118,13 @@ fn finish(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Conte
 pub(super) fn abandon(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
     h2.problem(Layer::Http2, "a header block was interrupted by another frame", at, cx);
     forget(h2, side);
+}
+
+/// A frame is left out: if it carried a header block, what that did to the HPACK table is unknown.
+pub(super) fn forget_left_out(h2: &mut Http2, side: usize, kind: FrameType) {
+    if matches!(kind, FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION) {
+        forget(h2, side);
+    }
 }
 
 /// A header block is not decoded: what it did to the HPACK table is unknown.

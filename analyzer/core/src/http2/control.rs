@@ -16,20 +16,25 @@ pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &
         FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx),
         FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx),
         FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx),
-        FrameType::WINDOW_UPDATE => window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at)),
+        FrameType::WINDOW_UPDATE => {
+            window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at))
+        }
         FrameType::PING => ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload)),
         FrameType::SETTINGS if header.has(flag::ACK) => {
             acknowledge(h2, side, at, cx);
             Ok(())
         }
         FrameType::SETTINGS => settings::parse(&header, payload).and_then(|pairs| announce(h2, side, pairs, at, cx)),
-        FrameType::RST_STREAM => rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, cx)),
+        FrameType::RST_STREAM => {
+            rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, cx))
+        }
         FrameType::GOAWAY => goaway::parse(&header, payload).map(|frame| {
             h2.sides[side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
         }),
         _ => Ok(()),
     };
     if let Err(error) = done {
+        blocks::forget_left_out(h2, side, header.kind);
         h2.problem(Layer::Http2, error.reason, at, cx);
     }
 }
@@ -56,7 +61,13 @@ fn note_ping(h2: &mut Http2, side: usize, header: FrameHeader, payload: [u8; 8])
 }
 
 /// SETTINGS of `side`: in force for its peer once acknowledged (RFC 9113 section 6.5.3).
-fn announce(h2: &mut Http2, side: usize, pairs: settings::Pairs<'_>, at: At, cx: &mut Context) -> Result<(), FrameError> {
+fn announce(
+    h2: &mut Http2,
+    side: usize,
+    pairs: settings::Pairs<'_>,
+    at: At,
+    cx: &mut Context,
+) -> Result<(), FrameError> {
     if !h2.sides[side].settings_seen && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_settings(pairs, side != h2.client);
     }

@@ -40,8 +40,10 @@ pub fn opening(bytes: &[u8]) -> Opening {
         return if bytes.len() < 7 { Opening::Undecided } else { Opening::Http1Response };
     }
     match bytes.first_chunk::<HEADER_LEN>().map(FrameHeader::parse) {
-        None if first == 0 => Opening::Undecided,
-        Some(header) if header.kind == FrameType::SETTINGS && header.flags == 0 && header.is_plausible() => Opening::Settings,
+        None if first == 0 || bytes.iter().all(u8::is_ascii_uppercase) => Opening::Undecided,
+        Some(header) if header.kind == FrameType::SETTINGS && header.flags == 0 && header.is_plausible() => {
+            Opening::Settings
+        }
         _ if is_http1_request(bytes) => Opening::Http1Request,
         _ => Opening::Other,
     }

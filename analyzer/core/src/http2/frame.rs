@@ -121,12 +121,14 @@ impl FrameHeader {
     /// Reads the nine octets; the reserved bit is ignored as section 4.1 demands.
     #[inline]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Self {
-        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *octets;
+        // one load of eight octets rather than nine: this is done for every frame
+        let [first @ .., last] = *octets;
+        let word = u64::from_be_bytes(first);
         Self {
-            length: u32::from_be_bytes([0, l0, l1, l2]),
-            kind: FrameType(kind),
-            flags,
-            stream: u32::from_be_bytes([s0, s1, s2, s3]) & 0x7fff_ffff,
+            length: (word >> 40) as u32,
+            kind: FrameType((word >> 32) as u8),
+            flags: (word >> 24) as u8,
+            stream: ((word as u32) << 8 | u32::from(last)) & 0x7fff_ffff,
         }
     }
 
@@ -141,7 +143,9 @@ impl FrameHeader {
     pub fn check(&self) -> Result<(), FrameError> {
         let on_connection = self.stream == 0;
         match self.kind {
-            FrameType::DATA | FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION if on_connection => {
+            FrameType::DATA | FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION
+                if on_connection =>
+            {
                 Err(FrameError::protocol("frame belongs to a stream but has stream identifier 0"))
             }
             FrameType::PRIORITY | FrameType::RST_STREAM if on_connection => {

@@ -151,16 +151,21 @@ impl Http2 {
         self.forced = true;
     }
 
+    /// Whether every frame since the preface was read: else windows are unknown, not 65,535.
+    fn windows_known(&self) -> bool {
+        self.protocol == Protocol::Http2 && !self.begun_late && self.sides.iter().all(|side| side.gaps == 0)
+    }
+
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.
     pub fn connection_window(&self, side: usize) -> Option<i64> {
-        (!self.begun_late && self.protocol == Protocol::Http2)
-            .then(|| i64::from(settings::DEFAULT_WINDOW) + self.sides[side].connection_credit)
+        let window = i64::from(settings::DEFAULT_WINDOW) + self.sides[side].connection_credit;
+        self.windows_known().then_some(window)
     }
 
     /// The flow-control window of a stream for DATA of `side`; `None` while unknown.
     pub fn stream_window(&mut self, side: usize, id: u32) -> Option<i64> {
         let initial = i64::from(self.sides[1 - side].in_force.initial_window_size);
-        if self.begun_late {
+        if !self.windows_known() {
             return None;
         }
         self.streams.find_mut(id).map(|stream| initial + stream.directions[side].credit)

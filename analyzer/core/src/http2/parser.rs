@@ -13,9 +13,18 @@ use super::resync::Search;
 use super::side::State;
 use super::{Http2, Protocol, blocks, control, streams, total_index};
 
-/// Takes the next bytes of `side`; every turn of the loop consumes a byte or leaves its state.
+/// Takes the next bytes of `side`.
 #[inline]
 pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    read(h2, side, bytes, at, cx);
+    if h2.sides[side].replay.is_some() {
+        replay(h2, side, cx);
+    }
+}
+
+/// Reads bytes; every turn of the loop consumes a byte or leaves its state.
+#[inline]
+fn read(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
     let mut rest = bytes;
     while !rest.is_empty() {
         rest = match h2.sides[side].state {
@@ -25,7 +34,7 @@ pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut C
             State::Skip(left) => read_skip(h2, side, rest, left, at, cx),
             State::Opening => read_opening(h2, side, rest, at, cx),
             State::Http1Body(left) => read_http1_body(h2, side, rest, left),
-            State::Lost => search(h2, side, rest, at, cx),
+            State::Lost => search(h2, side, rest, at),
             State::Foreign => {
                 match h2.protocol {
                     Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
@@ -83,15 +92,15 @@ fn begin_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     h2.sides[side].frame = header;
+    if h2.sides[side].block.is_some() && header.kind != FrameType::CONTINUATION {
+        blocks::abandon(h2, side, at, cx);
+    }
     if let Err(error) = header.check() {
         h2.problem(Layer::Http2, error.reason, at, cx);
         return begin_wrong_frame(h2, side, header, rest, at, cx);
     }
     if header.length > DEFAULT_MAX_FRAME_SIZE {
         check_frame_size(h2, side, header, at, cx);
-    }
-    if h2.sides[side].block.is_some() && header.kind != FrameType::CONTINUATION {
-        blocks::abandon(h2, side, at, cx);
     }
     match header.kind {
         FrameType::DATA => begin_data(h2, side, header, rest, at, cx),
@@ -114,6 +123,7 @@ fn begin_wrong_frame<'a>(
         h2.sides[side].lose();
         return rest;
     }
+    blocks::forget_left_out(h2, side, header.kind);
     begin_skip(h2, side, header, rest, at, cx)
 }
 
@@ -125,7 +135,14 @@ fn check_frame_size(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx
     }
 }
 
-fn begin_skip<'a>(h2: &mut Http2, side: usize, header: FrameHeader, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn begin_skip<'a>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+) -> &'a [u8] {
     h2.sides[side].state = State::Skip(header.length);
     if header.length == 0 {
         end_frame(h2, side, at, cx);
@@ -192,7 +209,14 @@ fn read_control<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &m
 }
 
 #[inline]
-fn begin_data<'a>(h2: &mut Http2, side: usize, header: FrameHeader, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn begin_data<'a>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+) -> &'a [u8] {
     let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
     let sender = &mut h2.sides[side];
     sender.connection_credit -= i64::from(header.length);
@@ -258,6 +282,7 @@ fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
     }
     if cx.options.frames {
         let (frame, first) = (sender.frame, sender.frame_first);
+        let (last_packet, last_time_ns) = at.completes(&first);
         cx.frames.push(FrameRow {
             connection: h2.connection,
             direction,
@@ -267,8 +292,8 @@ fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
             length: frame.length,
             first_packet: first.packet,
             first_time_ns: first.time,
-            last_packet: at.ready_packet,
-            last_time_ns: at.ready_time,
+            last_packet,
+            last_time_ns,
         });
     }
 }
@@ -277,16 +302,24 @@ fn read_opening<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &m
     let mut kept = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += kept.add(bytes, at);
     match judge_opening(h2, side, &kept, at, cx) {
-        Some(used) => replay(h2, side, &kept, used, cx),
+        Some(used) => h2.sides[side].replay = Some((kept, used)),
         None => h2.sides[side].search = Some(kept),
     }
     &[]
 }
 
-/// Reads kept bytes again, from an offset on, in the state they have led to.
-fn replay(h2: &mut Http2, side: usize, kept: &Search, from: usize, cx: &mut Context) {
-    for (piece, at) in kept.pieces(from) {
-        feed(h2, side, piece, at, cx);
+/// Reads kept bytes again, from an offset on, in the state they have led to. What they lead to may be lost, kept and
+/// found again: one after the other, for recursion would be as deep as the input has it.
+#[cold]
+fn replay(h2: &mut Http2, side: usize, cx: &mut Context) {
+    let mut left = Vec::new();
+    while let Some((kept, from)) = h2.sides[side].replay.take().or_else(|| left.pop()) {
+        let Some((piece, at)) = kept.piece(from) else { continue };
+        let end = from + piece.len();
+        read(h2, side, piece, at, cx);
+        if end < kept.len() {
+            left.push((kept, end));
+        }
     }
 }
 
@@ -360,7 +393,7 @@ fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) 
 }
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
-fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
     let Some(found) = search.find() else {
@@ -375,8 +408,8 @@ fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Con
     };
     h2.bytes.undecoded += found as u64;
     h2.protocol = Protocol::Http2;
-    h2.sides[side].state = State::Header;
-    replay(h2, side, &search, found, cx);
+    h2.sides[side].found_boundary(found);
+    h2.sides[side].replay = Some((search, found));
     &[]
 }
 
@@ -396,6 +429,7 @@ pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Con
                 end_frame(h2, side, at, cx);
             }
         }
+        State::Control => gap_in_control(h2, side, short, at, cx),
         State::Foreign => {}
         State::Opening => {
             if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
@@ -415,6 +449,23 @@ fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Contex
     h2.stream_gap(side, slot, in_data, at, cx);
     if whole {
         end_data(h2, side, header, at, cx);
+    }
+}
+
+/// The frame's length is known, so is its end; a header block gives the fields that came before the gap.
+fn gap_in_control(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context) {
+    let sender = &mut h2.sides[side];
+    let header = sender.frame;
+    let kept = std::mem::take(&mut sender.kept);
+    let left = (header.length as usize).checked_sub(kept.len() + length as usize);
+    if header.kind == FrameType::HEADERS {
+        blocks::headers_cut(h2, side, header, &kept, at, cx);
+    }
+    blocks::forget_left_out(h2, side, header.kind);
+    match left {
+        Some(0) => end_frame(h2, side, at, cx),
+        Some(left) => h2.sides[side].state = State::Skip(left as u32),
+        None => lose(h2, side, at, cx),
     }
 }
 

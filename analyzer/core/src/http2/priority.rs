@@ -24,7 +24,5 @@ impl Priority {
 
 /// Parses a whole payload.
 pub fn parse(_header: &FrameHeader, payload: &[u8]) -> Result<Priority, FrameError> {
-    <&[u8; 5]>::try_from(payload)
-        .map(Priority::parse)
-        .map_err(|_| FrameError::size("PRIORITY is not 5 octets long"))
+    <&[u8; 5]>::try_from(payload).map(Priority::parse).map_err(|_| FrameError::size("PRIORITY is not 5 octets long"))
 }

@@ -115,12 +115,12 @@ impl Search {
         }
     }
 
-    /// The kept pieces from an offset on.
-    pub(super) fn pieces(&self, from: usize) -> impl Iterator<Item = (&[u8], At)> {
-        let ends = self.pieces.iter().skip(1).map(|&(start, _)| start).chain([self.bytes.len()]);
-        self.pieces.iter().zip(ends).filter_map(move |(&(start, at), end)| {
-            let piece = self.bytes.get(start.max(from)..end)?;
-            (!piece.is_empty()).then_some((piece, at))
-        })
+    /// The rest of the piece that holds an offset.
+    pub(super) fn piece(&self, from: usize) -> Option<(&[u8], At)> {
+        let index = self.pieces.partition_point(|&(start, _)| start <= from).checked_sub(1)?;
+        let end = self.pieces.get(index + 1).map_or(self.bytes.len(), |&(start, _)| start);
+        let &(_, at) = self.pieces.get(index)?;
+        let bytes = self.bytes.get(from..end)?;
+        (!bytes.is_empty()).then_some((bytes, at))
     }
 }

@@ -70,6 +70,8 @@ pub struct Side {
     pub(super) block: Option<OpenBlock>,
     /// Bytes kept while the protocol, or a frame boundary, is not known.
     pub(super) search: Option<Box<Search>>,
+    /// Kept bytes to be read again from an offset on.
+    pub(super) replay: Option<(Box<Search>, usize)>,
     pub(super) hpack: Decoder<Strings>,
     pub(super) seen_blocks: SeenBlocks,
     /// Settings announced and acknowledged: they bind the peer's frames.
@@ -85,7 +87,7 @@ pub struct Side {
     pub unfinished_messages: u32,
     /// The stream whose DATA or HEADERS came last.
     pub last_stream: u32,
-    /// Counts the gaps in this direction.
+    /// Counts the gaps in this direction: bytes of streams may have been in them.
     pub gaps: u32,
     /// The last frame of the peer that enlarged a window of this side.
     pub credited_at: Option<At>,
@@ -115,6 +117,7 @@ impl Side {
             kept: Vec::new(),
             block: None,
             search: None,
+            replay: None,
             hpack,
             seen_blocks: SeenBlocks::default(),
             in_force: Settings::default(),
@@ -186,6 +189,12 @@ impl Side {
         self.pending.back().copied().unwrap_or(self.in_force)
     }
 
+    /// Whether frames are being read, and no boundary was lost since there were `gaps` gaps.
+    pub fn is_read_whole(&self, gaps: u32) -> bool {
+        let searching = matches!(self.state, State::Lost | State::Foreign) || self.search.is_some();
+        self.gaps == gaps && !searching
+    }
+
     /// Forgets the frame that is being read: the boundary is lost.
     pub(super) fn lose(&mut self) {
         self.state = State::Lost;
@@ -195,5 +204,14 @@ impl Side {
         self.unfinished_messages = 0;
         self.gaps = self.gaps.wrapping_add(1);
         self.hpack.mark_begun_late();
+    }
+
+    /// A boundary was found after `skipped` bytes. What was skipped, or lost before, may have been of any stream that
+    /// opened meanwhile; at the very beginning of a capture nothing was.
+    pub(super) fn found_boundary(&mut self, skipped: usize) {
+        self.state = State::Header;
+        if skipped > 0 || self.gaps > 0 {
+            self.gaps = self.gaps.wrapping_add(1);
+        }
     }
 }

@@ -195,11 +195,8 @@ impl Streams {
     #[inline]
     pub fn remove(&mut self, id: u32) {
         let kept = &mut self.places[place(id)];
-        let slot = if kept.0 == id && id != 0 {
-            Some(std::mem::replace(kept, (0, NONE)).1)
-        } else {
-            self.others.remove(&id)
-        };
+        let slot =
+            if kept.0 == id && id != 0 { Some(std::mem::replace(kept, (0, NONE)).1) } else { self.others.remove(&id) };
         if let Some(slot) = slot {
             self.free.push(slot);
             if let Some(stream) = self.get_mut(slot) {

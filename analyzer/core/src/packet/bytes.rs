@@ -19,19 +19,12 @@ impl<'a> View<'a> {
     #[inline]
     pub fn new(captured: &'a [u8], original_len: u32) -> Self {
         let captured_len = u32::try_from(captured.len()).unwrap_or(u32::MAX);
-        Self {
-            bytes: captured,
-            wire_len: original_len.max(captured_len),
-            offset: 0,
-        }
+        Self { bytes: captured, wire_len: original_len.max(captured_len), offset: 0 }
     }
 
     /// The first `N` bytes and the view behind them.
     #[inline]
-    pub fn split<const N: usize>(
-        self,
-        layer: Layer,
-    ) -> Result<(Header<'a, N>, View<'a>), Malformed> {
+    pub fn split<const N: usize>(self, layer: Layer) -> Result<(Header<'a, N>, View<'a>), Malformed> {
         match self.bytes.split_first_chunk::<N>() {
             Some((header, rest)) => Ok((Header(header), self.behind(rest, N))),
             None => Err(self.ends_before(N, layer)),
@@ -59,42 +52,26 @@ impl<'a> View<'a> {
     #[inline]
     pub fn limit(self, wire_len: u32) -> View<'a> {
         let kept = usize::try_from(wire_len).unwrap_or(usize::MAX);
-        View {
-            bytes: self.bytes.get(..kept).unwrap_or(self.bytes),
-            wire_len,
-            offset: self.offset,
-        }
+        View { bytes: self.bytes.get(..kept).unwrap_or(self.bytes), wire_len, offset: self.offset }
     }
 
     /// What is wrong with `layer`, which starts here.
     #[inline]
     pub fn malformed(self, layer: Layer, problem: Problem) -> Malformed {
-        Malformed {
-            layer,
-            problem,
-            offset: self.offset,
-        }
+        Malformed { layer, problem, offset: self.offset }
     }
 
     #[inline]
     fn behind(self, rest: &'a [u8], count: usize) -> View<'a> {
         // At most 2^32 - 1 because `count` bytes were there; saturating only to say that it cannot wrap.
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        View {
-            bytes: rest,
-            wire_len: self.wire_len.saturating_sub(count),
-            offset: self.offset.saturating_add(count),
-        }
+        View { bytes: rest, wire_len: self.wire_len.saturating_sub(count), offset: self.offset.saturating_add(count) }
     }
 
     #[inline]
     fn ends_before(self, count: usize, layer: Layer) -> Malformed {
         let on_the_wire = usize::try_from(self.wire_len).unwrap_or(usize::MAX);
-        let problem = if on_the_wire >= count {
-            Problem::Cut
-        } else {
-            Problem::Short
-        };
+        let problem = if on_the_wire >= count { Problem::Cut } else { Problem::Short };
         self.malformed(layer, problem)
     }
 }

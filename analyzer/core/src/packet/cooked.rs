@@ -23,10 +23,7 @@ mod field_v2 {
 #[inline]
 pub(super) fn header_v1(view: View<'_>) -> Result<(u16, View<'_>, Context), Malformed> {
     let (header, rest) = view.split::<{ field_v1::LENGTH }>(Layer::CookedV1)?;
-    let context = Context {
-        direction: direction(header.be16::<{ field_v1::PACKET_TYPE }>()),
-        ..Context::default()
-    };
+    let context = Context { direction: direction(header.be16::<{ field_v1::PACKET_TYPE }>()), ..Context::default() };
     Ok((header.be16::<{ field_v1::PROTOCOL }>(), rest, context))
 }
 

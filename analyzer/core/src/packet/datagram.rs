@@ -75,24 +75,16 @@ impl Datagram {
     }
 
     pub fn is_complete(&self) -> bool {
-        self.total
-            .is_some_and(|total| self.covered.as_slice() == [(0, total)])
+        self.total.is_some_and(|total| self.covered.as_slice() == [(0, total)])
     }
 
     /// Adds a fragment that belongs at `start..end`. After an error the datagram is of no more use.
-    pub fn add(
-        &mut self,
-        fragment: &Fragment<'_>,
-        (start, end): (u32, u32),
-    ) -> Result<Added, Problem> {
+    pub fn add(&mut self, fragment: &Fragment<'_>, (start, end): (u32, u32)) -> Result<Added, Problem> {
         self.check_total(end, fragment.more)?;
         if self.covers(start, end) && self.is_repeat(fragment, start) {
             return Ok(Added::Duplicate);
         }
-        let overlaps = self
-            .covered
-            .iter()
-            .any(|&(from, to)| from < end && start < to);
+        let overlaps = self.covered.iter().any(|&(from, to)| from < end && start < to);
         if overlaps && !fragment.network.source.is_ipv4() {
             return Err(Problem::FragmentOverlap);
         }
@@ -101,11 +93,7 @@ impl Datagram {
         }
         self.copy(fragment, start, end);
         self.cover(start, end)?;
-        Ok(if overlaps {
-            Added::Overlapped
-        } else {
-            Added::Stored
-        })
+        Ok(if overlaps { Added::Overlapped } else { Added::Stored })
     }
 
     /// All fragments must agree on where the datagram ends.
@@ -123,9 +111,7 @@ impl Datagram {
     }
 
     fn covers(&self, start: u32, end: u32) -> bool {
-        self.covered
-            .iter()
-            .any(|&(from, to)| from <= start && end <= to)
+        self.covered.iter().any(|&(from, to)| from <= start && end <= to)
     }
 
     /// Whether a covered fragment brings the bytes that are there already. For IPv4 it does not matter: they are kept.
@@ -145,13 +131,7 @@ impl Datagram {
         }
         let mut cursor = start;
         for &(from, to) in &self.covered {
-            copy_range(
-                &mut self.data,
-                fragment.view.bytes,
-                start,
-                cursor,
-                from.min(end),
-            );
+            copy_range(&mut self.data, fragment.view.bytes, start, cursor, from.min(end));
             cursor = cursor.max(to);
         }
         copy_range(&mut self.data, fragment.view.bytes, start, cursor, end);

@@ -45,9 +45,7 @@ pub(super) fn payload(ether_type: u16, view: View<'_>, context: Context) -> Step
     match ether_type {
         ether_type::IPV4 => ipv4::dissect(view, context),
         ether_type::IPV6 => ipv6::dissect(view, context),
-        ether_type::VLAN | ether_type::PROVIDER_VLAN | ether_type::OLD_PROVIDER_VLAN => {
-            tagged(view, context)
-        }
+        ether_type::VLAN | ether_type::PROVIDER_VLAN | ether_type::OLD_PROVIDER_VLAN => tagged(view, context),
         other => untagged(other, view, context),
     }
 }

@@ -111,15 +111,9 @@ pub(super) struct Fragments {
 
 impl Fragments {
     /// Stores a fragment; returns the datagram if that completes it.
-    pub fn add(
-        &mut self,
-        fragment: &Fragment<'_>,
-        time_ns: i64,
-    ) -> Result<Option<Datagram>, Malformed> {
+    pub fn add(&mut self, fragment: &Fragment<'_>, time_ns: i64) -> Result<Option<Datagram>, Malformed> {
         self.stats.fragments += 1;
-        let added = fragment
-            .extent()
-            .and_then(|extent| self.store(fragment, extent, time_ns));
+        let added = fragment.extent().and_then(|extent| self.store(fragment, extent, time_ns));
         self.evict();
         added.map_err(|problem| {
             self.stats.refused += 1;
@@ -128,11 +122,7 @@ impl Fragments {
     }
 
     pub fn stats(&self) -> FragmentStats {
-        FragmentStats {
-            waiting: self.waiting.len() as u64,
-            held_bytes: self.held_bytes as u64,
-            ..self.stats
-        }
+        FragmentStats { waiting: self.waiting.len() as u64, held_bytes: self.held_bytes as u64, ..self.stats }
     }
 
     /// Gives up the datagrams that have waited too long.
@@ -184,11 +174,7 @@ impl Fragments {
             self.stats.expired += 1;
             self.remove(index);
         }
-        self.waiting.push_back(Waiting {
-            key,
-            since: time_ns,
-            datagram: Ok(Datagram::new(fragment)),
-        });
+        self.waiting.push_back(Waiting { key, since: time_ns, datagram: Ok(Datagram::new(fragment)) });
         self.waiting.len() - 1
     }
 
@@ -203,8 +189,7 @@ impl Fragments {
 
     /// Gives up the oldest datagrams until the limits hold.
     fn evict(&mut self) {
-        while self.waiting.len() > MAX_FRAGMENTED_DATAGRAMS || self.held_bytes > MAX_FRAGMENT_BYTES
-        {
+        while self.waiting.len() > MAX_FRAGMENTED_DATAGRAMS || self.held_bytes > MAX_FRAGMENT_BYTES {
             self.stats.evicted += 1;
             self.remove(0);
         }

@@ -18,20 +18,16 @@ mod field {
 const RESERVED_FLAGS: u8 = 0x3f;
 
 pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
-    let (header, rest) = view
-        .split::<{ field::LENGTH }>(Layer::Geneve)
-        .map_err(|error| udp_if_short(error.problem, error.into()))?;
+    let (header, rest) =
+        view.split::<{ field::LENGTH }>(Layer::Geneve).map_err(|error| udp_if_short(error.problem, error.into()))?;
     let version_and_options = header.byte::<{ field::VERSION_AND_OPTIONS }>();
-    let reserved =
-        header.byte::<{ field::FLAGS }>() & RESERVED_FLAGS | header.byte::<{ field::RESERVED }>();
+    let reserved = header.byte::<{ field::FLAGS }>() & RESERVED_FLAGS | header.byte::<{ field::RESERVED }>();
     if version_and_options >> 6 != 0 || reserved != 0 {
         return Err(NotTcp::Udp.into());
     }
     // In units of four bytes.
     let options_len = usize::from(version_and_options & 0x3f) * 4;
-    let rest = rest
-        .skip(options_len, Layer::Geneve)
-        .map_err(|error| udp_if_short(error.problem, error.into()))?;
+    let rest = rest.skip(options_len, Layer::Geneve).map_err(|error| udp_if_short(error.problem, error.into()))?;
     let inside = |context: Context| context.enter(Tunnel::Geneve, Layer::Geneve, view);
     match header.be16::<{ field::PROTOCOL }>() {
         gre::TRANSPARENT_ETHERNET => ethernet::dissect(rest, inside(context)?),
@@ -43,9 +39,5 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
 
 /// A packet too short for Geneve is ordinary UDP; one that was cut may have been Geneve.
 fn udp_if_short<'a>(problem: Problem, error: Stop<'a>) -> Stop<'a> {
-    if problem == Problem::Short {
-        NotTcp::Udp.into()
-    } else {
-        error
-    }
+    if problem == Problem::Short { NotTcp::Udp.into() } else { error }
 }

@@ -50,18 +50,9 @@ pub(super) fn ether_type(view: View<'_>) -> Option<u16> {
 }
 
 /// The payload of an IP packet, behind all of IP's own headers.
-pub(super) fn payload<'a>(
-    protocol: u8,
-    view: View<'a>,
-    network: &Network,
-    context: Context,
-) -> Step<'a> {
+pub(super) fn payload<'a>(protocol: u8, view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     match protocol {
-        protocol::TCP => Ok(Found {
-            view,
-            network: *network,
-            context,
-        }),
+        protocol::TCP => Ok(Found { view, network: *network, context }),
         protocol::UDP => udp::dissect(view, context),
         protocol::GRE => gre::dissect(view, context),
         protocol::IPV4 => ipv4::dissect(view, context.enter(Tunnel::IpInIp, Layer::Ipv4, view)?),
@@ -76,20 +67,14 @@ pub(super) fn payload<'a>(
 pub(super) fn authentication(view: View<'_>) -> Result<(u8, View<'_>), super::Malformed> {
     let header = view.header::<2>(Layer::Authentication)?;
     let length = (usize::from(header.byte::<1>()) + 2) * 4;
-    Ok((
-        header.byte::<0>(),
-        view.skip(length, Layer::Authentication)?,
-    ))
+    Ok((header.byte::<0>(), view.skip(length, Layer::Authentication)?))
 }
 
 /// The payload of a datagram that came in fragments.
 pub(super) fn reassembled(datagram: &Datagram) -> Step<'_> {
     let network = datagram.network();
     let (protocol, view) = (datagram.protocol(), datagram.view());
-    let context = Context {
-        reassembled: true,
-        ..datagram.context()
-    };
+    let context = Context { reassembled: true, ..datagram.context() };
     if network.source.is_ipv4() {
         ipv4::payload(protocol, view, network, context)
     } else {

@@ -88,11 +88,7 @@ pub(super) fn find_tcp(view: View<'_>, context: Context) -> Option<Found<'_>> {
     if packet.protocol != protocol::TCP || packet.is_fragment() {
         return None;
     }
-    Some(Found {
-        view: packet.payload,
-        network: packet.network,
-        context,
-    })
+    Some(Found { view: packet.payload, network: packet.network, context })
 }
 
 pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
@@ -112,12 +108,7 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
 }
 
 /// What is behind the IPv4 header. An authentication header may come first.
-pub(super) fn payload<'a>(
-    protocol: u8,
-    view: View<'a>,
-    network: &Network,
-    context: Context,
-) -> Step<'a> {
+pub(super) fn payload<'a>(protocol: u8, view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     if protocol != protocol::AUTHENTICATION {
         return ip::payload(protocol, view, network, context);
     }

@@ -69,11 +69,7 @@ pub(super) fn find_tcp(view: View<'_>, context: Context) -> Option<Found<'_>> {
     if packet.next != protocol::TCP {
         return None;
     }
-    Some(Found {
-        view: packet.payload,
-        network: packet.network,
-        context,
-    })
+    Some(Found { view: packet.payload, network: packet.network, context })
 }
 
 pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
@@ -82,12 +78,7 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
 }
 
 /// What is behind the IPv6 header, or behind the fragment header of a reassembled datagram.
-pub(super) fn payload<'a>(
-    next: u8,
-    view: View<'a>,
-    network: &Network,
-    context: Context,
-) -> Step<'a> {
+pub(super) fn payload<'a>(next: u8, view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     match next {
         HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS | protocol::AUTHENTICATION => {
             extension_headers(next, view, network, context)
@@ -96,12 +87,7 @@ pub(super) fn payload<'a>(
     }
 }
 
-fn extension_headers<'a>(
-    mut next: u8,
-    mut view: View<'a>,
-    network: &Network,
-    context: Context,
-) -> Step<'a> {
+fn extension_headers<'a>(mut next: u8, mut view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     for _ in 0..MAX_EXTENSION_HEADERS {
         (next, view) = match next {
             HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => options(view)?,
@@ -112,9 +98,7 @@ fn extension_headers<'a>(
     }
     match next {
         HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS | protocol::AUTHENTICATION => {
-            Err(view
-                .malformed(Layer::Ipv6Extension, Problem::TooMany)
-                .into())
+            Err(view.malformed(Layer::Ipv6Extension, Problem::TooMany).into())
         }
         _ => ip::payload(next, view, network, context),
     }
@@ -129,11 +113,7 @@ fn options(view: View<'_>) -> Result<(u8, View<'_>), Stop<'_>> {
 }
 
 /// Skips the fragment header of a datagram that is whole nevertheless (RFC 6946); stops at a true fragment.
-fn fragment<'a>(
-    view: View<'a>,
-    network: &Network,
-    context: Context,
-) -> Result<(u8, View<'a>), Stop<'a>> {
+fn fragment<'a>(view: View<'a>, network: &Network, context: Context) -> Result<(u8, View<'a>), Stop<'a>> {
     const MORE: u16 = 1;
     /// In bytes: the three bits below it are no part of the field.
     const OFFSET: u16 = 0xfff8;

@@ -23,16 +23,7 @@ const LINUX_SLL2: u32 = 276;
 pub fn is_supported(link_type: u32) -> bool {
     matches!(
         link_type,
-        NULL | ETHERNET
-            | PPP
-            | RAW_MOST
-            | RAW_OPENBSD
-            | RAW
-            | LOOP
-            | LINUX_SLL
-            | IPV4
-            | IPV6
-            | LINUX_SLL2
+        NULL | ETHERNET | PPP | RAW_MOST | RAW_OPENBSD | RAW | LOOP | LINUX_SLL | IPV4 | IPV6 | LINUX_SLL2
     )
 }
 

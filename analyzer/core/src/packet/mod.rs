@@ -80,13 +80,7 @@ impl Dissector {
 
     /// Goes through the layers one by one.
     #[inline(never)]
-    fn walk<'a>(
-        &'a mut self,
-        link_type: u32,
-        captured: &'a [u8],
-        original_len: u32,
-        time_ns: i64,
-    ) -> Outcome<'a> {
+    fn walk<'a>(&'a mut self, link_type: u32, captured: &'a [u8], original_len: u32, time_ns: i64) -> Outcome<'a> {
         match link::dissect(link_type, View::new(captured, original_len)) {
             Ok(found) => tcp_header::dissect(found),
             Err(Stop::Fragment(fragment)) => self.reassemble(&fragment, time_ns),
@@ -177,11 +171,6 @@ impl Context {
         if self.tunnels >= MAX_TUNNELS {
             return Err(view.malformed(layer, Problem::TooDeep));
         }
-        Ok(Self {
-            tunnel: Some(tunnel),
-            tunnels: self.tunnels + 1,
-            reassembled: false,
-            ..self
-        })
+        Ok(Self { tunnel: Some(tunnel), tunnels: self.tunnels + 1, reassembled: false, ..self })
     }
 }

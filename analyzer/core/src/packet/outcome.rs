@@ -76,11 +76,7 @@ impl Malformed {
 
 impl fmt::Display for Malformed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            layer,
-            problem,
-            offset,
-        } = self;
+        let Self { layer, problem, offset } = self;
         write!(out, "{layer} at byte {offset}: {problem}")
     }
 }
@@ -193,9 +189,9 @@ pub enum Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cut => out.write_str(
-                "the capture cut the packet here; record with a larger snapshot length (tcpdump -s 0)",
-            ),
+            Self::Cut => {
+                out.write_str("the capture cut the packet here; record with a larger snapshot length (tcpdump -s 0)")
+            }
             Self::Short => out.write_str("the packet ends inside it"),
             Self::Version(version) => write!(out, "unexpected version {version}"),
             Self::HeaderLength(length) => write!(out, "impossible header length of {length} bytes"),
@@ -205,12 +201,8 @@ impl fmt::Display for Problem {
             Self::TooMany => out.write_str("more of these headers than any real packet has"),
             Self::TooDeep => out.write_str("more tunnels inside one another than are followed"),
             Self::FragmentExtent => out.write_str("impossible fragment offset or length"),
-            Self::FragmentOverlap => {
-                out.write_str("overlaps another IPv6 fragment; the datagram is dropped")
-            }
-            Self::FragmentConflict => {
-                out.write_str("contradicts earlier fragments; the datagram is dropped")
-            }
+            Self::FragmentOverlap => out.write_str("overlaps another IPv6 fragment; the datagram is dropped"),
+            Self::FragmentConflict => out.write_str("contradicts earlier fragments; the datagram is dropped"),
             Self::FragmentInFragment => out.write_str("fragment inside a reassembled datagram"),
         }
     }

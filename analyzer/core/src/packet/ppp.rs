@@ -42,9 +42,7 @@ pub(super) fn dissect_pppoe(view: View<'_>, context: Context) -> Step<'_> {
     let version_and_type = header.byte::<{ pppoe_field::VERSION_AND_TYPE }>();
     let code = header.byte::<{ pppoe_field::CODE }>();
     if (version_and_type, code) != (0x11, 0) {
-        return Err(view
-            .malformed(Layer::Pppoe, Problem::Version(version_and_type))
-            .into());
+        return Err(view.malformed(Layer::Pppoe, Problem::Version(version_and_type)).into());
     }
     // Its length is not needed: IP has its own, which is also true when segmentation offload left this one behind.
     dissect(rest, context)

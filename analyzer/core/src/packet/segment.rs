@@ -58,6 +58,38 @@ pub struct Segment<'a> {
     pub cooked_interface: u32,
 }
 
+impl Segment<'static> {
+    /// An empty segment of no host, to be filled in.
+    pub fn nowhere() -> Self {
+        Self {
+            source: Address::v4([0; 4]),
+            destination: Address::v4([0; 4]),
+            source_port: 0,
+            destination_port: 0,
+            seq: 0,
+            ack: 0,
+            flags: TcpFlags(0),
+            window: 0,
+            urgent: 0,
+            mss: None,
+            window_scale: None,
+            sack_permitted: false,
+            sack: SackBlocks::default(),
+            timestamps: None,
+            options_malformed: false,
+            options_cut: false,
+            payload: &[],
+            payload_len: 0,
+            ip_id: None,
+            ttl: 0,
+            ecn: 0,
+            tunnel: None,
+            packet_direction: PacketDirection::Unknown,
+            cooked_interface: 0,
+        }
+    }
+}
+
 impl Segment<'_> {
     /// The same segment without its payload bytes, free of what it borrowed.
     pub fn without_payload(&self) -> Segment<'static> {
@@ -147,9 +179,7 @@ impl SackBlocks {
     /// Left and right edges in the order sent: the first sequence number of each block, and the one behind its last.
     #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
-        self.blocks
-            .get(..usize::from(self.count))
-            .unwrap_or(&self.blocks)
+        self.blocks.get(..usize::from(self.count)).unwrap_or(&self.blocks)
     }
 
     /// Whether there are none.

@@ -21,11 +21,7 @@ const FLAGS: u16 = 0x0fff;
 /// Reads the header that was found. Cut inside its options, it still yields a segment.
 #[inline]
 pub(super) fn dissect(found: Found<'_>) -> Outcome<'_> {
-    let Found {
-        view,
-        network,
-        context,
-    } = found;
+    let Found { view, network, context } = found;
     let (header, rest) = match view.split::<{ field::LENGTH }>(Layer::Tcp) {
         Ok(split) => split,
         Err(malformed) => return Outcome::Malformed(malformed),
@@ -39,10 +35,7 @@ pub(super) fn dissect(found: Found<'_>) -> Outcome<'_> {
             return Outcome::Malformed(view.malformed(Layer::Tcp, problem));
         }
     };
-    let (captured_options, payload) = rest
-        .bytes
-        .split_at_checked(options_len)
-        .unwrap_or((rest.bytes, &[]));
+    let (captured_options, payload) = rest.bytes.split_at_checked(options_len).unwrap_or((rest.bytes, &[]));
     let options_cut = captured_options.len() < options_len;
     let options = Options::read(captured_options, options_cut);
     Outcome::Tcp(Segment {

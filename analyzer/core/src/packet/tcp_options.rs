@@ -31,10 +31,9 @@ impl Options {
         match *bytes {
             [] => Self::default(),
             // What nearly every segment behind the handshake has: two paddings and timestamps (RFC 7323 appendix A).
-            [1, 1, kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => Self {
-                timestamps: Some(pair([a, b, c, d, e, f, g, h])),
-                ..Self::default()
-            },
+            [1, 1, kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
+                Self { timestamps: Some(pair([a, b, c, d, e, f, g, h])), ..Self::default() }
+            }
             _ => Self::any(bytes, cut),
         }
     }
@@ -108,8 +107,5 @@ impl Options {
 /// Two big-endian numbers.
 #[inline]
 fn pair([a, b, c, d, e, f, g, h]: [u8; 8]) -> (u32, u32) {
-    (
-        u32::from_be_bytes([a, b, c, d]),
-        u32::from_be_bytes([e, f, g, h]),
-    )
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }

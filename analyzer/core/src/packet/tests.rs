@@ -46,10 +46,9 @@ fn describe(outcome: &Outcome<'_>) -> String {
         Outcome::Tcp(segment) => describe_segment(segment),
         Outcome::NotTcp(protocol) => format!("other {protocol}"),
         Outcome::Fragment => "fragment".to_owned(),
-        Outcome::Malformed(malformed) => format!(
-            "malformed {:?} {:?} {}",
-            malformed.layer, malformed.problem, malformed.offset
-        ),
+        Outcome::Malformed(malformed) => {
+            format!("malformed {:?} {:?} {}", malformed.layer, malformed.problem, malformed.offset)
+        }
         Outcome::UnsupportedLink(link_type) => format!("unsupported link {link_type}"),
     }
 }
@@ -62,9 +61,7 @@ fn describe_segment(segment: &Segment<'_>) -> String {
         (true, true) => "malformed and cut",
     };
     let blocks = segment.sack.as_slice().iter();
-    let blocks: Vec<String> = blocks
-        .map(|(left, right)| format!("{left}-{right}"))
-        .collect();
+    let blocks: Vec<String> = blocks.map(|(left, right)| format!("{left}-{right}")).collect();
     format!(
         "{}:{} > {}:{} seq={} ack={} [{}] win={} urg={} mss={} ws={} sackok={} sack={} ts={} options={} data={}/{} \
          id={} ttl={} ecn={} tunnel={} dir={:?} if={}",
@@ -81,17 +78,9 @@ fn describe_segment(segment: &Segment<'_>) -> String {
         or_dash(segment.window_scale),
         u8::from(segment.sack_permitted),
         blocks.join(","),
-        or_dash(
-            segment
-                .timestamps
-                .map(|(sent, echo)| format!("{sent}/{echo}"))
-        ),
+        or_dash(segment.timestamps.map(|(sent, echo)| format!("{sent}/{echo}"))),
         options,
-        segment
-            .payload
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>(),
+        segment.payload.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
         segment.payload_len,
         or_dash(segment.ip_id.map(|id| format!("0x{id:04x}"))),
         segment.ttl,
@@ -122,29 +111,17 @@ fn every_vector_means_what_its_maker_put_in() {
 #[test]
 fn a_cut_packet_means_the_same_or_says_that_it_is_cut() {
     for vector in vectors() {
-        let whole = Dissector::new()
-            .dissect(vector.link_type, &vector.bytes, vector.original_len, 0)
-            .payload_len();
+        let whole = Dissector::new().dissect(vector.link_type, &vector.bytes, vector.original_len, 0).payload_len();
         for length in 0..vector.bytes.len() {
             let cut = &vector.bytes[..length];
             let mut dissector = Dissector::new();
             match dissector.dissect(vector.link_type, cut, vector.original_len, 0) {
                 Outcome::Tcp(segment) => {
-                    assert_eq!(
-                        Some(segment.payload_len),
-                        whole,
-                        "{} at {length}",
-                        vector.name
-                    );
+                    assert_eq!(Some(segment.payload_len), whole, "{} at {length}", vector.name);
                     assert!(segment.payload.len() as u32 <= segment.payload_len);
                 }
                 Outcome::Malformed(malformed) if malformed.is_cut() => {}
-                outcome => assert_eq!(
-                    describe(&outcome),
-                    vector.meaning,
-                    "{} at {length}",
-                    vector.name
-                ),
+                outcome => assert_eq!(describe(&outcome), vector.meaning, "{} at {length}", vector.name),
             }
         }
     }
@@ -159,11 +136,7 @@ fn a_packet_that_ended_early_never_panics() {
             let mut dissector = Dissector::new();
             let outcome = dissector.dissect(vector.link_type, short, length as u32, 0);
             if let Outcome::Tcp(segment) = outcome {
-                assert!(
-                    segment.payload.len() <= length,
-                    "{} at {length}",
-                    vector.name
-                );
+                assert!(segment.payload.len() <= length, "{} at {length}", vector.name);
             }
         }
     }

@@ -25,10 +25,7 @@ enum Payload {
 pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
     let (header, rest) = match view.split::<LENGTH>(Layer::Vxlan) {
         Ok(split) => split,
-        Err(Malformed {
-            problem: Problem::Short,
-            ..
-        }) => return Err(NotTcp::Udp.into()),
+        Err(Malformed { problem: Problem::Short, .. }) => return Err(NotTcp::Udp.into()),
         Err(cut) => return Err(cut.into()),
     };
     let payload = match payload(header.be32::<0>()) {

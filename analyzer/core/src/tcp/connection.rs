@@ -49,8 +49,12 @@ pub struct Connection {
     pub(super) first: At,
     pub(super) last: At,
     pub(super) opening_seen: bool,
-    pub(super) closed: Option<(At, usize)>,
-    pub(super) finished: bool,
+    /// The first FIN of each side.
+    pub(super) fins: [Option<At>; 2],
+    /// The first RST.
+    pub(super) reset: Option<At>,
+    /// Who sent the first FIN or RST.
+    pub(super) closed_by: Option<usize>,
 }
 
 impl Connection {
@@ -75,8 +79,9 @@ impl Connection {
             first: at,
             last: at,
             opening_seen,
-            closed: None,
-            finished: false,
+            fins: [None; 2],
+            reset: None,
+            closed_by: None,
         }
     }
 
@@ -113,7 +118,7 @@ impl Connection {
             self.row_of(side, segment, offset, at, note, cx);
         }
         if segment.flags.intersects(CLOSING) {
-            self.closing(side, segment, end, at);
+            self.closing(side, segment, at);
         }
         self.check_holes(at, cx);
     }
@@ -143,6 +148,7 @@ impl Connection {
         half.isn = Some(segment.seq);
         half.mss = segment.mss;
         half.window_scale = segment.window_scale.map(|shift| shift.min(14)); // RFC 7323 section 2.3
+        half.answered_syn = segment.flags.contains(TcpFlags::ACK);
         if segment.flags.contains(TcpFlags::ACK) {
             self.syn_ack_time = Some(at.time);
         } else {
@@ -154,17 +160,9 @@ impl Connection {
     #[inline]
     fn acknowledgement(&mut self, side: usize, segment: &Segment<'_>, at: At) {
         self.note_handshake(side, segment, at);
-        let scales = (self.halves[0].window_scale, self.halves[1].window_scale);
-        let is_syn = segment.flags.contains(TcpFlags::SYN);
-        let own = &mut self.halves[side];
-        own.window = match (is_syn, own.isn, scales) {
-            // a window is scaled only when both sides announced a scale, and never in a SYN (RFC 7323 section 2.2)
-            (false, Some(_), (Some(_), Some(_))) => {
-                Some(u64::from(segment.window) << own.window_scale.unwrap_or(0))
-            }
-            (true, ..) | (_, Some(_), _) => Some(u64::from(segment.window)),
-            _ => None,
-        };
+        let peer = &self.halves[1 - side];
+        let shift = self.halves[side].window_shift(peer, segment.flags.contains(TcpFlags::SYN));
+        self.halves[side].window = shift.map(|shift| u64::from(segment.window) << shift);
         let peer = &self.halves[1 - side];
         if !peer.started {
             return;
@@ -191,7 +189,7 @@ impl Connection {
         if side != self.http2.client {
             return;
         }
-        let (server_half, client_half) = ((syn_ack - syn).max(0), (at.time - syn_ack).max(0));
+        let (server_half, client_half) = (syn_ack.saturating_sub(syn), at.time.saturating_sub(syn_ack));
         self.handshake = Some((server_half, client_half));
         let client = self.http2.client;
         self.halves[client].rtt.sample(server_half);
@@ -220,16 +218,24 @@ impl Connection {
             self.note_retransmission(side, offset);
         }
         self.new_data(side, offset, end, at, cx);
-        let half = &self.halves[side];
-        if offset > half.next {
+        if offset > self.halves[side].next || self.answers_the_unseen(side) {
             return self.keep_out_of_order(side, segment, offset, at, cx);
         }
         self.deliver(side, segment.payload, offset, end, at, cx);
         if self.halves[side].out_of_order.is_some() {
-            self.drain(side, at, cx);
+            self.drain(side, Some(at), cx);
         }
         waits::stopped(self, side);
         note
+    }
+
+    /// `side` has acknowledged bytes of its peer that the capture has not shown yet: what it sends may answer them, and
+    /// is kept until they come. Capture points with several queues mix the order of directions.
+    #[inline]
+    fn answers_the_unseen(&self, side: usize) -> bool {
+        let peer = &self.halves[1 - side];
+        let fin = i64::from(self.fins[1 - side].is_some()); // takes a sequence number of its own
+        peer.started && (fin + 1..limits::MIXED_BYTES).contains(&(peer.acked - peer.next))
     }
 
     /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
@@ -259,8 +265,8 @@ impl Connection {
             [a, b] if a >= 0 && b >= 0 => a + b,
             _ => UNKNOWN_ROUND_TRIP,
         };
-        match half.out_of_order.as_ref().and_then(|store| store.first_time()) {
-            Some(before) if at.time.saturating_sub(before) < round_trip => Note::OutOfOrder,
+        match half.out_of_order.as_ref().and_then(|store| store.first_at()) {
+            Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
     }
@@ -280,7 +286,8 @@ impl Connection {
         if end <= self.halves[side].highest {
             return;
         }
-        if self.http2.owes(side) {
+        // behind a hole it is not known what the side owes
+        if self.http2.owes(side) && self.halves[side].out_of_order.is_none() {
             waits::resumed(self, side, at, cx);
         }
         waits::sent(self, side, offset, end, at);
@@ -315,7 +322,8 @@ impl Connection {
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
-        self.counters.retransmitted_bytes += if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
+        self.counters.retransmitted_bytes +=
+            if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
             self.skip_hole(side, at, cx);
             if offset <= self.halves[side].next {
@@ -328,8 +336,9 @@ impl Connection {
         Note::OutOfOrder
     }
 
-    /// Delivers kept segments that have become due; `hole` filled the gap before them.
-    fn drain(&mut self, side: usize, hole: At, cx: &mut Context) {
+    /// Delivers kept segments that have become due; `hole` filled the gap before them. Without it the capture lacks
+    /// the gap's packets, and their receiver did not wait.
+    fn drain(&mut self, side: usize, hole: Option<At>, cx: &mut Context) {
         loop {
             let half = &mut self.halves[side];
             let next = half.next;
@@ -345,7 +354,8 @@ impl Connection {
             if end <= next {
                 self.counters.retransmitted_bytes += kept.bytes.len() as u64;
             } else {
-                self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), cx);
+                let at = hole.map_or(kept.at, |hole| kept.at.waited(hole));
+                self.deliver(side, &kept.bytes, offset, end, at, cx);
             }
         }
     }
@@ -355,56 +365,76 @@ impl Connection {
     #[inline]
     fn check_holes(&mut self, at: At, cx: &mut Context) {
         for side in 0..2 {
-            let half = &mut self.halves[side];
+            let half = &self.halves[side];
             let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else {
-                half.hole_patience = 0;
+                self.halves[side].hole_patience = 0;
                 continue;
             };
-            if half.acked >= first {
-                half.hole_patience += 1;
-                if half.hole_patience > limits::MISSING_AFTER_PACKETS {
-                    half.hole_patience = 0;
-                    self.skip_hole(side, at, cx);
-                }
+            let is_hole = first > half.next;
+            if !is_hole && !self.answers_the_unseen(side) {
+                self.drain(side, None, cx);
+            } else if !is_hole || half.acked >= first {
+                self.lose_patience(side, at, cx);
             }
+        }
+    }
+
+    fn lose_patience(&mut self, side: usize, at: At, cx: &mut Context) {
+        let half = &mut self.halves[side];
+        half.hole_patience += 1;
+        if half.hole_patience > limits::MISSING_AFTER_PACKETS {
+            half.hole_patience = 0;
+            self.skip_hole(side, at, cx);
         }
     }
 
     /// Gives up on the first hole of `side`.
     fn skip_hole(&mut self, side: usize, at: At, cx: &mut Context) {
         let half = &mut self.halves[side];
-        let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else { return };
-        let missing = first - half.next;
+        let Some(store) = &half.out_of_order else { return };
+        // the receiver went on when it had what comes behind the hole, not when the hole is given up here
+        let (Some(first), Some(behind)) = (store.first(), store.first_at()) else { return };
+        let missing = first.saturating_sub(half.next);
         if missing > 0 {
             half.advance(first);
             self.counters.missing_bytes += missing.unsigned_abs();
             cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
-            self.http2.gap(side, missing.unsigned_abs(), at, cx);
+            self.http2.gap(side, missing.unsigned_abs(), behind, cx);
         }
-        self.drain(side, at, cx);
+        self.drain(side, None, cx);
     }
 
     /// FIN or RST.
-    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
-            self.halves[side].fin.get_or_insert(end);
+            self.fins[side].get_or_insert(at);
         }
-        let both = self.halves.iter().all(|half| half.fin.is_some());
-        let first_to_close = match self.closed {
-            Some((_, side)) => side,
-            None => side,
-        };
-        if segment.flags.contains(TcpFlags::RST) || both {
-            self.finished = true;
-        }
-        if self.closed.is_none() || (both && self.http2.open_rpcs > 0) {
-            self.closed = Some((at, first_to_close));
+        if segment.flags.contains(TcpFlags::RST) {
+            self.reset.get_or_insert(at);
         }
     }
 
     /// Whether both sides have closed, or one has reset.
     pub fn is_finished(&self) -> bool {
-        self.finished
+        self.reset.is_some() || self.fins.iter().all(Option::is_some)
+    }
+
+    /// The first FIN or RST.
+    pub(super) fn closed_at(&self) -> Option<At> {
+        self.reset.into_iter().chain(self.fins.into_iter().flatten()).min_by_key(|at| at.time)
+    }
+
+    /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
+    fn end_of_rpcs(&self, replaced: bool, capture_end: At) -> (End, At) {
+        let server = 1 - self.http2.client;
+        let last = self.reset.into_iter().chain(self.fins[server]).min_by_key(|at| at.time);
+        match (last, self.closed_by) {
+            (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
+            (Some(at), _) => (End::ClientCloses, at),
+            (None, _) if replaced => (End::Replaced, self.last),
+            (None, _) => (End::CaptureEnds, capture_end),
+        }
     }
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
@@ -415,12 +445,7 @@ impl Connection {
                 self.skip_hole(side, at, cx);
             }
         }
-        let (end, at) = match self.closed {
-            Some((at, side)) if side == self.http2.client => (End::ClientCloses, at),
-            Some((at, _)) => (End::ServerCloses, at),
-            None if replaced => (End::Replaced, self.last),
-            None => (End::CaptureEnds, capture_end),
-        };
+        let (end, at) = self.end_of_rpcs(replaced, capture_end);
         self.http2.finish(end, at, cx);
         (super::summary::row(&self), self.http2.budget)
     }

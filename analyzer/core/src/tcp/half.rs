@@ -49,6 +49,11 @@ impl Acks {
         self.newest_first().find(|ack| ack.time <= time)
     }
 
+    /// Whether no ACK was forgotten.
+    pub fn is_whole(&self) -> bool {
+        self.count <= limits::RECENT_ACKS
+    }
+
     /// From the newest to the oldest kept.
     pub fn newest_first(&self) -> impl Iterator<Item = Ack> {
         let kept = self.count.min(limits::RECENT_ACKS);
@@ -97,14 +102,14 @@ pub struct Half {
     pub mss: Option<u16>,
     /// Window scale option this sender announced.
     pub window_scale: Option<u8>,
+    /// Its SYN answered the other side's.
+    pub answered_syn: bool,
     /// Receive window this sender announced last, bytes; `None` while the scale is not known.
     pub window: Option<u64>,
     /// The sender uses timestamps, which take 12 octets of each segment (RFC 7323).
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
-    /// Offset of the FIN.
-    pub fin: Option<i64>,
     /// Segments that wait for a hole to be filled.
     pub out_of_order: Option<Box<OutOfOrder>>,
     /// To recognise packets recorded twice.
@@ -148,6 +153,18 @@ impl Half {
         self.next = offset;
     }
 
+    /// By how many bits this sender's windows are shifted, `None` while not known (RFC 7323 section 2.2): windows are
+    /// scaled when both SYNs carry the option, and never in a SYN. Who answers a SYN with the option was offered it.
+    pub fn window_shift(&self, peer: &Half, is_syn: bool) -> Option<u8> {
+        match (self.isn.is_some(), self.window_scale, peer.isn.is_some(), peer.window_scale) {
+            _ if is_syn => Some(0),
+            (true, None, _, _) | (true, _, true, None) => Some(0),
+            (true, Some(shift), true, Some(_)) => Some(shift),
+            (true, Some(shift), false, _) if self.answered_syn => Some(shift),
+            _ => None,
+        }
+    }
+
     /// Payload bytes of a full segment of this sender, from its peer's MSS option less the timestamp option; from the
     /// longest payload when the options were not seen; 0 when nothing tells.
     pub fn segment_size(&self, peer: &Half) -> u32 {
@@ -165,6 +182,12 @@ impl Half {
     /// nanoseconds after the capture point; `None` when the kept ACKs do not reach back.
     #[inline]
     pub fn known_acked(&self, time: i64, near: i64) -> Option<i64> {
-        if near <= NEAR { Some(self.acked) } else { Some(self.acks.at(time.saturating_sub(near))?.offset) }
+        if near <= NEAR {
+            return Some(self.acked);
+        }
+        match self.acks.at(time.saturating_sub(near)) {
+            Some(ack) => Some(ack.offset),
+            None => self.acks.is_whole().then_some(0), // no ACK had come: nothing is acknowledged
+        }
     }
 }

@@ -17,5 +17,5 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub use router::{Route, Router};
+pub use router::{Place, Route, Router};
 pub use shard::{Finished, Shard};

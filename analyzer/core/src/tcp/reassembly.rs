@@ -26,15 +26,23 @@ pub struct OutOfOrder {
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
     pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At) -> bool {
-        if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS {
+        if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
+        {
             return false;
         }
-        let known = self.segments.get(&offset).is_some_and(|kept| kept.length >= length);
-        if !known {
-            self.bytes += bytes.len();
-            // a longer segment at the same offset replaces the shorter one and agrees with it, or lies
-            if let Some(old) = self.segments.insert(offset, Kept { bytes: bytes.into(), length, at }) {
-                self.bytes -= old.bytes.len();
+        let (mut offset, mut length, mut bytes) = (offset, length, bytes);
+        for _ in 0..limits::OUT_OF_ORDER_STEPS {
+            match self.segments.get(&offset).map(|kept| kept.length) {
+                None => {
+                    self.bytes += bytes.len();
+                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at });
+                    return true;
+                }
+                Some(known) if known >= length => return true,
+                Some(known) => {
+                    bytes = usize::try_from(known).ok().and_then(|known| bytes.get(known..)).unwrap_or_default();
+                    (offset, length) = (offset + known, length - known);
+                }
             }
         }
         true
@@ -56,9 +64,9 @@ impl OutOfOrder {
         self.segments.first_key_value().map(|(&offset, _)| offset)
     }
 
-    /// When the first kept segment came.
-    pub fn first_time(&self) -> Option<i64> {
-        self.segments.first_key_value().map(|(_, kept)| kept.at.time)
+    /// The packet of the first kept segment.
+    pub fn first_at(&self) -> Option<At> {
+        self.segments.first_key_value().map(|(_, kept)| kept.at)
     }
 
     /// Bytes kept.

@@ -78,4 +78,3 @@ pub fn vantage(connection: &Connection) -> Vantage {
         Vantage::Middle
     }
 }
-

@@ -99,11 +99,13 @@ impl Router {
         let number = match self.last {
             Some((a, b, number)) if (a == source && b == destination) || (a == destination && b == source) => number,
             _ => match self.numbers.get(&key(source, destination)) {
-                Some(&number) => number,
+                Some(&number) => {
+                    self.last = Some((source, destination, number));
+                    number
+                }
                 None => return self.open(source, destination, segment, None),
             },
         };
-        self.last = Some((source, destination, number));
         let known = self.known.get_mut(number as usize)?;
         let side = usize::from(known.first_sender != source);
         if segment.flags.contains(TcpFlags::SYN) {

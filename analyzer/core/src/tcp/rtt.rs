@@ -3,6 +3,9 @@
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
 const RTO_MIN: i64 = 200_000_000;
 
+/// Longer round trips are broken clocks, one hour: TCP gives up long before.
+const LONGEST: i64 = 3_600_000_000_000;
+
 /// One half of the path: capture point to a peer and back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rtt {
@@ -41,9 +44,10 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back and are left out.
+    /// Takes a sample in (RFC 6298 section 2); negative ones come from clocks that step back, absurd ones from broken
+    /// clocks: both are left out.
     pub fn sample(&mut self, ns: i64) {
-        if ns < 0 {
+        if !(0..=LONGEST).contains(&ns) {
             return;
         }
         if self.min.is_none() {

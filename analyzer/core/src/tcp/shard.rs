@@ -43,6 +43,7 @@ pub struct Shard {
     lingering: VecDeque<(u32, u32)>,
     /// Tables and dictionaries.
     pub cx: Context,
+    /// The capture's last packet, once it is known.
     end: At,
 }
 
@@ -55,9 +56,12 @@ impl Shard {
     /// Takes a segment that was routed here.
     #[inline]
     pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        self.end = if at.time >= self.end.time { at } else { self.end };
+        // first, so that it does not matter which connections share this shard
+        if !self.lingering.is_empty() {
+            self.put_away(at.packet);
+        }
         if let Some(place) = route.replaces
-            && self.holds(place.local, route)
+            && place.shard == route.place.shard
         {
             self.finish(place.local, true);
         }
@@ -76,14 +80,6 @@ impl Shard {
             }
             None => entry.late += 1,
         }
-        if !self.lingering.is_empty() {
-            self.put_away(at.packet);
-        }
-    }
-
-    /// The connection at `local` is an older one than the one that replaces it.
-    fn holds(&self, local: u32, route: &Route) -> bool {
-        self.entries.get(local as usize).is_some_and(|entry| entry.number < route.number)
     }
 
     fn put_away(&mut self, packet: u32) {

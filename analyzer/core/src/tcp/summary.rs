@@ -22,12 +22,12 @@ pub fn row(connection: &Connection) -> ConnectionRow {
     };
     ConnectionRow {
         opened_time_ns: connection.syn_time.or(connection.syn_ack_time).unwrap_or(NOT_KNOWN),
-        closed_time_ns: connection.closed.map_or(NOT_KNOWN, |(at, _)| at.time),
+        closed_time_ns: connection.closed_at().map_or(NOT_KNOWN, |at| at.time),
         first_time_ns: connection.first.time,
         last_time_ns: connection.last.time,
         first_packet: connection.first.packet,
         last_packet: connection.last.packet,
-        handshake_rtt_ns: connection.handshake.map_or(NOT_KNOWN, |(server, client)| server + client),
+        handshake_rtt_ns: handshake_rtt(connection),
         min_rtt_ns: min_rtt(h2.near_rtt),
         near_client_rtt_ns: h2.near_rtt[client],
         near_server_rtt_ns: h2.near_rtt[server],
@@ -37,7 +37,7 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         protocol: h2.protocol as u8,
         complete: u8::from(connection.opening_seen),
         tls: u8::from(h2.protocol == Protocol::Tls),
-        closed_by: connection.closed.map_or(2, |(_, side)| u8::from(side != client)),
+        closed_by: closed_by(connection),
         mss_client: connection.halves[client].segment_size(&connection.halves[server]),
         mss_server: connection.halves[server].segment_size(&connection.halves[client]),
         client_agent: h2.client_agent.unwrap_or(u32::MAX),
@@ -66,6 +66,22 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         goaway_client: goaway(client),
         goaway_server: goaway(server),
         ..ConnectionRow::default()
+    }
+}
+
+/// The direction that closed first, 2 while the connection is not over.
+fn closed_by(connection: &Connection) -> u8 {
+    match (connection.closed_at(), connection.closed_by) {
+        (Some(_), Some(side)) => connection.http2.direction(side),
+        _ => 2,
+    }
+}
+
+/// Both halves of the handshake, unless the clock stepped back in one of them.
+fn handshake_rtt(connection: &Connection) -> i64 {
+    match connection.handshake {
+        Some((server, client)) if server >= 0 && client >= 0 => server.saturating_add(client),
+        _ => NOT_KNOWN,
     }
 }
 

@@ -97,6 +97,7 @@ pub fn turns(calls: &[Call], together: usize) -> Vec<(usize, Vec<u8>)> {
 #[derive(Clone, Debug)]
 pub struct Sent {
     pub side: usize,
+    client_port: u16,
     flags: u8,
     seq: u32,
     ack: u32,
@@ -106,6 +107,7 @@ pub struct Sent {
 
 /// Writes down the segments of a connection.
 pub struct Wire {
+    client_port: u16,
     next: [u32; 2],
     identification: u16,
     pub sent: Vec<Sent>,
@@ -117,7 +119,12 @@ pub const HANDSHAKE: usize = 3;
 impl Wire {
     /// A connection that is open; both initial sequence numbers are just before the wrap-around.
     pub fn opened() -> Self {
-        let mut wire = Self { next: [u32::MAX - 700, u32::MAX - 70], identification: 0, sent: Vec::new() };
+        Self::opened_on(40_000, [u32::MAX - 700, u32::MAX - 70])
+    }
+
+    /// A connection from a port, with the initial sequence numbers of client and server.
+    pub fn opened_on(client_port: u16, isn: [u32; 2]) -> Self {
+        let mut wire = Self { client_port, next: isn, identification: 0, sent: Vec::new() };
         for (side, flags) in [(CLIENT, 0x02), (SERVER, 0x12), (CLIENT, 0x10)] {
             wire.send(side, flags, &[]);
             wire.next[side] = wire.next[side].wrapping_add(u32::from(flags >> 1 & 1));
@@ -126,11 +133,11 @@ impl Wire {
     }
 
     fn send(&mut self, side: usize, flags: u8, payload: &[u8]) {
-        self.identification += 1;
+        let identification = self.fresh_identification();
         let (seq, ack) = (self.next[side], if flags & 0x10 == 0 { 0 } else { self.next[1 - side] });
         let payload = payload.to_vec();
         self.next[side] = seq.wrapping_add(u32::try_from(payload.len()).unwrap());
-        self.sent.push(Sent { side, flags, seq, ack, identification: self.identification, payload });
+        self.sent.push(Sent { side, client_port: self.client_port, flags, seq, ack, identification, payload });
     }
 
     /// Sends bytes in segments of the sizes given, over and over.
@@ -151,9 +158,19 @@ impl Wire {
         }
     }
 
-    /// An identification that no packet has yet.
+    /// The server resets the connection.
+    pub fn reset(&mut self) {
+        self.send(SERVER, 0x14, &[]);
+    }
+
+    /// The client acknowledges what has come.
+    pub fn acknowledge(&mut self) {
+        self.send(CLIENT, 0x10, &[]);
+    }
+
+    /// An identification that no packet has had of late; 0 stands for none.
     pub fn fresh_identification(&mut self) -> u16 {
-        self.identification += 1;
+        self.identification = self.identification.wrapping_add(1).max(1);
         self.identification
     }
 }
@@ -174,7 +191,7 @@ impl Sent {
     fn packet(&self) -> Vec<u8> {
         let length = u16::try_from(40 + self.payload.len()).unwrap();
         let addresses = [[10, 0, 0, 1], [10, 0, 0, 2]];
-        let ports = [40_000_u16, 50_051];
+        let ports = [self.client_port, 50_051];
         let mut packet = vec![0x45, 0];
         packet.extend(length.to_be_bytes());
         packet.extend(self.identification.to_be_bytes());

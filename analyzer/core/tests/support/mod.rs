@@ -240,3 +240,32 @@ pub fn pcap(packets: &[Recorded]) -> Vec<u8> {
 pub fn memory(name: &str, bytes: Vec<u8>) -> Source {
     Source::Reader(name.to_owned(), Box::new(std::io::Cursor::new(bytes)))
 }
+
+/// Everything the tables hold, in one order: a line per column or row.
+pub fn everything(mut analysis: Analysis) -> Vec<String> {
+    let mut lines = vec![format!("{:?} {:?}", analysis.finished.addresses, analysis.finished.budgets)];
+    lines.extend(analysis.finished.connections.take_columns().iter().map(|column| format!("{column:?}")));
+    lines.push(format!("{:?} {}", analysis.cx.totals, analysis.cx.deadlines.len()));
+    let mut rpcs = analysis.rpcs();
+    rpcs.sort();
+    lines.extend(rpcs.iter().map(|rpc| format!("{rpc:?}")));
+    let (messages, frames) = (analysis.cx.messages.take_columns(), analysis.cx.frames.take_columns());
+    lines.extend(messages.iter().chain(&frames).map(|column| format!("{column:?}")));
+    let waits = &analysis.cx.waits;
+    let wait = |row| (waits.connection[row], waits.start_time_ns[row], waits.direction[row], waits.cause[row]);
+    let mut waits: Vec<_> = (0..waits.len()).map(wait).collect();
+    waits.sort_unstable();
+    lines.extend(waits.iter().map(|wait| format!("{wait:?}")));
+    lines
+}
+
+/// The first line in which two analyses differ.
+pub fn difference(found: Analysis, expected: Analysis) -> Option<String> {
+    let (found, expected) = (everything(found), everything(expected));
+    let differ = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+    match differ {
+        Some((found, expected)) => Some(format!("{found}\nis not\n{expected}")),
+        None if found.len() != expected.len() => Some(format!("{} lines, not {}", found.len(), expected.len())),
+        None => None,
+    }
+}

@@ -86,11 +86,7 @@ fn head_at(input: &mut Input, at: usize, order: Order) -> Result<Head, String> {
         ));
     }
     let length = length as usize;
-    Ok(Head {
-        kind,
-        length,
-        order,
-    })
+    Ok(Head { kind, length, order })
 }
 
 /// The length behind a block that begins `at` so many bytes ahead; None if the stream ends before.
@@ -120,11 +116,7 @@ fn is_block(input: &mut Input, at: usize, order: Order) -> bool {
 
 impl PcapngFile {
     /// Takes the next block that is whole; None at the end of what can be read.
-    pub(super) fn next_block(
-        &mut self,
-        input: &mut Input,
-        info: &mut CaptureInfo,
-    ) -> Option<Block> {
+    pub(super) fn next_block(&mut self, input: &mut Input, info: &mut CaptureInfo) -> Option<Block> {
         loop {
             if !input.ensure(SMALLEST) {
                 let certain = None::<fn(&mut Input) -> bool>;
@@ -172,25 +164,17 @@ impl PcapngFile {
         self.order = head.order;
         let offset = input.offset();
         let Range { start, end } = input.take(head.length);
-        Block {
-            kind: head.kind,
-            offset,
-            body: start + HEADER..end - TRAILER,
-        }
+        Block { kind: head.kind, offset, body: start + HEADER..end - TRAILER }
     }
 }
 
 /// Whether a block whose trailing length is wrong ends where its leading length says: there another begins, or the stream ends.
 fn ends_well(input: &mut Input, head: &Head) -> bool {
-    is_block(input, head.length, head.order)
-        || (!input.ensure(head.length + 1) && input.failure().is_none())
+    is_block(input, head.length, head.order) || (!input.ensure(head.length + 1) && input.failure().is_none())
 }
 
 fn trailer_problem(head: &Head, trailing: usize) -> String {
-    format!(
-        "a block of type {} has length {} before and {trailing} behind it",
-        head.kind, head.length
-    )
+    format!("a block of type {} has length {} before and {trailing} behind it", head.kind, head.length)
 }
 
 fn note_trailer(info: &mut CaptureInfo, file: usize, offset: u64, head: &Head, trailing: usize) {

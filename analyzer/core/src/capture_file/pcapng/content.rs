@@ -21,20 +21,12 @@ impl PcapngFile {
     pub(super) fn note_short(&self, info: &mut CaptureInfo, block: &Block) {
         info.add_damage(self.file, block.offset, || {
             let length = block.body.len();
-            format!(
-                "a block of type {} with {length} bytes is too short to be read, and is left out",
-                block.kind
-            )
+            format!("a block of type {} with {length} bytes is too short to be read, and is left out", block.kind)
         });
     }
 
     /// Begins a section; false if its version is unknown, which makes the rest of the file unreadable.
-    pub(super) fn begin_section(
-        &mut self,
-        input: &Input,
-        info: &mut CaptureInfo,
-        block: &Block,
-    ) -> bool {
+    pub(super) fn begin_section(&mut self, input: &Input, info: &mut CaptureInfo, block: &Block) -> bool {
         self.interfaces.clear();
         self.numbering_lost = false;
         let &[_, version, _, _, ref options @ ..] = block.words(input) else {
@@ -79,22 +71,14 @@ impl PcapngFile {
         self.register(info, block, interface, clock);
     }
 
-    fn read_interface_options(
-        &self,
-        words: &[[u8; 4]],
-        interface: &mut Interface,
-        info: &mut CaptureInfo,
-    ) -> Clock {
+    fn read_interface_options(&self, words: &[[u8; 4]], interface: &mut Interface, info: &mut CaptureInfo) -> Clock {
         let (mut resolution, mut offset) = (Clock::DEFAULT_RESOLUTION, 0);
         for (code, value) in Options::new(words, self.order) {
             match (code, value) {
                 (IF_NAME, name) => interface.name = Some(text_of(name, CAPTURE_INTERFACE_NAME)),
                 (IF_TSRESOL, &[exponent]) => resolution = exponent,
                 (IF_TSOFFSET, value) => {
-                    offset = self
-                        .order
-                        .option_u64(value)
-                        .map_or(offset, u64::cast_signed);
+                    offset = self.order.option_u64(value).map_or(offset, u64::cast_signed);
                 }
                 _ => keep_if_comment(code, value, info),
             }
@@ -102,13 +86,7 @@ impl PcapngFile {
         Clock::new(resolution, offset)
     }
 
-    fn register(
-        &mut self,
-        info: &mut CaptureInfo,
-        block: &Block,
-        interface: Interface,
-        clock: Clock,
-    ) {
+    fn register(&mut self, info: &mut CaptureInfo, block: &Block, interface: Interface, clock: Clock) {
         let (link_type, snaplen) = (interface.link_type, interface.snaplen);
         if clock.ticks_per_second().is_none() {
             info.add_damage(self.file, block.offset, || {
@@ -116,12 +94,7 @@ impl PcapngFile {
             });
         }
         match info.add_interface(interface) {
-            Some(index) => self.interfaces.push(SectionInterface {
-                index,
-                link_type,
-                snaplen,
-                clock,
-            }),
+            Some(index) => self.interfaces.push(SectionInterface { index, link_type, snaplen, clock }),
             None => {
                 self.numbering_lost = true;
                 info.add_damage(self.file, block.offset, || {

@@ -16,10 +16,7 @@ pub(super) struct Options<'a> {
 
 impl<'a> Options<'a> {
     pub fn new(words: &'a [[u8; 4]], order: Order) -> Options<'a> {
-        Options {
-            rest: words.as_flattened(),
-            order,
-        }
+        Options { rest: words.as_flattened(), order }
     }
 
     /// Skips a list of another kind with the same layout.

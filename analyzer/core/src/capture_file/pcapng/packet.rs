@@ -21,12 +21,7 @@ struct PacketWords<'a> {
 
 impl PcapngFile {
     /// The packet of a block of one of the three packet types; None, and damage recorded, if there is none.
-    pub(super) fn packet(
-        &mut self,
-        input: &Input,
-        info: &mut CaptureInfo,
-        block: &Block,
-    ) -> Option<Record> {
+    pub(super) fn packet(&mut self, input: &Input, info: &mut CaptureInfo, block: &Block) -> Option<Record> {
         let Some(packet) = self.packet_words(block, block.words(input)) else {
             self.note_short(info, block);
             return None;
@@ -47,9 +42,7 @@ impl PcapngFile {
         let clock = interface.clock;
         let begin = block.body.end - room;
         Some(Record {
-            time_ns: packet
-                .ticks
-                .map(|ticks| self.time(info, block, clock, ticks)),
+            time_ns: packet.ticks.map(|ticks| self.time(info, block, clock, ticks)),
             link_type: interface.link_type,
             interface: interface.index,
             original_len: packet.original.max(packet.captured),
@@ -63,9 +56,7 @@ impl PcapngFile {
         info.add_damage(self.file, block.offset, || {
             if packet.captured as usize > room {
                 let captured = packet.captured;
-                return format!(
-                    "a packet of {captured} bytes in a block with room for {room} is left out"
-                );
+                return format!("a packet of {captured} bytes in a block with room for {room} is left out");
             }
             let number = packet.interface;
             format!("a packet of interface {number}, which is not declared, is left out")
@@ -104,13 +95,7 @@ impl PcapngFile {
         let snaplen = self.interfaces.first().map_or(0, |i| i.snaplen);
         let longest = if snaplen == 0 { u32::MAX } else { snaplen };
         let room = u32::try_from(rest.len() * 4).unwrap_or(u32::MAX);
-        PacketWords {
-            interface: 0,
-            ticks: None,
-            captured: original.min(longest).min(room),
-            original,
-            rest,
-        }
+        PacketWords { interface: 0, ticks: None, captured: original.min(longest).min(room), original, rest }
     }
 
     #[inline]

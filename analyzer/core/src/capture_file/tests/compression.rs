@@ -23,11 +23,8 @@ fn lz4(bytes: &[u8]) -> Vec<u8> {
 
 type Compress = fn(&[u8]) -> Vec<u8>;
 
-const ALL: [(Compression, Compress); 3] = [
-    (Compression::Gzip, gzip),
-    (Compression::Zstd, zstd),
-    (Compression::Lz4, lz4),
-];
+const ALL: [(Compression, Compress); 3] =
+    [(Compression::Gzip, gzip), (Compression::Zstd, zstd), (Compression::Lz4, lz4)];
 
 /// A frame that carries nothing, the same for Zstandard and LZ4.
 fn skippable() -> Vec<u8> {
@@ -67,10 +64,7 @@ fn skippable_frames_are_skipped() {
     let between = parts(lz4).join(skippable().as_slice());
     assert_eq!(read_clean(&[between, skippable()].concat()), plain);
     let between = parts(zstd).join(skippable().as_slice());
-    assert_eq!(
-        read_clean(&[skippable(), between, skippable()].concat()),
-        plain
-    );
+    assert_eq!(read_clean(&[skippable(), between, skippable()].concat()), plain);
 }
 
 #[test]
@@ -118,15 +112,10 @@ fn corrupt_anywhere() {
 #[test]
 fn what_follows_the_last_member_is_noted() {
     for (compression, compress) in ALL {
-        let (packets, info) =
-            read(&[compress(&plain_pcap(9)), b"sixteen bytes...".to_vec()].concat());
+        let (packets, info) = read(&[compress(&plain_pcap(9)), b"sixteen bytes...".to_vec()].concat());
         assert_eq!(packets.len(), 9, "{compression:?}");
         assert_eq!(info.damage.len(), 1, "{compression:?}");
-        assert!(
-            info.damage[0].reason.contains("corrupt"),
-            "{:?}",
-            info.damage
-        );
+        assert!(info.damage[0].reason.contains("corrupt"), "{:?}", info.damage);
     }
 }
 
@@ -144,13 +133,8 @@ fn too_large_window_is_refused() {
 #[test]
 fn decompressed_content_is_judged() {
     for (_, compress) in ALL {
-        let error = open(&compress(b"just some text, long enough"))
-            .err()
-            .expect("refused");
-        assert!(
-            matches!(error.kind, OpenErrorKind::NotACapture { .. }),
-            "{error}"
-        );
+        let error = open(&compress(b"just some text, long enough")).err().expect("refused");
+        assert!(matches!(error.kind, OpenErrorKind::NotACapture { .. }), "{error}");
         let error = open(&compress(b"")).err().expect("refused");
         assert_eq!(error.kind, OpenErrorKind::Empty);
     }

@@ -83,17 +83,10 @@ fn absurd_captured_length_costs_one_packet() {
     assert_eq!(missing(&packets, 20), [10]);
     assert_eq!(info.damage.len(), 1);
     let damage = &info.damage[0];
-    let begin = 24
-        + (0..10)
-            .map(|i| 16 + packet_bytes(i).len() as u64)
-            .sum::<u64>();
+    let begin = 24 + (0..10).map(|i| 16 + packet_bytes(i).len() as u64).sum::<u64>();
     assert_eq!((damage.offset, damage.packet), (begin, 10));
     assert!(damage.reason.contains("captured length 4294967280"));
-    assert!(
-        damage.reason.contains("skipped 36 bytes"),
-        "{}",
-        damage.reason
-    );
+    assert!(damage.reason.contains("skipped 36 bytes"), "{}", damage.reason);
     assert!(damage.reason.contains(&format!("to offset {}", begin + 36)));
 }
 
@@ -127,11 +120,7 @@ fn a_hole_of_zeros_is_skipped() {
     let tail = [plain_pcap(4), vec![0; 1000]].concat();
     let (packets, info) = read(&tail);
     assert_eq!(packets.len(), 4);
-    assert!(
-        info.damage[0]
-            .reason
-            .contains("no record follows within 1000 bytes")
-    );
+    assert!(info.damage[0].reason.contains("no record follows within 1000 bytes"));
 }
 
 #[test]
@@ -141,10 +130,7 @@ fn lost_bytes_are_skipped() {
     let (packets, info) = read(&bytes);
     assert!(packets.len() >= 24, "{}", packets.len());
     assert_eq!(info.damage.len(), 1);
-    assert_eq!(
-        packets.last().map(|p| p.time_ns),
-        Some(1_700_000_029_000_007_000)
-    );
+    assert_eq!(packets.last().map(|p| p.time_ns), Some(1_700_000_029_000_007_000));
 }
 
 #[test]

@@ -50,10 +50,7 @@ fn false_trailing_length_costs_nothing_if_a_block_follows() {
 fn packet_longer_than_its_block() {
     let (packets, reason) = damaged(block_begin(4) + 20, 25);
     assert_eq!(packets, 9);
-    assert!(
-        reason.contains("25 bytes in a block with room for 24"),
-        "{reason}"
-    );
+    assert!(reason.contains("25 bytes in a block with room for 24"), "{reason}");
 }
 
 #[test]
@@ -90,11 +87,7 @@ fn interface_behind_damage_is_not_numbered() {
 fn short_blocks() {
     let order = Order::Little;
     for kind in [1, 2, 3, 5, 6, 10] {
-        let bytes = [
-            plain_pcapng(2),
-            block(order, kind, b""),
-            enhanced(order, 0, 1, b"x"),
-        ];
+        let bytes = [plain_pcapng(2), block(order, kind, b""), enhanced(order, 0, 1, b"x")];
         let (packets, info) = read(&bytes.concat());
         assert_eq!(packets.len(), 3, "{kind}");
         assert_eq!(info.damage.len(), 1, "{kind}");

@@ -28,11 +28,7 @@ fn survive(bytes: &[u8]) {
 type Change = (Vec<(usize, u8)>, usize, usize);
 
 fn change() -> impl Strategy<Value = Change> {
-    (
-        vec((any::<usize>(), any::<u8>()), 0..12),
-        any::<usize>(),
-        0usize..40,
-    )
+    (vec((any::<usize>(), any::<u8>()), 0..12), any::<usize>(), 0usize..40)
 }
 
 fn changed(mut bytes: Vec<u8>, (places, begin, length): Change) -> Vec<u8> {
@@ -47,10 +43,7 @@ fn changed(mut bytes: Vec<u8>, (places, begin, length): Change) -> Vec<u8> {
 }
 
 fn rich_pcapng(order: Order) -> Vec<u8> {
-    let options = Writer::new(order)
-        .option(2, b"lo")
-        .option(9, &[9])
-        .option(1, b"hi");
+    let options = Writer::new(order).option(2, b"lo").option(9, &[9]).option(1, b"hi");
     let options = options.option(14, &[0; 8]).option(0, &[]).bytes;
     let statistics = Writer::new(order).u32(0).u32(0).u32(0).option(5, &[1; 8]);
     let secrets = Writer::new(order).u32(1).u32(4).raw(b"keys");

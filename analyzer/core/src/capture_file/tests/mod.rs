@@ -80,10 +80,7 @@ struct Writer {
 
 impl Writer {
     fn new(order: Order) -> Writer {
-        Writer {
-            order,
-            bytes: Vec::new(),
-        }
+        Writer { order, bytes: Vec::new() }
     }
 
     fn u16(mut self, value: u16) -> Writer {
@@ -180,13 +177,7 @@ fn interface(order: Order, link_type: u16, options: &[u8]) -> Vec<u8> {
 
 fn enhanced(order: Order, interface: u32, ticks: u64, packet: &[u8]) -> Vec<u8> {
     let length = packet.len() as u32;
-    let words = [
-        interface,
-        (ticks >> 32) as u32,
-        ticks as u32,
-        length,
-        length,
-    ];
+    let words = [interface, (ticks >> 32) as u32, ticks as u32, length, length];
     let fixed = words.into_iter().fold(Writer::new(order), Writer::u32);
     block(order, 6, &fixed.raw(packet).pad().bytes)
 }

@@ -73,9 +73,7 @@ fn longest_packets() {
 fn pauses_of_days_and_steps_back_are_no_damage() {
     let header = pcap_header(Order::Little, MICROSECONDS, 65_535, ETHERNET);
     let seconds = [1_700_000_000, 1_700_400_000, 1_700_800_000, 1_700_100_000];
-    let writer = seconds.into_iter().fold(header, |writer, second| {
-        record(writer, [second, 1, 2, 2], b"xy")
-    });
+    let writer = seconds.into_iter().fold(header, |writer, second| record(writer, [second, 1, 2, 2], b"xy"));
     let packets = read_clean(&writer.bytes);
     assert_eq!(times(&packets)[3], 1_700_100_000_000_001_000);
     assert_eq!(packets.len(), 4);

@@ -41,12 +41,7 @@ fn clocks() {
         (12, 0, 1_234_567_890_123_456, 1_234_567_890_123),
         // 2^-20 s: 1.5 s.
         (0x80 | 20, 0, 1_572_864, 1_500_000_000),
-        (
-            0x80 | 32,
-            0,
-            1_700_000_000 << 32 | 1 << 31,
-            1_700_000_000_500_000_000,
-        ),
+        (0x80 | 32, 0, 1_700_000_000 << 32 | 1 << 31, 1_700_000_000_500_000_000),
         (0x80, 0, 1_700_000_000, 1_700_000_000_000_000_000),
         (6, 3600, 1_700_000_000_000_001, 1_700_003_600_000_001_000),
         (6, -3600, 1_700_000_000_000_001, 1_699_996_400_000_001_000),
@@ -57,11 +52,7 @@ fn clocks() {
             let options = Writer::new(order).option(9, &[resolution]);
             let options = options.option(14, &offset_bytes).option(0, &[]).bytes;
             let packets = read_clean(&one_packet(order, &options, ticks));
-            assert_eq!(
-                times(&packets),
-                [expected],
-                "{resolution} {offset} {order:?}"
-            );
+            assert_eq!(times(&packets), [expected], "{resolution} {offset} {order:?}");
         }
     }
 }
@@ -81,11 +72,7 @@ fn ticks_per_second() {
         (0xff, None),
     ];
     for (resolution, ticks) in expected {
-        assert_eq!(
-            Clock::new(resolution, 0).ticks_per_second(),
-            ticks,
-            "{resolution}"
-        );
+        assert_eq!(Clock::new(resolution, 0).ticks_per_second(), ticks, "{resolution}");
     }
 }
 
@@ -111,14 +98,9 @@ fn simple_packets_take_the_time_before_and_the_snaplen() {
             block(order, 3, &body.bytes)
         };
         let snaplen_5 = block(order, 1, &Writer::new(order).u16(101).u16(0).u32(5).bytes);
-        let bytes = [
-            section(order),
-            snaplen_5,
-            simple(3, b"one"),
-            enhanced(order, 0, 77, b"two"),
-            simple(900, b"three..."),
-        ]
-        .concat();
+        let bytes =
+            [section(order), snaplen_5, simple(3, b"one"), enhanced(order, 0, 77, b"two"), simple(900, b"three...")]
+                .concat();
         let (packets, info) = read(&bytes);
         assert_eq!(contents(&packets), [b"one".as_slice(), b"two", b"three"]);
         assert_eq!(times(&packets), [0, 77_000, 77_000]);
@@ -134,13 +116,8 @@ fn obsolete_packets() {
     for order in BOTH {
         let fixed = Writer::new(order).u16(1).u16(0xffff).u32(1).u32(2);
         let body = fixed.u32(5).u32(70).raw(b"later").pad().bytes;
-        let bytes = [
-            section(order),
-            interface(order, 1, &[]),
-            interface(order, 113, &[]),
-            block(order, 2, &body),
-        ]
-        .concat();
+        let bytes =
+            [section(order), interface(order, 1, &[]), interface(order, 113, &[]), block(order, 2, &body)].concat();
         let packets = read_clean(&bytes);
         assert_eq!(contents(&packets), [b"later"]);
         assert_eq!(times(&packets), [((1 << 32) + 2) * 1000]);
@@ -161,10 +138,7 @@ fn sections_have_their_own_order_and_interfaces() {
     ]
     .concat();
     let packets = read_clean(&bytes);
-    assert_eq!(
-        contents(&packets),
-        [b"packet".as_slice(), b"big", b"packet"]
-    );
+    assert_eq!(contents(&packets), [b"packet".as_slice(), b"big", b"packet"]);
     let places: Vec<_> = packets.iter().map(|p| (p.interface, p.link_type)).collect();
     assert_eq!(places, [(0, 1), (2, 276), (3, 1)]);
     assert_eq!(times(&packets), [1000, 2000, 3000]);
@@ -175,17 +149,12 @@ fn dropped_packets_are_the_last_statistics_of_each_interface() {
     for order in BOTH {
         let statistics = |interface: u32, counts: &[(u16, u64)]| {
             let fixed = Writer::new(order).u32(interface).u32(0).u32(0);
-            let body = counts.iter().fold(fixed, |body, &(code, count)| {
-                body.option(code, &Writer::new(order).u64(count).bytes)
-            });
+            let body = counts
+                .iter()
+                .fold(fixed, |body, &(code, count)| body.option(code, &Writer::new(order).u64(count).bytes));
             block(order, 5, &body.bytes)
         };
-        let start = [
-            section(order),
-            interface(order, 1, &[]),
-            interface(order, 1, &[]),
-        ]
-        .concat();
+        let start = [section(order), interface(order, 1, &[]), interface(order, 1, &[])].concat();
         assert_eq!(read(&start).1.dropped_packets(), None);
         let bytes = [
             start,
@@ -207,27 +176,14 @@ fn secrets_names_and_comments() {
     for order in BOTH {
         let comment = |text: &[u8]| Writer::new(order).option(1, text).option(0, &[]).bytes;
         let magic = Writer::new(order).u32(0x1a2b_3c4d).u16(1).u16(0).u64(0);
-        let options = Writer::new(order)
-            .option(2, b"eth0")
-            .option(1, b"an interface")
-            .bytes;
+        let options = Writer::new(order).option(2, b"eth0").option(1, b"an interface").bytes;
         let packet = Writer::new(order).u32(0).u32(0).u32(9).u32(3).u32(3);
         let packet = packet.raw(b"abc\0").raw(&comment(b"a packet")).bytes;
-        let secrets = Writer::new(order)
-            .u32(0x544c_534b)
-            .u32(5)
-            .raw(b"keys\n")
-            .pad();
+        let secrets = Writer::new(order).u32(0x544c_534b).u32(5).raw(b"keys\n").pad();
         let secrets = secrets.raw(&comment(b"secrets")).bytes;
-        let names = Writer::new(order)
-            .option(1, &[10, 0, 0, 1, b'h', 0])
-            .option(0, &[]);
+        let names = Writer::new(order).option(1, &[10, 0, 0, 1, b'h', 0]).option(0, &[]);
         let names = names.raw(&comment(b"names")).bytes;
-        let statistics = Writer::new(order)
-            .u32(0)
-            .u32(0)
-            .u32(0)
-            .raw(&comment(b"\xffnd"));
+        let statistics = Writer::new(order).u32(0).u32(0).u32(0).raw(&comment(b"\xffnd"));
         let bytes = [
             block(order, 0x0a0d_0d0a, &magic.raw(&comment(b"a section")).bytes),
             interface(order, 1, &options),
@@ -239,14 +195,7 @@ fn secrets_names_and_comments() {
         .concat();
         let (packets, info) = read(&bytes);
         assert_eq!(contents(&packets), [b"abc"]);
-        let comments = [
-            "a section",
-            "an interface",
-            "a packet",
-            "secrets",
-            "names",
-            "\u{fffd}nd",
-        ];
+        let comments = ["a section", "an interface", "a packet", "secrets", "names", "\u{fffd}nd"];
         assert_eq!(info.comments, comments);
         assert_eq!(info.interfaces[0].name.as_deref(), Some("eth0"));
         let (kind, data) = (0x544c_534b, b"keys\n".to_vec());

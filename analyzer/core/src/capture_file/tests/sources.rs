@@ -16,17 +16,12 @@ fn no_capture() {
     let expected = OpenErrorKind::NotACapture { first_bytes };
     assert_eq!(refused(b"\x1b[31mHello, wor"), expected);
     let message = open(b"\x1b[31mHi").err().expect("refused").to_string();
-    assert!(message.starts_with(
-        "test: is not a capture: it begins with 1b 5b 33 31 6d 48 69 (\"\\x1b[31mHi\")"
-    ));
+    assert!(message.starts_with("test: is not a capture: it begins with 1b 5b 33 31 6d 48 69 (\"\\x1b[31mHi\")"));
     let error = CaptureReader::open(Vec::new()).err().expect("refused");
     assert_eq!(error.kind, OpenErrorKind::NoSource);
     let bytes = 23;
     let format = "pcap";
-    assert_eq!(
-        refused(&plain_pcap(1)[..bytes]),
-        OpenErrorKind::HeaderCut { format, bytes }
-    );
+    assert_eq!(refused(&plain_pcap(1)[..bytes]), OpenErrorKind::HeaderCut { format, bytes });
 }
 
 #[test]
@@ -39,12 +34,7 @@ fn formats_refused_by_name() {
         (b"GMBU", "a Microsoft Network Monitor 2 capture"),
         (b"\xfd7zXZ\0", "compressed with xz"),
         (&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 3, 0], "pcap version 2.3"),
-        (
-            &[
-                0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 3, 0,
-            ],
-            "pcapng version 3.0",
-        ),
+        (&[0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 3, 0], "pcapng version 3.0"),
     ];
     for (magic, name) in expected {
         let mut bytes = magic.to_vec();
@@ -85,10 +75,7 @@ impl Read for Slow {
 #[test]
 fn one_byte_at_a_time() {
     for bytes in [plain_pcap(50), plain_pcapng(50)] {
-        let slow = Slow {
-            bytes: io::Cursor::new(bytes.clone()),
-            interrupt: false,
-        };
+        let slow = Slow { bytes: io::Cursor::new(bytes.clone()), interrupt: false };
         let source = Source::Reader("slow".to_owned(), Box::new(slow));
         let (packets, info) = drain(CaptureReader::open(vec![source]).expect("a capture"));
         assert_eq!(packets, read_clean(&bytes));
@@ -160,9 +147,7 @@ fn permutations(items: Vec<usize>) -> Vec<Vec<usize>> {
     let with_first = |i: usize| {
         let mut rest = items.clone();
         let first = rest.remove(i);
-        permutations(rest)
-            .into_iter()
-            .map(move |p| [vec![first], p].concat())
+        permutations(rest).into_iter().map(move |p| [vec![first], p].concat())
     };
     (0..items.len()).flat_map(with_first).collect()
 }
@@ -177,10 +162,7 @@ fn rotated_files_in_any_order() {
         folder.write("3", &plain_pcapng(2)),
         folder.write("none", &plain_pcap(0)),
     ];
-    let length: u64 = files
-        .iter()
-        .map(|f| f.metadata().expect("a file").len())
-        .sum();
+    let length: u64 = files.iter().map(|f| f.metadata().expect("a file").len()).sum();
     for order in permutations(vec![0, 1, 2, 3, 4]) {
         // Equal times stay in the order given: only one of the last two goes first.
         if order.iter().position(|&i| i == 3) < order.iter().position(|&i| i == 2) {
@@ -191,11 +173,7 @@ fn rotated_files_in_any_order() {
         assert_eq!(reader.bytes_total(), Some(length));
         let mut seen = Vec::new();
         while let Some(packet) = reader.next_packet() {
-            seen.push((
-                packet.number,
-                packet.interface,
-                packet.time_ns / 1_000_000_000,
-            ));
+            seen.push((packet.number, packet.interface, packet.time_ns / 1_000_000_000));
         }
         assert_eq!(reader.bytes_read(), length);
         assert_eq!(reader.info().damage, []);
@@ -203,10 +181,7 @@ fn rotated_files_in_any_order() {
         let later = [0, 1, 2, 3, 0, 1].map(|i| 1_700_000_000 + i);
         let interfaces = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3];
         let times = times.into_iter().chain(later);
-        let expected = (1..)
-            .zip(interfaces)
-            .zip(times)
-            .map(|((n, i), t)| (n, i, t));
+        let expected = (1..).zip(interfaces).zip(times).map(|((n, i), t)| (n, i, t));
         assert_eq!(seen, expected.collect::<Vec<_>>(), "{order:?}");
     }
 }
@@ -215,10 +190,7 @@ fn rotated_files_in_any_order() {
 fn one_file_of_several_is_damaged() {
     let folder = Folder::new("damaged");
     let whole = plain_pcap_from(1000, 3);
-    let sources = vec![
-        Source::Path(folder.write("0", &whole[..whole.len() - 1])),
-        source(&plain_pcap_from(2000, 3)),
-    ];
+    let sources = vec![Source::Path(folder.write("0", &whole[..whole.len() - 1])), source(&plain_pcap_from(2000, 3))];
     let reader = CaptureReader::open(sources).expect("captures");
     assert_eq!(reader.bytes_total(), None);
     let (packets, info) = drain(reader);
@@ -238,9 +210,5 @@ fn file_that_vanishes_is_noted() {
     std::fs::remove_file(second).expect("it was there");
     let (packets, info) = drain(reader);
     assert_eq!(packets.len(), 1);
-    assert!(
-        info.damage[0].reason.contains("left out"),
-        "{:?}",
-        info.damage
-    );
+    assert!(info.damage[0].reason.contains("left out"), "{:?}", info.damage);
 }

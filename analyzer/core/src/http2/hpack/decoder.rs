@@ -72,8 +72,7 @@ impl<C: Classifier> Decoder<C> {
     /// table's size, it demands a size update at the start of the next block (RFC 7541 4.2);
     /// [`BlockStats`] tells if that is missing.
     pub fn set_max_size_setting(&mut self, bytes: u32) {
-        self.settings
-            .acknowledge(bytes, self.tables.dynamic.exact_max_size());
+        self.settings.acknowledge(bytes, self.tables.dynamic.exact_max_size());
         if let Some(largest) = self.settings.largest() {
             self.tables.dynamic.bound(largest);
         }
@@ -128,10 +127,7 @@ impl<C: Classifier> Decoder<C> {
                 1 => (Representation::NeverIndexed, 4),
                 0 => (Representation::LiteralWithoutIndexing, 4),
                 _ => {
-                    return Err(HpackError::new(
-                        HpackErrorKind::SizeUpdateAfterField,
-                        reader.position(),
-                    ));
+                    return Err(HpackError::new(HpackErrorKind::SizeUpdateAfterField, reader.position()));
                 }
             };
             self.literal(&mut reader, form, classifier, &mut stats, sink)?;
@@ -141,20 +137,13 @@ impl<C: Classifier> Decoder<C> {
 
     /// Size updates, which only the start of a block may have (RFC 7541 4.2).
     #[inline]
-    fn size_updates(
-        &mut self,
-        reader: &mut Reader<'_>,
-        stats: &mut BlockStats,
-    ) -> Result<(), HpackError> {
+    fn size_updates(&mut self, reader: &mut Reader<'_>, stats: &mut BlockStats) -> Result<(), HpackError> {
         let mut smallest: Option<u32> = None;
         while reader.peek().is_some_and(|octet| octet & 0xe0 == 0x20) {
             let start = reader.position();
             let size = reader.integer(5)?;
             if let Some(setting) = self.settings.largest().filter(|&setting| size > setting) {
-                return Err(HpackError::new(
-                    HpackErrorKind::SizeUpdateAboveSetting { size, setting },
-                    start,
-                ));
+                return Err(HpackError::new(HpackErrorKind::SizeUpdateAboveSetting { size, setting }, start));
             }
             self.tables.dynamic.resize(size);
             stats.table_size_updates = stats.table_size_updates.saturating_add(1);
@@ -174,12 +163,8 @@ impl<C: Classifier> Decoder<C> {
         let start = reader.position();
         let index = reader.integer(7)?;
         let found = self.tables.look_up(index, start)?;
-        let field = Field {
-            name: found.name,
-            value: found.value,
-            class: found.class,
-            representation: Representation::Indexed,
-        };
+        let field =
+            Field { name: found.name, value: found.value, class: found.class, representation: Representation::Indexed };
         if count(stats, u64::from(found.size), found.complete) {
             sink(field);
         }
@@ -204,12 +189,7 @@ impl<C: Classifier> Decoder<C> {
         let mut class = self.tables.unknown_class;
         if count(stats, size, name.octets.is_some() && value.octets.is_some()) {
             class = classifier.classify(name.octets, value.octets);
-            sink(Field {
-                name: name.octets,
-                value: value.octets,
-                class,
-                representation,
-            });
+            sink(Field { name: name.octets, value: value.octets, class, representation });
         } else {
             (name, value) = (name.withheld(), value.withheld());
         }

@@ -78,9 +78,7 @@ impl<Class: Copy> DynamicTable<Class> {
         let entry = self.entries.get(nth as usize)?;
         let start = entry.start.wrapping_sub(self.compacted) as usize;
         let middle = start.wrapping_add(entry.name_len.unwrap_or(0) as usize);
-        let octets = |start: usize, len: Option<u32>| {
-            self.arena.get(start..start.wrapping_add(len? as usize))
-        };
+        let octets = |start: usize, len: Option<u32>| self.arena.get(start..start.wrapping_add(len? as usize));
         Some(Found {
             name: octets(start, entry.name_len),
             value: octets(middle, entry.value_len),
@@ -139,10 +137,7 @@ impl<Class: Copy> DynamicTable<Class> {
     /// Inserts an entry and evicts the oldest as far as needed (RFC 7541 4.4).
     pub fn insert(&mut self, name: Text<'_>, value: Text<'_>, class: Class) {
         self.changes += 1;
-        let size = name
-            .len
-            .saturating_add(value.len)
-            .saturating_add(ENTRY_OVERHEAD as usize);
+        let size = name.len.saturating_add(value.len).saturating_add(ENTRY_OVERHEAD as usize);
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         if self.max_size_exact && size > self.max_size {
             // RFC 7541 4.4: this is no error and empties the table, whatever was in it.
@@ -162,10 +157,8 @@ impl<Class: Copy> DynamicTable<Class> {
 
     fn push(&mut self, name: Text<'_>, value: Text<'_>, size: u32, class: Class) {
         let start = self.compacted + self.arena.len() as u64;
-        self.arena
-            .extend_from_slice(name.octets.unwrap_or_default());
-        self.arena
-            .extend_from_slice(value.octets.unwrap_or_default());
+        self.arena.extend_from_slice(name.octets.unwrap_or_default());
+        self.arena.extend_from_slice(value.octets.unwrap_or_default());
         self.entries.push_front(Entry {
             class,
             start,

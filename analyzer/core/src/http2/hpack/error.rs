@@ -59,24 +59,15 @@ impl fmt::Display for HpackErrorKind {
             Self::IntegerOverflow => f.write_str("integer above 2^32-1 or too long"),
             Self::Truncated => f.write_str("the block ends inside an integer or a string"),
             Self::IndexZero => f.write_str("reference to index 0"),
-            Self::IndexBeyondTables { index, entries } => write!(
-                f,
-                "reference to index {index}; the tables end at {}",
-                entries.saturating_add(STATIC_ENTRIES)
-            ),
-            Self::HuffmanPadding => {
-                f.write_str("Huffman padding of 8 bits or more, or not of ones")
+            Self::IndexBeyondTables { index, entries } => {
+                write!(f, "reference to index {index}; the tables end at {}", entries.saturating_add(STATIC_ENTRIES))
             }
+            Self::HuffmanPadding => f.write_str("Huffman padding of 8 bits or more, or not of ones"),
             Self::HuffmanEndOfString => f.write_str("end-of-string symbol inside a Huffman string"),
             Self::SizeUpdateAboveSetting { size, setting } => {
-                write!(
-                    f,
-                    "table size update to {size} bytes, above the setting of {setting}"
-                )
+                write!(f, "table size update to {size} bytes, above the setting of {setting}")
             }
-            Self::SizeUpdateAfterField => {
-                f.write_str("table size update after the block's first field")
-            }
+            Self::SizeUpdateAfterField => f.write_str("table size update after the block's first field"),
         }
     }
 }

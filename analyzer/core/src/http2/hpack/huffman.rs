@@ -20,16 +20,15 @@ const FAST_BITS: u32 = 12;
 
 /// Length of each symbol's code, in bits (RFC 7541 Appendix B).
 const CODE_BITS: [u8; SYMBOLS] = [
-    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28,
-    28, 28, 28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5,
-    5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12, 10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7,
-    7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, 15, 5, 6, 5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6,
-    6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22, 22, 23, 22,
-    23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22,
-    21, 20, 22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20,
-    22, 22, 22, 23, 22, 22, 23, 26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19,
-    21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28, 27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22,
-    22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
+    13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
+    28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,
+    10, 13, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 8, 7, 8, 13, 19, 13, 14, 6, 15, 5, 6,
+    5, 6, 5, 6, 6, 6, 5, 7, 7, 6, 6, 6, 5, 6, 7, 6, 5, 5, 6, 7, 7, 7, 7, 7, 15, 11, 14, 13, 28, 20, 22, 20, 20, 22, 22,
+    22, 23, 22, 23, 23, 23, 23, 23, 24, 23, 24, 24, 22, 23, 24, 23, 23, 23, 23, 21, 22, 23, 22, 23, 23, 24, 22, 21, 20,
+    22, 22, 23, 23, 21, 23, 22, 22, 24, 21, 22, 23, 23, 21, 21, 22, 21, 23, 22, 23, 23, 20, 22, 22, 22, 23, 22, 22, 23,
+    26, 26, 20, 19, 22, 23, 22, 25, 26, 26, 26, 27, 27, 26, 24, 25, 19, 21, 26, 27, 27, 26, 27, 24, 21, 21, 26, 26, 28,
+    27, 27, 27, 20, 24, 20, 21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28,
+    27, 27, 27, 27, 27, 26, 30,
 ];
 
 /// The canonical code by length: what it takes to find the symbol of a code of any length.
@@ -98,11 +97,8 @@ const fn fast() -> [Fast; FAST_ENTRIES] {
         if first.count == 1 {
             let second = single[(index << first.bits) & (FAST_ENTRIES - 1)];
             if second.count == 1 && first.bits + second.bits <= FAST_BITS as u8 {
-                table[index] = Fast {
-                    symbols: [first.symbols[0], second.symbols[0]],
-                    bits: first.bits + second.bits,
-                    count: 2,
-                };
+                table[index] =
+                    Fast { symbols: [first.symbols[0], second.symbols[0]], bits: first.bits + second.bits, count: 2 };
             }
         }
         index += 1;
@@ -111,11 +107,7 @@ const fn fast() -> [Fast; FAST_ENTRIES] {
 }
 
 const fn fast_single() -> [Fast; FAST_ENTRIES] {
-    let mut table = [Fast {
-        symbols: [0; 2],
-        bits: 0,
-        count: 0,
-    }; FAST_ENTRIES];
+    let mut table = [Fast { symbols: [0; 2], bits: 0, count: 0 }; FAST_ENTRIES];
     let canonical = canonical();
     let mut bits = 1;
     while bits <= FAST_BITS as usize {
@@ -125,11 +117,7 @@ const fn fast_single() -> [Fast; FAST_ENTRIES] {
             let mut index = ((canonical.first[bits] + nth) as usize) << (FAST_BITS as usize - bits);
             let end = index + (1 << (FAST_BITS as usize - bits));
             while index < end {
-                table[index] = Fast {
-                    symbols: [symbol, 0],
-                    bits: bits as u8,
-                    count: 1,
-                };
+                table[index] = Fast { symbols: [symbol, 0], bits: bits as u8, count: 1 };
                 index += 1;
             }
             nth += 1;
@@ -202,11 +190,7 @@ struct Bits<'a> {
 
 impl<'a> Bits<'a> {
     fn new(input: &'a [u8]) -> Self {
-        Self {
-            rest: input,
-            window: 0,
-            left: 0,
-        }
+        Self { rest: input, window: 0, left: 0 }
     }
 
     /// Fills the window to 56 bits or more, or with all there is.
@@ -244,11 +228,7 @@ impl<'a> Bits<'a> {
         let (symbol, bits) = first_symbol((padded >> 32) as u32);
         if bits > self.left {
             let valid = self.left < 8 && padded == u64::MAX;
-            return if valid {
-                Ok(None)
-            } else {
-                Err(HpackErrorKind::HuffmanPadding)
-            };
+            return if valid { Ok(None) } else { Err(HpackErrorKind::HuffmanPadding) };
         }
         if symbol == END_OF_STRING {
             return Err(HpackErrorKind::HuffmanEndOfString);
@@ -263,10 +243,7 @@ fn first_symbol(window: u32) -> (u16, u32) {
     for bits in 5..=MAX_CODE_BITS {
         let nth = (window >> (32 - bits)).wrapping_sub(CANONICAL.first[bits]);
         if nth < CANONICAL.count[bits] {
-            return (
-                CANONICAL.symbols[(CANONICAL.offset[bits] + nth) as usize],
-                bits as u32,
-            );
+            return (CANONICAL.symbols[(CANONICAL.offset[bits] + nth) as usize], bits as u32);
         }
     }
     (END_OF_STRING, MAX_CODE_BITS as u32)

@@ -35,11 +35,7 @@ impl<'a> Reader<'a> {
         self.position += 1;
         let full = (1 << prefix_bits) - 1;
         let prefix = u32::from(octet) & full;
-        if prefix < full {
-            Ok(prefix)
-        } else {
-            self.continue_integer(full)
-        }
+        if prefix < full { Ok(prefix) } else { self.continue_integer(full) }
     }
 
     fn continue_integer(&mut self, prefix: u32) -> Result<u32, HpackError> {
@@ -52,8 +48,7 @@ impl<'a> Reader<'a> {
             self.position += 1;
             value += u64::from(octet & 0x7f) << (7 * nth);
             if octet & 0x80 == 0 {
-                return u32::try_from(value)
-                    .map_err(|_| HpackError::new(HpackErrorKind::IntegerOverflow, start));
+                return u32::try_from(value).map_err(|_| HpackError::new(HpackErrorKind::IntegerOverflow, start));
             }
         }
         Err(HpackError::new(HpackErrorKind::IntegerOverflow, start))
@@ -61,10 +56,7 @@ impl<'a> Reader<'a> {
 
     /// The next `len` octets; `start` is where their string begins, for the error.
     pub fn octets(&mut self, len: usize, start: usize) -> Result<&'a [u8], HpackError> {
-        let octets = self
-            .block
-            .get(self.position..)
-            .and_then(|rest| rest.get(..len));
+        let octets = self.block.get(self.position..).and_then(|rest| rest.get(..len));
         let octets = octets.ok_or(HpackError::new(HpackErrorKind::Truncated, start))?;
         self.position += len;
         Ok(octets)

@@ -19,13 +19,7 @@ pub(super) struct SizeSettings {
 impl SizeSettings {
     /// The default, known to be in force from the connection's start.
     pub fn from_start() -> Self {
-        Self {
-            in_force: DEFAULT_TABLE_SIZE,
-            announced: 0,
-            pending: 0,
-            complete: true,
-            demanded: None,
-        }
+        Self { in_force: DEFAULT_TABLE_SIZE, announced: 0, pending: 0, complete: true, demanded: None }
     }
 
     /// From now on settings may have been missed.
@@ -47,11 +41,7 @@ impl SizeSettings {
         if self.pending == 0 {
             self.announced = 0;
         }
-        if self
-            .demanded
-            .or(table_size)
-            .is_some_and(|lowest| bytes < lowest)
-        {
+        if self.demanded.or(table_size).is_some_and(|lowest| bytes < lowest) {
             self.demanded = Some(bytes);
         }
     }

@@ -18,8 +18,7 @@ pub(super) struct Tables<Class> {
 
 impl<Class: Copy> Tables<Class> {
     pub fn new(classifier: &mut impl Classifier<Class = Class>) -> Self {
-        let classes =
-            STATIC_TABLE.map(|(name, value)| classifier.classify(Some(name), Some(value)));
+        let classes = STATIC_TABLE.map(|(name, value)| classifier.classify(Some(name), Some(value)));
         Self {
             dynamic: DynamicTable::from_start(),
             static_classes: Arc::new(classes),
@@ -40,17 +39,9 @@ impl<Class: Copy> Tables<Class> {
     #[inline]
     pub fn look_up(&self, index: u32, start: usize) -> Result<Found<'_, Class>, HpackError> {
         let nth = index.wrapping_sub(1) as usize;
-        if let (Some(&(name, value)), Some(&class)) =
-            (STATIC_TABLE.get(nth), self.static_classes.get(nth))
-        {
+        if let (Some(&(name, value)), Some(&class)) = (STATIC_TABLE.get(nth), self.static_classes.get(nth)) {
             let size = (name.len() + value.len()) as u32 + ENTRY_OVERHEAD;
-            return Ok(Found {
-                name: Some(name),
-                value: Some(value),
-                class,
-                size,
-                complete: true,
-            });
+            return Ok(Found { name: Some(name), value: Some(value), class, size, complete: true });
         }
         match self.dynamic.get(index.wrapping_sub(STATIC_ENTRIES + 1)) {
             Some(found) => Ok(found),
@@ -65,32 +56,16 @@ impl<Class: Copy> Tables<Class> {
         }
         if !self.dynamic.older_unknown() {
             let entries = self.dynamic.len();
-            return Err(HpackError::new(
-                HpackErrorKind::IndexBeyondTables { index, entries },
-                start,
-            ));
+            return Err(HpackError::new(HpackErrorKind::IndexBeyondTables { index, entries }, start));
         }
         let class = self.unknown_class;
-        Ok(Found {
-            name: None,
-            value: None,
-            class,
-            size: ENTRY_OVERHEAD,
-            complete: false,
-        })
+        Ok(Found { name: None, value: None, class, size: ENTRY_OVERHEAD, complete: false })
     }
 
     /// The name of the entry at `index`. It is copied into `scratch`, because an insertion may
     /// evict the entry that it takes its name from (RFC 7541 4.4).
-    pub fn name<'a>(
-        &self,
-        index: u32,
-        start: usize,
-        scratch: &'a mut Scratch,
-    ) -> Result<Text<'a>, HpackError> {
+    pub fn name<'a>(&self, index: u32, start: usize, scratch: &'a mut Scratch) -> Result<Text<'a>, HpackError> {
         let found = self.look_up(index, start)?;
-        Ok(found
-            .name
-            .map_or(Text::unknown(0), |name| Text::known(scratch.copy(name))))
+        Ok(found.name.map_or(Text::unknown(0), |name| Text::known(scratch.copy(name))))
     }
 }

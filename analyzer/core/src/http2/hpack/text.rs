@@ -19,10 +19,7 @@ pub(super) struct Text<'a> {
 
 impl<'a> Text<'a> {
     pub fn known(octets: &'a [u8]) -> Self {
-        Self {
-            octets: Some(octets),
-            len: octets.len(),
-        }
+        Self { octets: Some(octets), len: octets.len() }
     }
 
     pub fn unknown(len: usize) -> Self {
@@ -52,9 +49,7 @@ pub(super) fn read_text<'a, 'block: 'a>(
         (false, true) => Ok(Text::known(encoded)),
         (false, false) => Ok(Text::unknown(len)),
         (true, true) => scratch.decode(encoded).map(Text::known).map_err(at_start),
-        (true, false) => huffman::decoded_len(encoded)
-            .map(Text::unknown)
-            .map_err(at_start),
+        (true, false) => huffman::decoded_len(encoded).map(Text::unknown).map_err(at_start),
     }
 }
 

@@ -105,15 +105,15 @@ fn a_refused_header_block_makes_the_table_unknown() {
     }
 }
 
-/// In one segment, the boundary is found and lost as often as a maximal IP datagram can make it.
+/// In one segment, the boundary is found and lost as often as the search buffer can hold it.
 #[test]
 fn a_boundary_lost_again_and_again_in_one_segment_does_no_harm() {
     let wrong = frame(FrameType::RST_STREAM, 0, 0, &[]);
     let unit = [settings_frame(&[]), settings_frame(&[]), wrong].concat();
-    let bytes = unit.repeat(65_535 / unit.len());
+    let bytes = unit.repeat(bounds::RESYNC_BUFFER / unit.len());
     let mut exchange = Exchange::late(CLIENT);
     exchange.client(&bytes);
     exchange.finish(End::CaptureEnds);
     assert_eq!(exchange.accounted(), bytes.len() as u64);
-    assert_eq!(exchange.cx.totals.frames[usize::from(FrameType::SETTINGS.0)], 2 * 2_427);
+    assert_eq!(exchange.cx.totals.frames[usize::from(FrameType::SETTINGS.0)], 2 * 4_854);
 }

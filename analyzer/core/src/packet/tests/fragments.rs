@@ -36,9 +36,7 @@ fn ipv6(id: u16, next: u8, offset: usize, more: bool, part: &[u8]) -> Vec<u8> {
     let mut bytes = hex("60000000 0000 2c 3f");
     let payload_length = (8 + part.len()) as u16;
     bytes[4..6].copy_from_slice(&payload_length.to_be_bytes());
-    bytes.extend(hex(
-        "fd000000000000000000000000000001 fd000000000000000000000000000002",
-    ));
+    bytes.extend(hex("fd000000000000000000000000000001 fd000000000000000000000000000002"));
     bytes.extend([next, 0]);
     bytes.extend((offset as u16 | u16::from(more)).to_be_bytes());
     bytes.extend(u32::from(id).to_be_bytes());
@@ -73,8 +71,7 @@ impl Run {
     fn see_cut<'a>(&'a mut self, packet: &'a [u8], captured: usize) -> Outcome<'a> {
         self.time += 1;
         let original_len = packet.len() as u32;
-        self.dissector
-            .dissect(RAW, &packet[..captured], original_len, self.time)
+        self.dissector.dissect(RAW, &packet[..captured], original_len, self.time)
     }
 
     fn stats(&self) -> FragmentStats {
@@ -83,33 +80,18 @@ impl Run {
 }
 
 fn refused(problem: Problem, offset: u32) -> Outcome<'static> {
-    Outcome::Malformed(Malformed {
-        layer: Layer::Fragment,
-        problem,
-        offset,
-    })
+    Outcome::Malformed(Malformed { layer: Layer::Fragment, problem, offset })
 }
 
 #[test]
 fn fragments_in_any_order_make_the_same_segment() {
-    for order in [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ] {
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut run = Run::default();
         let parts = thirds(ipv4);
         assert_eq!(run.see(&parts[order[0]]), Outcome::Fragment);
         assert_eq!(run.see(&parts[order[1]]), Outcome::Fragment);
         assert_eq!(describe(&run.see(&parts[order[2]])), MEANING, "{order:?}");
-        let expected = FragmentStats {
-            fragments: 3,
-            reassembled: 1,
-            ..Default::default()
-        };
+        let expected = FragmentStats { fragments: 3, reassembled: 1, ..Default::default() };
         assert_eq!(run.stats(), expected);
     }
 }
@@ -120,9 +102,7 @@ fn ipv6_fragments_make_a_segment() {
     let parts = thirds(ipv6);
     assert_eq!(run.see(&parts[2]), Outcome::Fragment);
     assert_eq!(run.see(&parts[0]), Outcome::Fragment);
-    let expected = MEANING
-        .replace("10.0.0.", "fd00::")
-        .replace("id=0x1234 ttl=64", "id=- ttl=63");
+    let expected = MEANING.replace("10.0.0.", "fd00::").replace("id=0x1234 ttl=64", "id=- ttl=63");
     assert_eq!(describe(&run.see(&parts[1])), expected);
 }
 
@@ -141,21 +121,14 @@ fn a_missing_fragment_means_no_segment_until_it_expires() {
 
 #[test]
 fn a_clock_that_goes_backwards_does_not_keep_old_fragments() {
-    let mut run = Run {
-        time: 10 * FRAGMENT_TIMEOUT_NS,
-        ..Default::default()
-    };
+    let mut run = Run { time: 10 * FRAGMENT_TIMEOUT_NS, ..Default::default() };
     let parts = thirds(ipv4);
     run.see(&ipv4(1, 6, 0, true, &[0; 8]));
     run.time = 0;
     run.see(&parts[0]);
     run.see(&parts[1]);
     run.time = 2 * FRAGMENT_TIMEOUT_NS;
-    assert_eq!(
-        run.see(&parts[2]),
-        Outcome::Fragment,
-        "the other two were too old"
-    );
+    assert_eq!(run.see(&parts[2]), Outcome::Fragment, "the other two were too old");
     assert_eq!(run.stats().expired, 1);
 }
 
@@ -181,10 +154,7 @@ fn in_ipv4_the_first_of_overlapping_fragments_wins() {
     // Bytes 16..56 with other contents where 24..48 are held; the edges are right.
     let mut liar = whole[16..56].to_vec();
     liar[8..32].fill(0xee);
-    assert_eq!(
-        run.see(&ipv4(0x1234, 6, 16, true, &liar)),
-        Outcome::Fragment
-    );
+    assert_eq!(run.see(&ipv4(0x1234, 6, 16, true, &liar)), Outcome::Fragment);
     assert_eq!(run.see(&parts[0]), Outcome::Fragment);
     assert_eq!(describe(&run.see(&parts[2])), MEANING);
     assert_eq!(run.stats().overlapped, 3);
@@ -203,10 +173,7 @@ fn in_ipv6_overlapping_fragments_drop_the_datagram() {
     // The same place with other bytes overlaps as well.
     let mut run = Run::default();
     run.see(&parts[0]);
-    assert_eq!(
-        run.see(&ipv6(0x1234, 6, 0, true, &[0xee; 24])),
-        refused(Problem::FragmentOverlap, 48)
-    );
+    assert_eq!(run.see(&ipv6(0x1234, 6, 0, true, &[0xee; 24])), refused(Problem::FragmentOverlap, 48));
 }
 
 #[test]
@@ -220,10 +187,7 @@ fn contradictions_about_the_length_drop_the_datagram() {
     let mut run = Run::default();
     run.see(&parts[1]);
     let last_before = ipv4(0x1234, 6, 8, false, &[0; 8]);
-    assert_eq!(
-        run.see(&last_before),
-        refused(Problem::FragmentConflict, 20)
-    );
+    assert_eq!(run.see(&last_before), refused(Problem::FragmentConflict, 20));
 }
 
 #[test]
@@ -283,11 +247,7 @@ fn a_flood_stays_within_the_limits_and_evicts_the_oldest() {
         assert!(stats.waiting <= MAX_FRAGMENTED_DATAGRAMS as u64);
         assert!(stats.held_bytes <= MAX_FRAGMENT_BYTES as u64);
     }
-    assert_eq!(
-        run.see(&parts[2]),
-        Outcome::Fragment,
-        "the other two were evicted"
-    );
+    assert_eq!(run.see(&parts[2]), Outcome::Fragment, "the other two were evicted");
     let stats = run.stats();
     assert_eq!(stats.evicted + stats.waiting, 1002);
     for id in 0..1000 {
@@ -339,10 +299,6 @@ fn a_fragment_header_inside_reassembled_fragments_is_malformed() {
     inner.extend(tcp());
     run.see(&ipv6(1, 44, 0, true, &inner[..40]));
     let rest = ipv6(1, 44, 40, false, &inner[40..]);
-    let expected = Malformed {
-        layer: Layer::Ipv6Extension,
-        problem: Problem::FragmentInFragment,
-        offset: 0,
-    };
+    let expected = Malformed { layer: Layer::Ipv6Extension, problem: Problem::FragmentInFragment, offset: 0 };
     assert_eq!(run.see(&rest), Outcome::Malformed(expected));
 }

@@ -16,14 +16,8 @@ fn messages_say_where_what_and_what_to_do() {
         message(101, "45000028", 40),
         "IPv4 header at byte 0: the capture cut the packet here; record with a larger snapshot length (tcpdump -s 0)"
     );
-    assert_eq!(
-        message(101, "45000028", 4),
-        "IPv4 header at byte 0: the packet ends inside it"
-    );
-    assert_eq!(
-        message(101, "30", 1),
-        "IP header at byte 0: unexpected version 3"
-    );
+    assert_eq!(message(101, "45000028", 4), "IPv4 header at byte 0: the packet ends inside it");
+    assert_eq!(message(101, "30", 1), "IP header at byte 0: unexpected version 3");
     assert_eq!(
         message(101, "4300001400000000ff060000 0a000001 0a000002", 20),
         "IPv4 header at byte 0: impossible header length of 12 bytes"
@@ -60,10 +54,6 @@ fn supported_links_are_those_that_are_dissected() {
         let mut dissector = Dissector::new();
         let outcome = dissector.dissect(link_type, &[], 0, 0);
         let unsupported = outcome == Outcome::UnsupportedLink(link_type);
-        assert_eq!(
-            is_supported(link_type),
-            !unsupported,
-            "link type {link_type}"
-        );
+        assert_eq!(is_supported(link_type), !unsupported, "link type {link_type}");
     }
 }

@@ -158,3 +158,26 @@ fn bytes_kept_are_counted_down_when_their_hole_is_filled() {
     assert_eq!(capture.cx().out_of_order_bytes, 0);
     assert_eq!(capture.finish().cx.messages.length, [3_000]);
 }
+
+/// Bytes that the capture lacks were acknowledged: their receiver read on at once, and so do the times of what comes
+/// behind them, however long the decoder waits before it gives the hole up.
+#[test]
+fn what_comes_behind_a_hole_keeps_its_own_times() {
+    for packets in [0, PATIENCE + 1] {
+        let first = call("/a/B", 3_000);
+        let bytes = [first.clone(), request(3, "/a/C", 40)].concat();
+        let mut capture = with_hole(&bytes, 500..1_500, 0);
+        capture.server(0, &[frame(4, 0, 0, &[]), response(1, 1), response(3, 1)].concat());
+        let sent = 5;
+        for _ in 0..packets {
+            capture.server_acks(u32::try_from(bytes.len()).unwrap());
+        }
+        let seen = capture.finish();
+        assert_eq!(seen.methods(), [Some("/a/B".to_owned()), Some("/a/C".to_owned())], "after {packets} packets");
+        assert_eq!((seen.cx.rpcs.first_packet[1], seen.cx.rpcs.start_time_ns[1]), (sent, 16 * MS));
+        let messages = &seen.cx.messages;
+        let of_client = (0..messages.len()).filter(|&row| messages.direction[row] == 0);
+        let last: Vec<u32> = of_client.map(|row| messages.last_packet[row]).collect();
+        assert_eq!(last, [sent, sent], "after {packets} packets");
+    }
+}

@@ -54,18 +54,11 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub fn new() -> Self {
-        Self {
-            table: Vec::new(),
-            max_size: 4096,
-            blocks: 0,
-        }
+        Self { table: Vec::new(), max_size: 4096, blocks: 0 }
     }
 
     pub fn size(&self) -> usize {
-        self.table
-            .iter()
-            .map(|entry| entry.name.len() + entry.value.len() + 32)
-            .sum()
+        self.table.iter().map(|entry| entry.name.len() + entry.value.len() + 32).sum()
     }
 
     pub fn block(&mut self, resize: Option<usize>, plans: &[Plan]) -> (Vec<u8>, Vec<Meant>) {
@@ -75,10 +68,7 @@ impl Encoder {
             self.max_size = max_size;
             self.evict();
         }
-        let meant = plans
-            .iter()
-            .map(|plan| self.field(&mut block, plan))
-            .collect();
+        let meant = plans.iter().map(|plan| self.field(&mut block, plan)).collect();
         self.blocks += 1;
         (block, meant)
     }
@@ -97,17 +87,8 @@ impl Encoder {
             Representation::NeverIndexed => (plan.representation, 0x10, 4),
             _ => (Representation::LiteralIncremental, 0x40, 6),
         };
-        let named = if plan.name_reference {
-            self.find(by_name)
-        } else {
-            None
-        };
-        integer(
-            block,
-            mark,
-            prefix_bits,
-            named.as_ref().map_or(0, |(index, _)| *index),
-        );
+        let named = if plan.name_reference { self.find(by_name) } else { None };
+        integer(block, mark, prefix_bits, named.as_ref().map_or(0, |(index, _)| *index));
         if named.is_none() {
             string(block, &plan.name, plan.huffman);
         }
@@ -115,9 +96,7 @@ impl Encoder {
         let entry = Entry {
             name: plan.name.clone(),
             value: plan.value.clone(),
-            name_since: named
-                .map_or(self.blocks, |(_, entry)| entry.name_since)
-                .min(self.blocks),
+            name_since: named.map_or(self.blocks, |(_, entry)| entry.name_since).min(self.blocks),
             value_since: self.blocks,
         };
         if representation == Representation::LiteralIncremental {
@@ -174,11 +153,7 @@ pub(super) fn integer(block: &mut Vec<u8>, mark: u8, prefix_bits: u32, value: us
 }
 
 pub(super) fn string(block: &mut Vec<u8>, text: &[u8], huffman_coded: bool) {
-    let (mark, octets) = if huffman_coded {
-        (0x80, huffman(text))
-    } else {
-        (0, text.to_vec())
-    };
+    let (mark, octets) = if huffman_coded { (0x80, huffman(text)) } else { (0, text.to_vec()) };
     integer(block, mark, 7, octets.len());
     block.extend(octets);
 }
@@ -186,8 +161,7 @@ pub(super) fn string(block: &mut Vec<u8>, text: &[u8], huffman_coded: bool) {
 /// The text in Huffman code, padded with ones.
 pub(super) fn huffman(text: &[u8]) -> Vec<u8> {
     let mut bits = Vec::new();
-    text.iter()
-        .for_each(|&octet| push_bits(&mut bits, usize::from(octet)));
+    text.iter().for_each(|&octet| push_bits(&mut bits, usize::from(octet)));
     pack(&bits)
 }
 
@@ -197,10 +171,6 @@ pub(super) fn push_bits(bits: &mut Vec<bool>, symbol: usize) {
 }
 
 pub(super) fn pack(bits: &[bool]) -> Vec<u8> {
-    let octet = |bits: &[bool]| {
-        (0..8).fold(0, |octet, nth| {
-            octet << 1 | u8::from(*bits.get(nth).unwrap_or(&true))
-        })
-    };
+    let octet = |bits: &[bool]| (0..8).fold(0, |octet, nth| octet << 1 | u8::from(*bits.get(nth).unwrap_or(&true)));
     bits.chunks(8).map(octet).collect()
 }

@@ -19,10 +19,7 @@ fn decoded(input: &[u8]) -> Result<Vec<u8>, HpackErrorKind> {
 fn decoded_bit_by_bit(input: &[u8]) -> Option<Vec<u8>> {
     let lengths = &*DERIVED;
     let (mut output, mut code, mut bits) = (Vec::new(), 0_u32, 0_u8);
-    for bit in input
-        .iter()
-        .flat_map(|octet| (0..8).rev().map(move |nth| octet >> nth & 1))
-    {
+    for bit in input.iter().flat_map(|octet| (0..8).rev().map(move |nth| octet >> nth & 1)) {
         (code, bits) = (code << 1 | u32::from(bit), bits + 1);
         let symbol = (0..257).find(|&symbol| CODES[symbol] == code && lengths[symbol].1 == bits);
         if let Some(symbol) = symbol {
@@ -56,10 +53,7 @@ fn derived_codes_are_those_of_the_rfc() {
 #[test]
 fn the_code_is_complete() {
     // Kraft's equality: every bit string decodes, so that no input is left undefined.
-    let sum: u64 = derived_codes()
-        .iter()
-        .map(|(_, bits)| 1 << (30 - bits))
-        .sum();
+    let sum: u64 = derived_codes().iter().map(|(_, bits)| 1 << (30 - bits)).sum();
     assert_eq!(sum, 1 << 30);
 }
 
@@ -67,10 +61,7 @@ fn the_code_is_complete() {
 fn strings_of_the_rfc_decode() {
     let cases = [
         ("f1e3 c2e5 f23a 6ba0 ab90 f4ff", "www.example.com"),
-        (
-            "9d29 ad17 1863 c78f 0b97 c8e9 ae82 ae43 d3",
-            "https://www.example.com",
-        ),
+        ("9d29 ad17 1863 c78f 0b97 c8e9 ae82 ae43 d3", "https://www.example.com"),
         ("", ""),
     ];
     for (input, expected) in cases {
@@ -94,23 +85,9 @@ fn padding_of_seven_ones_is_the_longest() {
     // '1' is 00001 and 'X' has 8 bits: 11111100.
     assert_eq!(decoded(&[0b0000_1111]), Ok(b"1".to_vec()));
     assert_eq!(decoded(&[0b1111_1100]), Ok(b"X".to_vec()));
-    for bad in [
-        &[0xff][..],
-        &[0b1111_1100, 0xff],
-        &[0b0000_1110],
-        &[0x0f, 0xff],
-        &[0xff; 3],
-    ] {
-        assert_eq!(
-            decoded(bad),
-            Err(HpackErrorKind::HuffmanPadding),
-            "{bad:x?}"
-        );
-        assert_eq!(
-            decoded_len(bad),
-            Err(HpackErrorKind::HuffmanPadding),
-            "{bad:x?}"
-        );
+    for bad in [&[0xff][..], &[0b1111_1100, 0xff], &[0b0000_1110], &[0x0f, 0xff], &[0xff; 3]] {
+        assert_eq!(decoded(bad), Err(HpackErrorKind::HuffmanPadding), "{bad:x?}");
+        assert_eq!(decoded_len(bad), Err(HpackErrorKind::HuffmanPadding), "{bad:x?}");
     }
 }
 
@@ -118,8 +95,7 @@ fn padding_of_seven_ones_is_the_longest() {
 fn end_of_string_inside_a_string_is_an_error() {
     for text in [&b""[..], b"a", b"www.example.com"] {
         let mut bits = Vec::new();
-        text.iter()
-            .for_each(|&octet| push_bits(&mut bits, usize::from(octet)));
+        text.iter().for_each(|&octet| push_bits(&mut bits, usize::from(octet)));
         push_bits(&mut bits, 256);
         push_bits(&mut bits, usize::from(b'a'));
         let input = pack(&bits);
@@ -131,10 +107,7 @@ fn end_of_string_inside_a_string_is_an_error() {
 #[test]
 fn the_bound_is_reached_by_the_shortest_codes() {
     for len in 0..100 {
-        let longest = (0..)
-            .take_while(|&n| huffman(&vec![b'0'; n]).len() <= len)
-            .last()
-            .unwrap();
+        let longest = (0..).take_while(|&n| huffman(&vec![b'0'; n]).len() <= len).last().unwrap();
         assert_eq!(decoded_bound(len), longest);
     }
 }

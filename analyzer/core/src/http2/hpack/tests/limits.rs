@@ -45,10 +45,7 @@ fn insertions_beyond_the_list_limit_keep_their_place_and_size() {
         let late = insertion("late", "value", huffman);
         let (_, stats) = peer.decode(&[vec![0xbe; 300], late].concat());
         assert!(stats.withheld_fields > 0);
-        assert_eq!(
-            peer.classifier.calls, calls,
-            "what is withheld is not classified"
-        );
+        assert_eq!(peer.classifier.calls, calls, "what is withheld is not classified");
         assert_eq!(peer.table().0, 4036 + 41);
         assert_eq!(peer.lines(&[0xbe]), ["?: ?"]);
         assert!(peer.lines(&[0xbf])[0].starts_with("bomb: xxx"));
@@ -57,11 +54,7 @@ fn insertions_beyond_the_list_limit_keep_their_place_and_size() {
 
 #[test]
 fn strings_at_the_limit_are_kept_and_longer_ones_only_measured() {
-    for (name, value, known) in [
-        (0, 0, (true, true)),
-        (1, 0, (false, true)),
-        (0, 1, (true, false)),
-    ] {
+    for (name, value, known) in [(0, 0, (true, true)), (1, 0, (false, true)), (0, 1, (true, false))] {
         let mut peer = Peer::from_start();
         let name = "n".repeat(HPACK_MAX_NAME_BYTES + name);
         let value = "v".repeat(HPACK_MAX_VALUE_BYTES + value);
@@ -77,10 +70,7 @@ fn long_huffman_strings_are_measured_exactly_and_checked() {
     let mut peer = Peer::from_start();
     // 'n' has 6 bits: 1,400 of them are 1,050 octets, more than a name may have.
     let (fields, stats) = peer.decode(&insertion(&"n".repeat(1400), "v", true));
-    assert_eq!(
-        (fields[0].name.is_none(), stats.list_bytes),
-        (true, 1400 + 1 + 32)
-    );
+    assert_eq!((fields[0].name.is_none(), stats.list_bytes), (true, 1400 + 1 + 32));
     assert_eq!(peer.table().0, 1400 + 1 + 32);
     let mut bad = vec![0x00];
     integer(&mut bad, 0x80, 7, 2000);
@@ -101,21 +91,13 @@ fn a_long_string_does_not_keep_its_memory() {
 fn beyond_the_largest_table_the_oldest_become_unknown() {
     let mut peer = with_table(10 * HPACK_MAX_TABLE_BYTES);
     let value = "v".repeat(4096 - 32 - 1);
-    for name in [
-        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p",
-    ] {
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
         peer.decode(&insertion(name, &value, false));
     }
     let first = |peer: &mut Peer, index: u8| peer.lines(&[0x80 | index])[0][..4].to_string();
     assert_eq!(peer.table().0, HPACK_MAX_TABLE_BYTES);
     assert_eq!(first(&mut peer, 62 + 15), "a: v");
-    assert_eq!(
-        peer.try_decode(&[0x80 | (62 + 15)])
-            .1
-            .unwrap()
-            .unknown_fields,
-        0
-    );
+    assert_eq!(peer.try_decode(&[0x80 | (62 + 15)]).1.unwrap().unknown_fields, 0);
     peer.decode(&insertion("q", &value, false));
     assert_eq!(first(&mut peer, 62 + 15), "b: v");
     assert_eq!(first(&mut peer, 62 + 16), "?: ?");
@@ -132,19 +114,12 @@ fn the_largest_table_is_strict_until_it_overflows() {
 fn an_entry_beyond_the_largest_table_keeps_its_place() {
     let mut peer = with_table(10 * HPACK_MAX_TABLE_BYTES);
     peer.decode(&insertion("a", "1", false));
-    peer.decode(&insertion(
-        "b",
-        &"v".repeat(HPACK_MAX_TABLE_BYTES as usize),
-        false,
-    ));
+    peer.decode(&insertion("b", &"v".repeat(HPACK_MAX_TABLE_BYTES as usize), false));
     peer.decode(&insertion("c", "3", false));
     let known = |field: Field<'_, u64>| field.name.is_some() && field.value.is_some();
     let mut seen = Vec::new();
     let mut sink = |field: Field<'_, u64>| seen.push(known(field));
-    let stats = peer
-        .decoder
-        .decode(&hex("be bf c0"), &mut peer.classifier, &mut sink)
-        .unwrap();
+    let stats = peer.decoder.decode(&hex("be bf c0"), &mut peer.classifier, &mut sink).unwrap();
     assert_eq!(stats.unknown_fields, 2);
     assert_eq!(seen, [true, false, false]);
 }

@@ -57,19 +57,13 @@ impl Peer {
     fn from_start() -> Self {
         let mut classifier = Digesting::default();
         let decoder = Decoder::new(&mut classifier);
-        Self {
-            classifier,
-            decoder,
-        }
+        Self { classifier, decoder }
     }
 
     fn begun_late() -> Self {
         let mut classifier = Digesting::default();
         let decoder = Decoder::new_begun_late(&mut classifier);
-        Self {
-            classifier,
-            decoder,
-        }
+        Self { classifier, decoder }
     }
 
     fn try_decode(&mut self, block: &[u8]) -> (Vec<Owned>, Result<BlockStats, HpackError>) {
@@ -108,24 +102,15 @@ impl Peer {
 }
 
 fn line(field: &Owned) -> String {
-    format!(
-        "{}: {}",
-        show(field.name.as_deref()),
-        show(field.value.as_deref())
-    )
+    format!("{}: {}", show(field.name.as_deref()), show(field.value.as_deref()))
 }
 
 fn show(text: Option<&[u8]>) -> String {
-    text.map_or("?".into(), |octets| {
-        String::from_utf8_lossy(octets).into_owned()
-    })
+    text.map_or("?".into(), |octets| String::from_utf8_lossy(octets).into_owned())
 }
 
 fn hex(digits: &str) -> Vec<u8> {
-    let digits: Vec<u8> = digits
-        .bytes()
-        .filter(|digit| !digit.is_ascii_whitespace())
-        .collect();
+    let digits: Vec<u8> = digits.bytes().filter(|digit| !digit.is_ascii_whitespace()).collect();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.chunks(2).map(pair).collect()
 }

@@ -21,16 +21,7 @@ fn representation() -> impl Strategy<Value = Representation> {
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
-    let names = [
-        ":path",
-        ":status",
-        "content-type",
-        "grpc-timeout",
-        "te",
-        "x-a",
-        "x-b",
-        "",
-    ];
+    let names = [":path", ":status", "content-type", "grpc-timeout", "te", "x-a", "x-b", ""];
     let name = select(names.to_vec()).prop_map(|name| name.as_bytes().to_vec());
     let common = select(vec!["", "200", "trailers", "application/grpc", "/a.B/C"]);
     let value = prop_oneof![
@@ -56,10 +47,7 @@ fn connection() -> impl Strategy<Value = Vec<Block>> {
 
 fn encode(blocks: &[Block]) -> Vec<(Vec<u8>, Vec<Meant>)> {
     let mut encoder = Encoder::new();
-    blocks
-        .iter()
-        .map(|(resize, plans)| encoder.block(*resize, plans))
-        .collect()
+    blocks.iter().map(|(resize, plans)| encoder.block(*resize, plans)).collect()
 }
 
 /// What an observer sees who has watched since block `since`.
@@ -77,14 +65,9 @@ fn check_from(peer: &mut Peer, encoded: &[(Vec<u8>, Vec<Meant>)], since: usize) 
         let (fields, stats) = peer.decode(block);
         let expected: Vec<Owned> = meant.iter().map(|meant| seen(meant, since)).collect();
         assert_eq!(fields, expected);
-        let unknown = expected
-            .iter()
-            .filter(|field| field.name.is_none() || field.value.is_none());
+        let unknown = expected.iter().filter(|field| field.name.is_none() || field.value.is_none());
         assert_eq!(stats.unknown_fields as usize, unknown.count());
-        let list_bytes: usize = meant
-            .iter()
-            .map(|f| f.name.len() + f.value.len() + 32)
-            .sum();
+        let list_bytes: usize = meant.iter().map(|f| f.name.len() + f.value.len() + 32).sum();
         assert!(stats.list_bytes <= list_bytes as u64);
         assert!(stats.unknown_fields > 0 || stats.list_bytes == list_bytes as u64);
     }

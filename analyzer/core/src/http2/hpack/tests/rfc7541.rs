@@ -31,12 +31,7 @@ fn c2_representations() {
             Representation::LiteralWithoutIndexing,
             (0, vec![]),
         ),
-        (
-            "1008 7061 7373 776f 7264 0673 6563 7265 74",
-            "password: secret",
-            Representation::NeverIndexed,
-            (0, vec![]),
-        ),
+        ("1008 7061 7373 776f 7264 0673 6563 7265 74", "password: secret", Representation::NeverIndexed, (0, vec![])),
         ("82", ":method: GET", Representation::Indexed, (0, vec![])),
     ];
     for (block, expected, representation, table) in cases {
@@ -56,10 +51,7 @@ fn check(max_size: u32, exchange: &[(&str, &[&str], u32, &[&str])]) {
     for (block, fields, size, table) in exchange {
         assert_eq!(peer.lines(&hex(block)), *fields);
         let (actual_size, actual_table) = peer.table();
-        assert_eq!(
-            (actual_size, actual_table.as_slice()),
-            (*size, to_strings(table).as_slice())
-        );
+        assert_eq!((actual_size, actual_table.as_slice()), (*size, to_strings(table).as_slice()));
     }
 }
 
@@ -69,27 +61,16 @@ fn to_strings(lines: &[&str]) -> Vec<String> {
 
 fn check_requests(blocks: [&str; 3]) {
     let host = ":authority: www.example.com";
-    let get = |scheme, path, rest: &[&'static str]| {
-        [&[":method: GET", scheme, path, host], rest].concat()
-    };
+    let get = |scheme, path, rest: &[&'static str]| [&[":method: GET", scheme, path, host], rest].concat();
     let first = get(":scheme: http", ":path: /", &[]);
     let second = get(":scheme: http", ":path: /", &["cache-control: no-cache"]);
-    let third = get(
-        ":scheme: https",
-        ":path: /index.html",
-        &["custom-key: custom-value"],
-    );
+    let third = get(":scheme: https", ":path: /index.html", &["custom-key: custom-value"]);
     check(
         4096,
         &[
             (blocks[0], &first, 57, &[host]),
             (blocks[1], &second, 110, &["cache-control: no-cache", host]),
-            (
-                blocks[2],
-                &third,
-                164,
-                &["custom-key: custom-value", "cache-control: no-cache", host],
-            ),
+            (blocks[2], &third, 164, &["custom-key: custom-value", "cache-control: no-cache", host]),
         ],
     );
 }
@@ -114,10 +95,7 @@ fn c4_requests_with_huffman() {
 
 /// The table of 256 bytes makes each of these responses evict entries.
 fn check_responses(blocks: [&str; 3]) {
-    let (private, location) = (
-        "cache-control: private",
-        "location: https://www.example.com",
-    );
+    let (private, location) = ("cache-control: private", "location: https://www.example.com");
     let gzip = "content-encoding: gzip";
     check(
         256,
@@ -134,12 +112,7 @@ fn check_responses(blocks: [&str; 3]) {
                 222,
                 &[":status: 307", location, DATE_21, private],
             ),
-            (
-                blocks[2],
-                &[":status: 200", private, DATE_22, location, gzip, COOKIE],
-                215,
-                &[COOKIE, gzip, DATE_22],
-            ),
+            (blocks[2], &[":status: 200", private, DATE_22, location, gzip, COOKIE], 215, &[COOKIE, gzip, DATE_22]),
         ],
     );
 }

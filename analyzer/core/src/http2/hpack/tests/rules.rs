@@ -22,37 +22,22 @@ fn references_end_with_the_dynamic_table() {
     assert_eq!(peer.lines(&[0x80 | 61]), ["www-authenticate: "]);
     peer.decode(&insertion("a", "1"));
     assert_eq!(peer.lines(&[0x80 | 62]), ["a: 1"]);
-    let kind = HpackErrorKind::IndexBeyondTables {
-        index: 63,
-        entries: 1,
-    };
-    assert_eq!(
-        error_of(&mut peer, &[0x82, 0x80 | 63]),
-        HpackError { kind, offset: 1 }
-    );
+    let kind = HpackErrorKind::IndexBeyondTables { index: 63, entries: 1 };
+    assert_eq!(error_of(&mut peer, &[0x82, 0x80 | 63]), HpackError { kind, offset: 1 });
 }
 
 #[test]
 fn a_name_reference_is_checked_like_an_index() {
     for block in [[0x7f, 0x00, 0x00], [0x0f, 0x30, 0x00], [0x1f, 0x30, 0x00]] {
-        let kind = HpackErrorKind::IndexBeyondTables {
-            index: 63,
-            entries: 0,
-        };
-        assert_eq!(
-            error_of(&mut Peer::from_start(), &block),
-            HpackError { kind, offset: 0 }
-        );
+        let kind = HpackErrorKind::IndexBeyondTables { index: 63, entries: 0 };
+        assert_eq!(error_of(&mut Peer::from_start(), &block), HpackError { kind, offset: 0 });
     }
 }
 
 #[test]
 fn index_zero_is_an_error_also_when_begun_late() {
     for mut peer in [Peer::from_start(), Peer::begun_late()] {
-        let expected = HpackError {
-            kind: HpackErrorKind::IndexZero,
-            offset: 1,
-        };
+        let expected = HpackError { kind: HpackErrorKind::IndexZero, offset: 1 };
         assert_eq!(error_of(&mut peer, &[0x82, 0x80, 0x82]), expected);
     }
 }
@@ -98,10 +83,7 @@ fn an_entry_that_just_fits_stays_and_a_larger_one_empties_the_table() {
     let (fields, _) = peer.decode(&insertion("name", &"x".repeat(65)));
     assert_eq!(fields[0].value.as_ref().map(Vec::len), Some(65));
     assert_eq!(peer.table(), (0, vec![]));
-    let kind = HpackErrorKind::IndexBeyondTables {
-        index: 62,
-        entries: 0,
-    };
+    let kind = HpackErrorKind::IndexBeyondTables { index: 62, entries: 0 };
     assert_eq!(error_of(&mut peer, &[0x80 | 62]).kind, kind);
 }
 
@@ -125,10 +107,7 @@ fn integers_end_at_32_bits_and_five_octets() {
     assert_eq!(index("ff 80 ff ff ff 0f"), beyond(u32::MAX));
     assert_eq!(index("ff 81 ff ff ff 0f"), HpackErrorKind::IntegerOverflow);
     assert_eq!(index("ff ff ff ff ff 7f"), HpackErrorKind::IntegerOverflow);
-    assert_eq!(
-        index("ff 80 80 80 80 80 00"),
-        HpackErrorKind::IntegerOverflow
-    );
+    assert_eq!(index("ff 80 80 80 80 80 00"), HpackErrorKind::IntegerOverflow);
     // Zeros that only lengthen the integer are allowed up to the limit.
     assert_eq!(index("ff 80 80 80 80 00"), beyond(127));
 }
@@ -162,17 +141,10 @@ fn huffman_faults_tell_where_their_string_begins() {
     let cases = [
         ("82 00 81 ff 00", HpackErrorKind::HuffmanPadding, 2),
         ("00 01 61 82 1f ff", HpackErrorKind::HuffmanPadding, 3),
-        (
-            "00 84 ff ff ff ff 00",
-            HpackErrorKind::HuffmanEndOfString,
-            1,
-        ),
+        ("00 84 ff ff ff ff 00", HpackErrorKind::HuffmanEndOfString, 1),
     ];
     for (block, kind, offset) in cases {
-        assert_eq!(
-            error_of(&mut Peer::from_start(), &hex(block)),
-            HpackError { kind, offset }
-        );
+        assert_eq!(error_of(&mut Peer::from_start(), &hex(block)), HpackError { kind, offset });
     }
 }
 
@@ -181,15 +153,7 @@ fn representations_are_told_apart() {
     use Representation::{Indexed, LiteralIncremental, LiteralWithoutIndexing, NeverIndexed};
     let (fields, stats) = Peer::from_start().decode(&hex("82  41 01 61  01 01 61  11 01 61"));
     let kinds: Vec<_> = fields.iter().map(|field| field.representation).collect();
-    assert_eq!(
-        kinds,
-        [
-            Indexed,
-            LiteralIncremental,
-            LiteralWithoutIndexing,
-            NeverIndexed
-        ]
-    );
+    assert_eq!(kinds, [Indexed, LiteralIncremental, LiteralWithoutIndexing, NeverIndexed]);
     assert_eq!(stats.fields, 4);
     // ":method" and "GET", then three times ":authority" and one octet.
     assert_eq!(stats.list_bytes, (7 + 3 + 32) + 3 * (10 + 1 + 32));
@@ -198,10 +162,7 @@ fn representations_are_told_apart() {
 #[test]
 fn errors_tell_what_where_and_what_follows() {
     let text = error_of(&mut Peer::from_start(), &[0x82, 0x80 | 70]).to_string();
-    assert!(
-        text.contains("reference to index 70; the tables end at 61"),
-        "{text}"
-    );
+    assert!(text.contains("reference to index 70; the tables end at 61"), "{text}");
     assert!(text.contains("octet 1 of the header block"), "{text}");
     assert!(text.contains("unknown from now on"), "{text}");
 }
@@ -212,15 +173,9 @@ fn churn_does_not_grow_the_arena() {
     for nth in 0..100_000 {
         peer.decode(&insertion("grpc-timeout", &format!("{nth}u")));
         let arena = peer.decoder.tables.dynamic.arena_len();
-        assert!(
-            arena <= 2 * 4096 + 64,
-            "{arena} bytes after {nth} insertions"
-        );
+        assert!(arena <= 2 * 4096 + 64, "{arena} bytes after {nth} insertions");
     }
-    assert_eq!(
-        peer.lines(&[0x80 | 62, 0x80 | 63]),
-        ["grpc-timeout: 99999u", "grpc-timeout: 99998u"]
-    );
+    assert_eq!(peer.lines(&[0x80 | 62, 0x80 | 63]), ["grpc-timeout: 99999u", "grpc-timeout: 99998u"]);
     // 12 + 6 + 32 bytes each.
     assert_eq!(peer.table().1.len(), 4096 / 50);
 }

@@ -11,10 +11,7 @@ fn update(size: usize) -> Vec<u8> {
 }
 
 fn above(size: u32, setting: u32) -> HpackError {
-    HpackError {
-        kind: HpackErrorKind::SizeUpdateAboveSetting { size, setting },
-        offset: 0,
-    }
+    HpackError { kind: HpackErrorKind::SizeUpdateAboveSetting { size, setting }, offset: 0 }
 }
 
 #[test]
@@ -37,10 +34,7 @@ fn the_setting_bounds_updates() {
     let mut peer = Peer::from_start();
     peer.decoder.set_max_size_setting(65_536);
     assert!(peer.try_decode(&update(65_536)).1.is_ok());
-    assert_eq!(
-        peer.try_decode(&update(65_537)).1,
-        Err(above(65_537, 65_536))
-    );
+    assert_eq!(peer.try_decode(&update(65_537)).1, Err(above(65_537, 65_536)));
 }
 
 #[test]
@@ -59,13 +53,7 @@ fn an_announced_setting_may_be_followed_before_its_ack() {
 #[test]
 fn an_update_after_a_field_is_an_error() {
     let error = Peer::from_start().try_decode(&hex("82 20")).1.unwrap_err();
-    assert_eq!(
-        error,
-        HpackError {
-            kind: HpackErrorKind::SizeUpdateAfterField,
-            offset: 1
-        }
-    );
+    assert_eq!(error, HpackError { kind: HpackErrorKind::SizeUpdateAfterField, offset: 1 });
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! Two threads find what one finds.
+
+mod support;
+
+use std::collections::VecDeque;
+
+use grpcdiag_core::context::Options;
+use proptest::prelude::*;
+use support::conversation::{Call, Sent, Wire, record, turns};
+use support::{Recorded, analyse, captures, difference, name, packets_of};
+
+/// What two threads find otherwise than one.
+fn differs(packets: &[Recorded]) -> Option<String> {
+    let run = |threads| analyse(packets, Options { threads, ..Options::default() });
+    difference(run(2), run(1))
+}
+
+#[test]
+fn captures_read_the_same() {
+    for path in captures() {
+        assert_eq!(differs(&packets_of(&path)), None, "{}", name(&path));
+    }
+}
+
+fn call(requests: Vec<usize>) -> Call {
+    Call { method: 0, status: 0, requests, responses: vec![10], frame: 1_000, padding: None }
+}
+
+/// A connection with some calls, all of its packets.
+fn connection(port: u16, isn: u32, calls: &[Call]) -> Wire {
+    let mut wire = Wire::opened_on(port, [isn, isn + 7]);
+    for (side, bytes) in turns(calls, 1) {
+        wire.data(side, &bytes, &mut std::iter::repeat(1_448));
+    }
+    wire
+}
+
+/// A connection that takes the place of another ends that one alone, on whatever thread the two are.
+#[test]
+fn a_port_used_again_ends_no_other_connection() {
+    let long = connection(1, 1_000, &vec![call(vec![10]); 40]).sent;
+    let mut sent: Vec<Sent> = long[..10].to_vec();
+    for (number, rest) in (1..).zip(long[10..].chunks(3)) {
+        let reused = connection(2, number * 100_000, &[call(vec![10])]);
+        sent.extend(reused.sent);
+        sent.extend_from_slice(rest);
+    }
+    let packets = record(&sent);
+    let one = analyse(&packets, Options::default());
+    assert_eq!(one.rpcs().iter().filter(|rpc| rpc.connection == 0 && rpc.is_complete() && rpc.status == 0).count(), 40);
+    assert_eq!(differs(&packets), None);
+}
+
+/// Packets long after a connection's end are late, whoever else has sent packets meanwhile.
+#[test]
+fn late_packets_are_late_on_every_thread() {
+    let mut over = connection(1, 1_000, &vec![call(vec![10]); 10]);
+    over.reset();
+    let end = over.sent.len();
+    over.acknowledge();
+    let meanwhile = connection(2, 1_000, &vec![call(vec![10]); 200]).sent;
+    assert!(meanwhile.len() > 300);
+    let packets = record(&[&over.sent[..end], &meanwhile, &over.sent[end..]].concat());
+    let one = analyse(&packets, Options::default());
+    assert_eq!(one.finished.connections.late_packets, [1, 0]);
+    assert_eq!(differs(&packets), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Connections of few ports, used again and again, in any interleaving.
+    #[test]
+    fn interleaved_connections_read_the_same(
+        connections in prop::collection::vec((0..4_usize, prop::collection::vec(0..9_000_usize, 0..4)), 1..12),
+        order in prop::collection::vec(0..4_usize, 1..200),
+    ) {
+        let mut queues: [VecDeque<Sent>; 4] = Default::default();
+        for (number, (port, requests)) in (1..).zip(connections) {
+            let wire = connection(port as u16 + 1, number * 1_000_000, &[call(requests), call(vec![1])]);
+            queues[port].extend(wire.sent);
+        }
+        let mut sent: Vec<Sent> = order.iter().filter_map(|&port| queues[port].pop_front()).collect();
+        sent.extend(queues.into_iter().flatten());
+        prop_assert_eq!(differs(&record(&sent)), None);
+    }
+}

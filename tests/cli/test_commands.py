@@ -1,0 +1,296 @@
+"""What every command has in common: help, exit codes, which stream says what."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pty
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import grpcdiag, recorded, synthetic
+
+COMMANDS = ("analyze", "connections", "rpcs", "messages", "frames", "packets", "waits", "explain")
+TABLES = ("connections", "rpcs", "messages", "frames", "packets", "waits")
+PCAP_HEADER = 24
+
+
+def test_help_lists_every_command_and_exit_code() -> None:
+    outcome = grpcdiag("--help")
+    assert outcome.code == 0
+    assert all(command in outcome.text for command in COMMANDS)
+    for part in ("0 done", "1 --fail-on", "2 wrong usage", "3 input", "4 no gRPC", "130 interrupted"):
+        assert part in " ".join(outcome.text.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    outcome = grpcdiag(command, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert f"grpcdiag {command}" in outcome.text
+    assert "\x1b[" not in outcome.text
+
+
+def test_version_is_short_and_fast() -> None:
+    started = time.perf_counter()
+    outcome = grpcdiag("--version")
+    took = time.perf_counter() - started
+    assert outcome.code == 0
+    name, version = outcome.text.split()
+    assert name == "grpcdiag"
+    assert version.count(".") == 2
+    assert took < 1.0, f"{took:.2f} s for a version number"
+
+
+def test_version_loads_no_libraries() -> None:
+    script = "import sys; sys.argv[1:] = ['--version']; from grpcdiag.__main__ import main; main(); "
+    script += "print(*[m for m in ('numpy', 'polars', 'typer', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1] == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nosuchcommand"],
+        ["analyze"],
+        ["analyze", "--nosuchoption", "x"],
+        ["analyze", "--format", "xml", "x"],
+        ["analyze", "--fail-on", "terrible", "x"],
+        ["rpcs", "--format", "xml", "x"],
+        ["rpcs", "--limit", "-1", "x"],
+        ["analyze", "--port", "0", "x"],
+        ["analyze", "--port", "65536", "x"],
+        ["explain", "no-such-finding"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    outcome = grpcdiag(*arguments)
+    assert outcome.code == 2
+    assert outcome.err or arguments == []
+    if arguments:
+        assert outcome.out == b""
+
+
+def changed(tmp_path: Path, at: int, data: bytes, name: str = "changed.pcap") -> str:
+    whole = Path(recorded("rpc-errors.pcap")).read_bytes()
+    path = tmp_path / name
+    path.write_bytes(whole[:at] + data + whole[at + len(data) :])
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["analyze", *TABLES])
+def test_no_capture_is_3(command: str, tmp_path: Path) -> None:
+    """Nothing on standard output, one sentence on standard error that names the file and what to do."""
+    text, empty = tmp_path / "text.pcap", tmp_path / "empty.pcap"
+    text.write_text("No. Time Source Destination\n")
+    empty.write_bytes(b"")
+    for path, says in ((tmp_path / "missing.pcap", "No such file"), (text, "is not a capture"), (empty, "is empty")):
+        outcome = grpcdiag(command, str(path))
+        assert (outcome.code, outcome.out) == (3, b"")
+        assert outcome.err.startswith(f"grpcdiag: {path}: ")
+        assert says in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("magic", "says"), [(0xA1B2CD34, "Kuznetzov's modified pcap"), (0x00000000, "is not a capture")]
+)
+def test_other_formats_are_named(magic: int, says: str, tmp_path: Path) -> None:
+    outcome = grpcdiag("analyze", changed(tmp_path, 0, struct.pack("<I", magic)))
+    assert outcome.code == 3
+    assert says in outcome.err
+
+
+def test_a_folder_is_3(tmp_path: Path) -> None:
+    assert grpcdiag("analyze", str(tmp_path)).code == 3
+
+
+def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
+    no_packets, other_link = tmp_path / "none.pcap", changed(tmp_path, 20, struct.pack("<I", 147))
+    no_packets.write_bytes(Path(recorded("rpc-errors.pcap")).read_bytes()[:PCAP_HEADER])
+    for file, says in (
+        (str(no_packets), "holds no packets"),
+        (other_link, "link type 147 is not supported"),
+        (recorded("tls13-go.pcap"), "are TLS"),
+        (recorded("tls13-go-secrets.pcapng"), "are TLS"),
+        (synthetic("not_grpc").file, "HTTP/2 without gRPC"),
+        (no_tcp(tmp_path), "is TCP"),
+        (no_http2(tmp_path), "is HTTP/2"),
+    ):
+        outcome = grpcdiag("analyze", file)
+        assert (outcome.code, outcome.out) == (4, b""), file
+        assert outcome.err.startswith("grpcdiag: no gRPC traffic found: ")
+        assert says in outcome.err, outcome.err
+
+
+def ethernet(protocol: int, body: bytes) -> bytes:
+    ip = struct.pack(
+        "!BBHHHBBH4s4s", 0x45, 0, 20 + len(body), 1, 0, 64, protocol, 0, bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2])
+    )
+    return bytes(12) + b"\x08\x00" + ip + body
+
+
+def pcap_of(path: Path, packets: list[bytes]) -> str:
+    data = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    for number, packet in enumerate(packets):
+        data += struct.pack("<IIII", 1_700_000_000, number, len(packet), len(packet)) + packet
+    path.write_bytes(data)
+    return str(path)
+
+
+def no_tcp(folder: Path) -> str:
+    udp = struct.pack("!HHHH", 53, 53, 12, 0) + b"data"
+    return pcap_of(folder / "udp.pcap", [ethernet(17, udp)] * 3)
+
+
+def no_http2(folder: Path) -> str:
+    def segment(seq: int, payload: bytes) -> bytes:
+        return struct.pack("!HHIIBBHHH", 40000, 80, seq, 0, 5 << 4, 0x18, 500, 0, 0) + payload
+
+    text = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"
+    return pcap_of(folder / "http1.pcap", [ethernet(6, segment(1 + n * len(text), text)) for n in range(20)])
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "code"),
+    [
+        ("rtt205-go-16000.pcap", "info", 1),
+        ("rtt205-go-16000.pcap", "warning", 1),
+        ("rtt205-go-16000.pcap", "critical", 1),
+        ("rtt205-go-14000.pcap", "critical", 0),
+        ("rtt205-go-14000.pcap", "warning", 0),
+    ],
+)
+def test_fail_on(name: str, level: str, code: int) -> None:
+    outcome = grpcdiag("analyze", recorded(name), "--fail-on", level, "--json")
+    assert outcome.code == code
+    assert outcome.out.startswith(b"{"), "the report is written all the same"
+
+
+def test_a_truncated_file_is_analysed_and_its_damage_told() -> None:
+    outcome = grpcdiag("analyze", recorded("truncated.pcap"))
+    assert outcome.code == 0
+    assert "byte 1,056,337" in outcome.text
+    assert "500 RPCs" in " ".join(outcome.text.split())
+
+
+def test_messages_go_to_standard_error_only(tmp_path: Path) -> None:
+    outcome = grpcdiag("rpcs", recorded("rpc-errors.pcap"), "--limit", "3")
+    assert outcome.code == 0
+    assert len(outcome.text.splitlines()) == 4
+    assert "299 more rows" in outcome.err
+    assert grpcdiag("analyze", recorded("rpc-errors.pcap")).err == ""
+
+
+@pytest.mark.parametrize("arguments", [["analyze"], ["analyze", "--json"], ["rpcs"], ["connections"]], ids=" ".join)
+def test_standard_input_equals_the_file(arguments: list[str]) -> None:
+    data = Path(recorded("rpc-errors.pcap")).read_bytes()
+    piped, named = grpcdiag(*arguments, "-", stdin=data), grpcdiag(*arguments, recorded("rpc-errors.pcap"))
+    assert piped.code == named.code == 0
+    assert after_the_name(piped.text) == after_the_name(named.text)
+
+
+def after_the_name(text: str) -> str:
+    """Without the part of a report that names the file."""
+    for start in ("\n╭", '"capture":'):
+        _, found, rest = text.partition(start)
+        if found:
+            return rest
+    return text
+
+
+@pytest.mark.parametrize("command", ["rpcs", "frames"])
+def test_gzip_equals_plain(command: str, tmp_path: Path) -> None:
+    packed = tmp_path / "packed.pcap.gz"
+    packed.write_bytes(gzip.compress(Path(recorded("impl-go.pcap")).read_bytes()))
+    plain = grpcdiag(command, recorded("impl-go.pcap"), "--format", "jsonl")
+    assert grpcdiag(command, str(packed), "--format", "jsonl").out == plain.out
+    assert grpcdiag(command, "-", "--format", "jsonl", stdin=packed.read_bytes()).out == plain.out
+    assert plain.out
+
+
+def test_several_files_are_one_capture(tmp_path: Path) -> None:
+    data = Path(recorded("impl-go.pcap")).read_bytes()
+    middle = PCAP_HEADER
+    for _ in range(40):
+        middle += 16 + int.from_bytes(data[middle + 8 : middle + 12], "little")
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    first.write_bytes(data[:middle])
+    second.write_bytes(data[:PCAP_HEADER] + data[middle:])
+    whole = grpcdiag("rpcs", recorded("impl-go.pcap"), "--format", "jsonl")
+    assert grpcdiag("rpcs", str(second), str(first), "--format", "jsonl").out == whole.out
+
+
+def test_output_file(tmp_path: Path) -> None:
+    report, table = tmp_path / "report.json", tmp_path / "rows.csv"
+    assert grpcdiag("analyze", recorded("impl-go.pcap"), "--json", "-o", str(report)).out == b""
+    assert report.read_text() == grpcdiag("analyze", recorded("impl-go.pcap"), "--json").text
+    assert grpcdiag("rpcs", recorded("impl-go.pcap"), "--format", "csv", "-o", str(table)).out == b""
+    assert table.read_text() == grpcdiag("rpcs", recorded("impl-go.pcap"), "--format", "csv").text
+    for command in ("analyze", "rpcs"):
+        outcome = grpcdiag(command, recorded("impl-go.pcap"), "-o", str(tmp_path / "none" / "x"))
+        assert outcome.code == 2
+        assert "cannot write" in outcome.err
+
+
+def test_plain_text_without_a_terminal() -> None:
+    assert "\x1b" not in grpcdiag("analyze", recorded("rtt205-go-16000.pcap")).text
+
+
+def in_a_terminal(*arguments: str, **env: str) -> str:
+    """Standard output of the command in a pseudo-terminal."""
+    leader, follower = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | env
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpcdiag", *arguments], stdout=follower, stderr=subprocess.DEVNULL, env=environment
+    )
+    os.close(follower)
+    parts = []
+    while True:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(leader)
+    assert process.wait(30) == 0
+    return b"".join(parts).decode()
+
+
+def test_colour_in_a_terminal_unless_unwanted() -> None:
+    assert "\x1b[" in in_a_terminal("analyze", recorded("rtt205-go-16000.pcap"))
+    assert "\x1b[" not in in_a_terminal("analyze", recorded("rtt205-go-16000.pcap"), NO_COLOR="1")
+
+
+def test_explain() -> None:
+    outcome = grpcdiag("explain", "slow-start-after-idle")
+    assert outcome.code == 0
+    for heading in ("What it finds", "What would refute it", "What to do", "References"):
+        assert heading in outcome.text
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "grpcdiag",
+        "frames",
+        recorded("ydb-unary-single-inflight1.pcap"),
+        "--format",
+        "csv",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(100)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(30) == 0

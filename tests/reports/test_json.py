@@ -1,0 +1,191 @@
+"""The JSON of `analyze`: valid against the published schema, and consistent in itself, for every capture."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from support import ALL_CAPTURES, budgeted, recorded, rows
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.tables import COMPLETE, Messages
+from grpcdiag.reports import json_v1
+
+every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
+VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+
+
+def document(files: tuple[str, ...]) -> dict[str, Any]:
+    """Through text, as a user gets it."""
+    try:
+        loaded: dict[str, Any] = json.loads(json_v1.render(analyze(files)))
+    except NoGrpcError as error:
+        pytest.skip(f"no gRPC: {error}")
+    return loaded
+
+
+def rank(ordered: list[int], share: float) -> int:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def test_the_schema_is_a_schema_and_strict() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_v1.schema())
+    whole = document((recorded("rtt205-go-16000.pcap"),))
+    for key in ("schema", "totals", "budget", "verdict", "connections", "methods", "findings", "quality", "capture"):
+        assert list(VALIDATOR.iter_errors({k: v for k, v in whole.items() if k != key})), f"{key} may be left out"
+    assert list(VALIDATOR.iter_errors(whole | {"schema": "grpcdiag.analysis/2"}))
+    assert list(VALIDATOR.iter_errors(whole | {"budget": {"coffee": 1}}))
+    assert list(VALIDATOR.iter_errors(whole | {"budget": {"client": 0.5}}))
+    finding = whole["findings"][0]
+    assert list(VALIDATOR.iter_errors(whole | {"findings": [finding | {"evidence": []}]}))
+    assert list(VALIDATOR.iter_errors(whole | {"findings": [finding | {"severity": "horrible"}]}))
+
+
+def test_the_contracts_keys_are_there() -> None:
+    whole = document((recorded("rtt205-go-16000.pcap"),))
+    assert whole["schema"] == "grpcdiag.analysis/1"
+    assert {"packets", "bytes", "first_time_ns", "last_time_ns", "link_types", "snaplen", "dropped_packets"} <= set(
+        whole["capture"]
+    )
+    assert {"truncated_packets", "missing_bytes", "undecoded_bytes", "warnings"} <= set(whole["quality"])
+    assert {"connections", "rpcs", "frames", "messages"} <= set(whole["totals"])
+    assert {"text", "finding"} <= set(whole["verdict"])
+    method = {"method", "rpcs", "latency_ns", "statuses", "messages", "messages_per_s", "turnaround_ns", "budget"}
+    assert method <= set(whole["methods"][0])
+    assert set(whole["methods"][0]["latency_ns"]) == {"min", "p50", "p90", "p99", "p999", "max", "mean"}
+    finding = {"id", "title", "severity", "confidence", "scope", "lost_ns", "share", "metrics", "evidence"}
+    assert finding | {"explanation", "remedies", "references"} <= set(whole["findings"][0])
+    assert set(whole["findings"][0]["evidence"][0]) >= {"packet", "time_ns", "what"}
+    assert set(whole["findings"][0]["remedies"][0]) >= {"implementation", "knob", "note"}
+    columns = """connection client server opened_time_ns closed_time_ns handshake_rtt_ns min_rtt_ns vantage mss complete
+        tls client_implementation server_implementation rpcs max_concurrent_rpcs peer_max_concurrent_streams
+        packets_client packets_server bytes_client bytes_server retransmitted_packets missing_bytes"""
+    assert set(columns.split()) <= set(whole["connections"][0])
+
+
+@every_capture
+def test_valid_against_the_schema(files: tuple[str, ...]) -> None:
+    errors = [f"{list(error.absolute_path)}: {error.message}" for error in VALIDATOR.iter_errors(document(files))]
+    assert errors == []
+
+
+@every_capture
+def test_sums_agree(files: tuple[str, ...]) -> None:
+    """Budgets of methods, of connections and of the capture, and the durations of the RPCs, are one sum."""
+    whole, tables = document(files), budgeted(files)
+    total = int(tables.rpcs.duration_ns.sum())
+    assert sum(whole["budget"].values()) == total
+    for cause, ns in whole["budget"].items():
+        assert sum(method["budget"].get(cause, 0) for method in whole["methods"]) == ns
+        assert sum(connection["budget"].get(cause, 0) for connection in whole["connections"]) == ns
+    totals = whole["totals"]
+    assert totals["rpcs"] == sum(method["rpcs"] for method in whole["methods"]) == len(tables.rpcs.stream)
+    assert totals["rpcs"] == sum(connection["rpcs"] for connection in whole["connections"])
+    assert totals["messages"] == tables.message_count
+    assert totals["messages"] == sum(method["messages"] for method in whole["methods"])
+    for method in whole["methods"]:
+        assert sum(method["statuses"].values()) == method["rpcs"]
+    for finding in whole["findings"]:
+        if finding["lost_ns"] is not None:
+            assert 0 < finding["lost_ns"] <= total
+            assert finding["share"] == pytest.approx(finding["lost_ns"] / total)
+
+
+@every_capture
+def test_latencies_are_the_durations_quantiles(files: tuple[str, ...]) -> None:
+    whole, tables = document(files), budgeted(files)
+    names = {m.number: m.name for m in tables.methods}
+    by_name: dict[str | None, list[int]] = {}
+    done = tables.rpcs.flags & COMPLETE != 0
+    for number, ns in zip(tables.rpcs.method[done].tolist(), tables.rpcs.duration_ns[done].tolist(), strict=True):
+        by_name.setdefault(names[number], []).append(ns)
+    for method in whole["methods"]:
+        ordered = sorted(by_name.get(method["method"], []))
+        if not ordered:
+            assert method["latency_ns"] is None
+            continue
+        assert method["latency_ns"] == {
+            "min": ordered[0],
+            "p50": rank(ordered, 0.5),
+            "p90": rank(ordered, 0.9),
+            "p99": rank(ordered, 0.99),
+            "p999": rank(ordered, 0.999),
+            "max": ordered[-1],
+            "mean": sum(ordered) // len(ordered),
+        }
+
+
+def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:
+    """By stream: from a request message's last byte to the first byte of the next response message.
+
+    Of several requests before one response the last counts, of several responses after one request the first.
+    """
+    m = rows(Messages, files)
+    events: dict[int, list[tuple[int, int, int]]] = {}
+    for stream, direction, first, last, packet in zip(
+        m.stream.tolist(),
+        m.direction.tolist(),
+        m.first_time_ns.tolist(),
+        m.last_time_ns.tolist(),
+        np.where(m.direction == 0, m.last_packet, m.first_packet).tolist(),
+        strict=True,
+    ):
+        events.setdefault(stream, []).append((packet, direction, first if direction else last))
+    found: dict[int, list[int]] = {}
+    for stream, listed in events.items():
+        since: int | None = None
+        for _, direction, time_ns in sorted(listed):
+            if direction == 0:
+                since = time_ns
+            elif since is not None:
+                found.setdefault(stream, []).append(time_ns - since)
+                since = None
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["any", "ipv6", "impl-go", "impl-py", "rpc-errors", "rtt205-go-16000", "ydb-unary-single-inflight1"]
+)
+def test_turnarounds_against_the_messages(name: str) -> None:
+    """Quantiles come from a histogram of three significant digits; least, most and mean are exact."""
+    files = (recorded(f"{name}.pcap"),)
+    tables, by_stream = budgeted(files), turnarounds(files)
+    names = {m.number: m.name for m in tables.methods}
+    samples: dict[str | None, list[int]] = {}
+    for stream, number in zip(tables.rpcs.stream.tolist(), tables.rpcs.method.tolist(), strict=True):
+        samples.setdefault(names[number], []).extend(by_stream.get(stream, []))
+    for method in document(files)["methods"]:
+        ordered = sorted(samples[method["method"]])
+        told = method["turnaround_ns"]
+        if not ordered:
+            assert told is None
+            continue
+        assert (told["min"], told["max"], told["mean"]) == (ordered[0], ordered[-1], sum(ordered) // len(ordered))
+        for key, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+            assert told[key] == pytest.approx(rank(ordered, share), rel=0.002), (method["method"], key)
+
+
+def test_rates_are_messages_by_time() -> None:
+    files = (recorded("any.pcap"),)
+    (method,), tables = document(files)["methods"], budgeted(files)
+    start = tables.rpcs.start_time_ns
+    span = int((start + tables.rpcs.duration_ns).max() - start.min())
+    assert method["messages_per_s"] == pytest.approx(600 / (span / 1e9))
+
+
+def test_text_is_ascii_and_ends_with_a_newline() -> None:
+    text = json_v1.render(analyze([recorded("impl-java.pcap")]))
+    assert text.isascii()
+    assert text.endswith("}\n")
+
+
+def test_findings_come_by_time_lost() -> None:
+    whole = document((recorded("rtt205-go-16000.pcap"),))
+    lost = [finding["lost_ns"] or 0 for finding in whole["findings"]]
+    assert lost == sorted(lost, reverse=True)
+    assert np.isclose(whole["findings"][0]["share"], 0.40, atol=0.01)

@@ -1,0 +1,118 @@
+"""The terminal report: exact text of three captures, nothing a capture could slip into a terminal, and its width."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.result import Analysis
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.wire import Link
+from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports.text import safe
+
+NASTY = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\n\x08\u202egpj.exe\u200b"
+
+
+def named(name: str) -> Analysis:
+    """The analysis under the file's bare name, so that the report does not depend on the place of the repository."""
+    analysis = analyze([recorded(name)])
+    return replace(analysis, files=(name,))
+
+
+@pytest.mark.parametrize("name", ["rtt205-go-16000", "rpc-errors", "impl-java"])
+def test_snapshot(name: str, update_snapshots: bool) -> None:
+    text, path = terminal.render(named(f"{name}.pcap")), SNAPSHOTS / f"{name}.txt"
+    if update_snapshots:
+        path.write_text(text)
+    assert text == path.read_text(), "to accept the new text: pytest --update-snapshots"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("name", ["rtt205-go-16000", "rpc-errors", "impl-java", "deadline-exceeded"])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    lines = terminal.render(named(f"{name}.pcap"), width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_nothing_is_cut_away_at_80_columns() -> None:
+    """Text wraps, it does not end in an ellipsis."""
+    analysis = named("rtt205-go-16000.pcap")
+    text = terminal.render(analysis, width=80)
+    assert "…" not in text
+    words = re.sub(r"[^\w.,/=]+", " ", text).split()
+    for word in analysis.findings[0].explanation.replace(":", " ").split():
+        assert word.strip("().:,") in " ".join(words), word
+
+
+@pytest.mark.parametrize("name", [*(r.id for r in RECORDINGS), *(f"s-{s.name}" for s in SYNTHETICS)])
+def test_every_capture_renders(name: str) -> None:
+    files = {r.id: r.files for r in RECORDINGS} | {f"s-{s.name}": (s.file,) for s in SYNTHETICS}
+    try:
+        analysis = analyze(files[name])
+    except NoGrpcError:
+        return
+    text = terminal.render(analysis)
+    assert f"{analysis.totals.rpcs:,} RPC" in " ".join(text.split())
+    assert "verdict" in text
+    assert "\x1b" not in text
+
+
+def test_the_figures_are_the_analysis() -> None:
+    analysis = named("rtt205-go-16000.pcap")
+    text = " ".join(terminal.render(analysis, width=200).split())
+    assert "4 messages waited an extra round trip (205 ms each, 40% of all RPC time)" in text
+    assert "net.ipv4.tcp_slow_start_after_idle=0" in text
+    for item in analysis.findings[0].evidence:
+        assert f"#{item.packet} " in text
+
+
+def nasty_capture(folder: Path) -> Path:
+    """A capture whose header values try to command a terminal and to be rich's markup."""
+    conversation = opened()
+    conversation.unary("/a.B/[bold red]x[/bold red]")
+    conversation.unary("/a.B/\x1b[31mred\x1b]0;t\x07")
+    conversation.unary("/a.B/\u202etxt", metadata=[(b"x", NASTY.replace("\r\n", "").encode())])
+    path = folder / "nasty.pcap"
+    path.write_bytes(write_pcap(Link().carry(conversation)))
+    return path
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_capture_cannot_command_the_terminal(tmp_path: Path, colour: bool) -> None:
+    analysis = analyze([str(nasty_capture(tmp_path))])
+    assert any("\x1b" in (method.method or "") for method in analysis.methods), "the capture lost its point"
+    text = terminal.render(analysis, width=120, colour=colour)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours that the report itself may use
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u200b]", plain)
+    assert "\x1b]0" not in text
+    assert r"\x1b[31mred" in plain
+    assert "[bold red]x[/bold red]" in plain
+
+
+def test_json_keeps_the_bytes_and_stays_ascii(tmp_path: Path) -> None:
+    text = json_v1.render(analyze([str(nasty_capture(tmp_path))]))
+    assert text.isascii()
+    assert r"\u001b[31mred" in text
+
+
+def test_safe() -> None:
+    assert safe("plain ünïcode 漢字") == "plain ünïcode 漢字"
+    assert safe(NASTY).isprintable()
+    assert safe("\x1b[2J") == r"\x1b[2J"
+    assert safe("a\nb\tc") == r"a\nb\tc"
+
+
+def test_no_colour_means_no_escapes() -> None:
+    assert "\x1b" in terminal.render(named("rtt205-go-16000.pcap"), colour=True)
+    assert "\x1b" not in terminal.render(named("rtt205-go-16000.pcap"), colour=False)
+    coloured = re.sub(r"\x1b\[[0-9;]*m", "", terminal.render(named("rtt205-go-16000.pcap"), colour=True))
+    assert coloured.split() == terminal.render(named("rtt205-go-16000.pcap")).split()

@@ -1,0 +1,150 @@
+"""A finding's id is one name in five places: detector, fixtures, test, docs page, `grpcdiag explain`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import Any
+
+import pytest
+from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded
+
+from grpcdiag.analyzer import detectors
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
+from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
+
+IDS = """client-idle-gap shared-connection request-batching small-packets ping-storm window-update-storm delayed-data
+    slow-start-after-idle initial-congestion-window receive-window-stall stream-window-stall connection-window-stall
+    max-concurrent-streams loss-recovery delayed-ack-nagle server-latency head-of-line-blocking connection-churn
+    too-many-pings connection-closed-early rpc-errors deadline-exceeded cancelled header-overhead capture-quality"""
+
+# Committed real captures on which a finding fires, and on which it must not.
+REAL = {
+    "slow-start-after-idle": (
+        ["rtt205-go-16000", "rtt205-py-16000"],
+        ["rtt205-go-14000", "rtt205-go-32000-noslowstart"],
+    )
+}
+
+every_detector = pytest.mark.parametrize("detector", [pytest.param(d, id=d.id) for d in DETECTORS])
+
+
+def file_of(detector: Detector) -> str:
+    return detector.id.replace("-", "_")
+
+
+def sections(page: str) -> dict[str, str]:
+    """Heading to text."""
+    parts = re.split(r"^(.+)\n-{3,}$", inspect.cleandoc(page), flags=re.MULTILINE)
+    assert all(len(parts[i].strip()) for i in range(1, len(parts), 2))
+    return dict(zip(parts[1::2], (text.strip() for text in parts[2::2]), strict=True))
+
+
+def test_ids_are_the_contracts_and_unique() -> None:
+    ids = [detector.id for detector in DETECTORS]
+    assert len(set(ids)) == len(ids)
+    assert set(ids) <= set(IDS.split())
+
+
+def test_every_detector_file_is_registered() -> None:
+    folder = REPOSITORY / "analyzer" / "detectors"
+    files = {path.stem for path in folder.glob("*.py") if path.stem != "__init__" and not path.stem.startswith("_")}
+    assert files == {file_of(detector) for detector in DETECTORS}
+
+
+@every_detector
+def test_the_file_has_the_ids_name_and_shape(detector: Detector) -> None:
+    module = getattr(detectors, file_of(detector))
+    assert detector.id == module.ID
+    limits: Any = module.Limits()
+    assert is_dataclass(limits)
+    with pytest.raises(FrozenInstanceError):
+        setattr(limits, fields(limits)[0].name, 0)
+    assert list(inspect.signature(module.detect).parameters) == ["tables", "limits"]
+
+
+@every_detector
+def test_every_limit_names_its_source(detector: Detector) -> None:
+    """A string with a source in brackets follows each threshold."""
+    module = getattr(detectors, file_of(detector))
+    (limits,) = [
+        n for n in ast.parse(inspect.getsource(module)).body if isinstance(n, ast.ClassDef) and n.name == "Limits"
+    ]
+    body = limits.body[1:]
+    for threshold, said in zip(body[::2], body[1::2], strict=True):
+        assert isinstance(threshold, ast.AnnAssign)
+        assert isinstance(said, ast.Expr)
+        assert isinstance(said.value, ast.Constant)
+        assert re.search(r"\(.+\)", str(said.value.value)), f"{ast.unparse(threshold)} has no source"
+
+
+@every_detector
+def test_the_docstring_has_every_heading_in_order(detector: Detector) -> None:
+    found = sections(detector.page)
+    assert tuple(found) == HEADINGS
+    for heading, text in found.items():
+        assert len(text) > 40, f"{heading} says next to nothing"
+
+
+@every_detector
+def test_there_is_a_test(detector: Detector) -> None:
+    assert (REPOSITORY / "tests" / "analyzer" / f"test_{file_of(detector)}.py").is_file()
+
+
+@every_detector
+def test_the_docs_page_says_what_the_docstring_says(detector: Detector) -> None:
+    page = (FINDINGS / f"{detector.id}.md").read_text()
+    flat = re.sub(r"[\s`*#<>,-]+", " ", page)
+    for heading, text in sections(detector.page).items():
+        assert heading in page
+        for paragraph in text.split("\n\n"):
+            assert re.sub(r"[\s`*#<>,-]+", " ", paragraph).strip() in flat, (
+                f"{heading}: the page is behind the docstring"
+            )
+
+
+def test_the_docs_are_as_generated() -> None:
+    generator = REPOSITORY / "docs" / "generate.py"
+    if not generator.is_file():
+        pytest.skip("docs/generate.py is not there")
+    done = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_detector
+def test_real_captures_fire_and_are_quiet(detector: Detector) -> None:
+    firing, quiet = REAL[detector.id]
+    assert firing
+    assert quiet
+    for name in (*firing, *quiet):
+        found = {finding.id for finding in analyze([recorded(f"{name}.pcap")]).findings}
+        assert (detector.id in found) == (name in firing), name
+
+
+@every_detector
+def test_synthetic_captures_fire_and_are_quiet(detector: Detector) -> None:
+    firing = [s for s in SYNTHETICS if detector.id in s.truth.get("findings", ())]
+    quiet = [s for s in SYNTHETICS if detector.id in s.truth.get("quiet", ())]
+    assert firing
+    assert quiet
+
+
+def test_recorded_captures_have_their_truth_and_a_line_in_the_readme() -> None:
+    readme = (RECORDED / "README.md").read_text()
+    captures = [path for path in RECORDED.iterdir() if path.name.endswith((".pcap", ".pcapng"))]
+    assert captures
+    for path in captures:
+        name = path.name.split(".")[0]
+        assert (RECORDED / f"{name}.truth.json").is_file()
+        assert f"{name}.pcap" in readme
+        assert json.loads((RECORDED / f"{name}.truth.json").read_text())["client_report"]
+
+
+def test_synthetic_captures_are_the_catalogues() -> None:
+    assert {s.name for s in SYNTHETICS} == set(CATALOGUE)
