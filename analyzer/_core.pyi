@@ -1,9 +1,22 @@
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-Column = npt.NDArray[np.generic]
+__all__ = [
+    "CAUSES",
+    "FRAME_TYPES",
+    "IMPLEMENTATIONS",
+    "PACKET_NOTES",
+    "ROLES_FROM",
+    "STATUSES",
+    "VANTAGES",
+    "CaptureError",
+    "Run",
+    "__version__",
+]
+
+_Column = npt.NDArray[np.generic]
 
 CAUSES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
@@ -16,6 +29,7 @@ __version__: Final[str]
 
 class CaptureError(Exception): ...
 
+@final
 class Run:
     def __new__(
         cls,
@@ -33,5 +47,5 @@ class Run:
     def bytes_read(self) -> int: ...
     @property
     def bytes_total(self) -> int | None: ...
-    def take(self, table: str) -> dict[str, Column]: ...
+    def take(self, table: str) -> dict[str, _Column]: ...
     def finish(self) -> dict[str, Any]: ...

@@ -46,13 +46,13 @@ def stream(
     )
     rows = 0
     while run.step(STEP):
-        piece = table_of(kind, run.take(name))
-        rows += len(piece.connection)
-        yield piece
+        columns = run.take(name)
+        rows += len(columns["connection"])
+        yield table_of(kind, columns)
         if progress:
             progress(run.bytes_read, run.bytes_total)
     result = run.finish()
-    piece = table_of(kind, result[name])
-    yield piece
-    if require_rows and rows + len(piece.connection) == 0:
+    rows += len(result[name]["connection"])
+    yield table_of(kind, result[name])
+    if require_rows and not rows:
         raise NoGrpcError(why_no_grpc(tables_of(result)))
