@@ -37,7 +37,7 @@ demo: dev ## Analyse a recorded capture
 
 test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
 	cargo test
-	$(BIN)/pytest -n 2 tests
+	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests # the same generated examples everywhere
 
 lint: dev ## Format, style, types, the core's typed face, generated pages
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .

@@ -6,7 +6,6 @@ The structures are spelled out here, apart from the internal ones, so that those
 from __future__ import annotations
 
 import json
-from importlib import resources
 from typing import Any
 
 from ..analyzer import _core
@@ -23,6 +22,8 @@ def render(analysis: Analysis) -> str:
 
 def schema() -> dict[str, Any]:
     """The published JSON Schema of the document."""
+    from importlib import resources  # only here: it takes longer to import than a small capture to analyse
+
     text = resources.files("grpcdiag.reports").joinpath("schema/analysis-1.json").read_text(encoding="utf-8")
     parsed: dict[str, Any] = json.loads(text)
     return parsed

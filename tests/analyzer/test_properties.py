@@ -28,6 +28,7 @@ from grpcdiag.fixtures.synthetic.truth import truth
 from grpcdiag.fixtures.synthetic.wire import Link
 
 EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "400"))
+HEADERS = _core.FRAME_TYPES.index("HEADERS")
 RST_STREAM = _core.FRAME_TYPES.index("RST_STREAM")
 TIMELESS = ("method", "status", "deadline_ns", "complete")
 COUNTS = ("request_messages", "response_messages", "request_bytes", "response_bytes")
@@ -75,6 +76,24 @@ def frame_rows(file: str) -> list[list[tuple[int, ...]]]:
         zip(f.direction.tolist(), f.kind.tolist(), f.stream.tolist(), f.flags.tolist(), f.length.tolist(), strict=True)
     )
     return [[row[1:] for row in listed if row[0] == direction] for direction in (0, 1)]
+
+
+def answered_before_asked(file: str) -> set[int]:
+    """Streams whose answer stands before their request in the file.
+
+    TCP may reorder a direction, never an effect before its cause: the decoder keeps an answer back when its ACK shows
+    that the request was there, and cannot when it does not.
+    """
+    f = rows(Frames, [file])
+    listed = zip(f.stream.tolist(), f.direction.tolist(), f.kind.tolist(), f.first_packet.tolist(), strict=True)
+    asked: dict[int, int] = {}
+    answered: dict[int, int] = {}
+    for stream, direction, kind, packet in listed:
+        if direction == 0 and kind == HEADERS:
+            asked[stream] = min(packet, asked.get(stream, packet))
+        elif direction == 1:
+            answered[stream] = min(packet, answered.get(stream, packet))
+    return {stream for stream, packet in answered.items() if packet < asked.get(stream, packet)}
 
 
 def late_messages(tables: Tables, file: str) -> dict[int, dict[str, int]]:
@@ -145,11 +164,15 @@ def test_5_order_repetition_and_cuts_change_nothing(
     # what crosses a RST_STREAM belongs to the RPC or not, depending on which of the two was captured first
     reset = {stream for side in frames for kind, stream, *_ in side if kind == RST_STREAM}
     late = late_messages(tables, after).keys() | late_messages(decode([before]), before).keys() | reset
+    mixed = answered_before_asked(after)
     for stream, rpc in expected.items():
         names = (*TIMELESS, *(COUNTS if stream not in late else ()))
         names = tuple(name for name in names if name != "status" or stream not in reset)
+        if stream in mixed:
+            names = ("method", "deadline_ns")
         assert {name: found[stream][name] for name in names} == {name: rpc[name] for name in names}, stream
-    assert [row for row in message_rows(after) if row[0] not in reset] == [r for r in messages if r[0] not in reset]
+    loose = reset | mixed
+    assert [row for row in message_rows(after) if row[0] not in loose] == [r for r in messages if r[0] not in loose]
     assert frame_rows(after) == frames
 
 

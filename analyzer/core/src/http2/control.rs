@@ -39,6 +39,22 @@ pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &
     }
 }
 
+/// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.
+#[inline]
+pub(super) fn window_update(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8; 4],
+    at: At,
+    cx: &mut Context,
+) {
+    match window_update::parse(&header, payload) {
+        Ok(increment) => credit(h2, side, header.stream, increment, at),
+        Err(error) => h2.problem(Layer::Http2, error.reason, at, cx),
+    }
+}
+
 /// A WINDOW_UPDATE of `side` lets its peer send `increment` bytes more; above 2^31-1 is FLOW_CONTROL_ERROR
 /// (RFC 9113 section 6.9.1), which is left to the peers.
 #[inline]
