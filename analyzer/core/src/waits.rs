@@ -8,7 +8,6 @@ use crate::at::At;
 use crate::budget::Cause;
 use crate::context::Context;
 use crate::tables::WaitRow;
-use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
 use crate::tcp::half::{Ack, Flight};
 
@@ -222,9 +221,4 @@ fn begin_flight(half: &mut crate::tcp::half::Half, start: i64, segment: i64, nea
     {
         half.congestion.restart_after_idle(idle, timeout, segment);
     }
-}
-
-/// The initial congestion window that the estimate assumes, bytes.
-pub fn initial_window(segment: i64) -> i64 {
-    CongestionWindow::initial(segment)
 }
