@@ -132,9 +132,12 @@ impl Http2 {
 
     /// RST_STREAM of either side: both directions end.
     pub(crate) fn reset(&mut self, side: usize, id: u32, code: u32, at: At, cx: &mut Context) {
-        let (is_client, near) = (side == self.client, self.near_rtt[side]);
+        let client = self.client;
+        let near = self.near_rtt;
         if let Some(stream) = self.streams.find_mut(id) {
-            stream.charge_activity(side, is_client, at.ready_time, near);
+            // a client that gives up waiting ends a time in which the answer was owed to it
+            let held = if side == client && stream.turn_since >= 0 { 1 - side } else { side };
+            stream.charge_activity(held, held == client, at.ready_time, near[held]);
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
             self.remove_stream(id, cx);
         }
