@@ -38,7 +38,7 @@ class Run:
         frames: bool = False,
         messages: bool = False,
         packets: bool = False,
-        rpc_budgets: bool = False,
+        rpc_rows: bool = False,
         ports: list[int] = ...,
         threads: int = 1,
     ) -> Run: ...

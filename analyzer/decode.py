@@ -17,14 +17,14 @@ _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packe
 
 
 def decode(
-    paths: Sequence[str], *, ports: Sequence[int] = (), rpc_budgets: bool = False, progress: Progress | None = None
+    paths: Sequence[str], *, ports: Sequence[int] = (), rpc_rows: bool = False, progress: Progress | None = None
 ) -> Tables:
     """Decode a capture into its tables; frames, messages and packets are counted only.
 
     `paths` are files of one capture in any order, or `-` for standard input; `ports` are HTTP/2 whatever they look
     like. Raises CaptureError.
     """
-    return tables_of(Reading(paths, ports=ports, rpc_budgets=rpc_budgets).finish(progress))
+    return tables_of(Reading(paths, ports=ports, rpc_rows=rpc_rows).finish(progress))
 
 
 def stream(

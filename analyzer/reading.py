@@ -25,9 +25,9 @@ _PATIENCE_S = 0.1
 class Reading:
     """A run of the core over one capture, in a thread of its own."""
 
-    def __init__(self, paths: Sequence[str], *, ports: Sequence[int] = (), rpc_budgets: bool = False) -> None:
+    def __init__(self, paths: Sequence[str], *, ports: Sequence[int] = (), rpc_rows: bool = False) -> None:
         """Open the files and begin to read. Raises CaptureError."""
-        self._run = _core.Run(list(paths), ports=list(ports), rpc_budgets=rpc_budgets, threads=THREADS)
+        self._run = _core.Run(list(paths), ports=list(ports), rpc_rows=rpc_rows, threads=THREADS)
         self._total = self._run.bytes_total
         self._read = 0
         self._stopped = False

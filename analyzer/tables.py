@@ -38,7 +38,7 @@ TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connections:
     """One row per TCP connection, in the order of first packets."""
 
@@ -93,7 +93,7 @@ class Connections:
     goaway_server: Ints = field(metadata={"doc": "error code of the server's GOAWAY"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rpcs:
     """One row per RPC, in the order in which they started."""
 
@@ -104,15 +104,19 @@ class Rpcs:
     duration_ns: Ints = field(metadata={"doc": "until the last byte of the frame that ended it for the client"})
     status: Codes = field(metadata={"doc": "gRPC status code, `NOT_SEEN` when not on the wire"})
     flags: Codes = field(metadata={"doc": "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`"})
-    request_messages: Counts = field(metadata={"doc": "whole request messages"})
-    response_messages: Counts = field(metadata={"doc": "whole response messages"})
-    request_bytes: Sizes = field(metadata={"doc": "request message bytes without prefixes, as on the wire"})
-    response_bytes: Sizes = field(metadata={"doc": "response message bytes without prefixes, as on the wire"})
+    request_messages: Counts = field(metadata={"doc": "whole request messages; empty unless asked for"})
+    response_messages: Counts = field(metadata={"doc": "whole response messages; empty unless asked for"})
+    request_bytes: Sizes = field(
+        metadata={"doc": "request message bytes without prefixes, as on the wire; empty unless asked for"}
+    )
+    response_bytes: Sizes = field(
+        metadata={"doc": "response message bytes without prefixes, as on the wire; empty unless asked for"}
+    )
     first_packet: Counts = field(metadata={"doc": "packet of the first byte"})
     last_packet: Counts = field(metadata={"doc": "packet of the last byte, 0 when the end was not seen"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Messages:
     """One row per gRPC message, in the order in which they were whole."""
 
@@ -128,7 +132,7 @@ class Messages:
     last_time_ns: Ints = field(metadata={"doc": "time of that packet"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Frames:
     """One row per HTTP/2 frame, in the order in which they were whole."""
 
@@ -144,7 +148,7 @@ class Frames:
     last_time_ns: Ints = field(metadata={"doc": "time of that packet"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Packets:
     """One row per TCP packet, in the order of the capture."""
 
@@ -161,7 +165,7 @@ class Packets:
     note: Codes = field(metadata={"doc": "what the analysis says of it, index into `PACKET_NOTES`"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Waits:
     """One row per interval in which a side owed bytes and sent none."""
 
@@ -193,7 +197,7 @@ class Waits:
     retransmissions: Counts = field(metadata={"doc": "retransmissions of the sender during it"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Problems:
     """Decode trouble as data."""
 

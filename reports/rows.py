@@ -105,7 +105,7 @@ def packets(table: Packets) -> pl.DataFrame:
 
 
 def rpcs(tables: Tables) -> pl.DataFrame:
-    """`grpcdiag rpcs`; decode with `rpc_budgets`."""
+    """`grpcdiag rpcs`; decode with `rpc_rows`."""
     table = tables.rpcs
     numbers = [method.number for method in tables.methods]
     names = [method.name for method in tables.methods]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -13,6 +14,8 @@ def main() -> None:
 
         print(f"grpcdiag {_core.__version__}")
         return
+    # a command is one pass: what it makes goes with the process, and looking for cycles takes time from the start
+    gc.disable()
     # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from .cli import app
@@ -25,6 +28,8 @@ def main() -> None:
         # the reader has gone (`grpcdiag ... | head`): nothing more to say, and nothing to complain about
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    finally:
+        gc.freeze()  # nor at the end
 
 
 if __name__ == "__main__":

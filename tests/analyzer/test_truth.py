@@ -104,7 +104,7 @@ def test_deadlines_are_in_the_requests() -> None:
 
 def test_mid_connection() -> None:
     """988 of 3,000 RPCs ended before the capture; the names of the others were sent before it."""
-    tables = decode(recording("mid-connection-go").files)
+    tables = decode(recording("mid-connection-go").files, rpc_rows=True)
     assert len(tables.rpcs.stream) == 2012
     assert tables.connections.complete.tolist() == [0]
     assert (tables.rpcs.flags & METHOD_UNKNOWN).all()
@@ -156,7 +156,7 @@ def comparable(tables: Tables) -> list[tuple[int, ...]]:
 def test_rotated_files_in_any_order(order: tuple[int, ...]) -> None:
     files = recording("rotated").files
     assert len(files) == 4
-    tables, shuffled = decode(files), decode([files[place] for place in order])
+    tables, shuffled = (decode(f, rpc_rows=True) for f in (files, [files[place] for place in order]))
     assert comparable(shuffled) == comparable(tables)
     assert shuffled.frame_counts == tables.frame_counts
     assert (len(tables.rpcs.stream), tables.message_count) == (3000, 6000)
@@ -165,7 +165,10 @@ def test_rotated_files_in_any_order(order: tuple[int, ...]) -> None:
 
 def test_both_ends_of_a_lossy_link_agree() -> None:
     """Nothing that was delivered depends on where the capture was taken, though packets were lost between."""
-    client, server = decode(recording("loss-1pct-rtt20").files), decode(recording("loss-1pct-rtt20", "server").files)
+    client, server = (
+        decode(recording("loss-1pct-rtt20").files, rpc_rows=True),
+        decode(recording("loss-1pct-rtt20", "server").files, rpc_rows=True),
+    )
     assert len(client.rpcs.stream) == len(server.rpcs.stream) == 800
     assert client.message_count == server.message_count == 1600
     assert client.frame_counts == server.frame_counts
@@ -177,7 +180,10 @@ def test_both_ends_of_a_lossy_link_agree() -> None:
 
 @pytest.mark.parametrize("name", ["rtt205-go-16000", "rtt205-go-32000"])
 def test_both_ends_of_a_long_link_agree(name: str) -> None:
-    client, server = decode(recording(name).files), decode(recording(name, "server").files)
+    client, server = (
+        decode(recording(name).files, rpc_rows=True),
+        decode(recording(name, "server").files, rpc_rows=True),
+    )
     assert client.frame_counts == server.frame_counts
     assert client.rpcs.request_bytes.tolist() == server.rpcs.request_bytes.tolist()
     saved = client.rpcs.duration_ns - server.rpcs.duration_ns  # the round trip is outside the server's view

@@ -66,8 +66,8 @@ fn header_blocks(packets: &[Recorded]) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
     while let Some((head, after)) = rest.split_first_chunk::<HEADER_LEN>() {
         let header = FrameHeader::parse(head);
-        let Some((payload, after)) = after.split_at_checked(header.length as usize) else { break };
-        if header.kind == FrameType::HEADERS {
+        let Some((payload, after)) = after.split_at_checked(header.length() as usize) else { break };
+        if header.kind() == FrameType::HEADERS {
             blocks.push(headers::parse(&header, payload).expect("a HEADERS frame").fragment.to_vec());
         }
         rest = after;
@@ -137,7 +137,7 @@ fn whole(criterion: &mut Criterion) {
             black_box(pipeline.finish());
         });
     });
-    let every = Options { frames: true, messages: true, packets: true, rpc_budgets: true, ..Options::default() };
+    let every = Options { frames: true, messages: true, packets: true, rpc_rows: true, ..Options::default() };
     for (name, options) in [("file_to_tables", Options::default()), ("file_to_all_rows", every)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

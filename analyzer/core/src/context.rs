@@ -6,7 +6,7 @@ use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
 use crate::limits;
-use crate::tables::{Frames, Layer, Messages, Packets, ProblemLog, Rpcs, Waits};
+use crate::tables::{Frames, Layer, Messages, Packets, ProblemLog, RpcSizes, Rpcs, Waits};
 
 /// Which tables are wanted; totals and RPCs are always kept.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +17,8 @@ pub struct Options {
     pub messages: bool,
     /// Keep one row per TCP packet.
     pub packets: bool,
-    /// Keep each RPC's budget, not only their sums.
-    pub rpc_budgets: bool,
+    /// Keep each RPC's sizes and budget, not only their sums.
+    pub rpc_rows: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
     /// Threads to use; 0 and 1 mean the caller's alone.
@@ -107,6 +107,8 @@ pub struct Context {
     pub rpcs: Rpcs,
     /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
     pub deadlines: Vec<i64>,
+    /// What RPCs carried, when wanted.
+    pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
     pub rpc_budgets: Vec<Budget>,
     /// Messages so far, when wanted.

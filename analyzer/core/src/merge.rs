@@ -14,6 +14,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     }
     append_deadlines(cx, &mut other);
     cx.rpcs.append(&mut other.rpcs);
+    cx.rpc_sizes.append(&mut other.rpc_sizes);
     cx.rpc_budgets.append(&mut other.rpc_budgets);
     cx.waits.append(&mut other.waits);
     cx.problems.absorb(&other.problems);

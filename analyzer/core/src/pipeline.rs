@@ -56,7 +56,9 @@ pub struct Pipeline {
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
-    end: At,
+    /// The latest TCP packet and its time.
+    end_packet: u32,
+    end_time: i64,
 }
 
 /// The end of a run.
@@ -71,13 +73,13 @@ pub struct Finished {
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [4, 1];
+const WEIGHTS: [u64; 2] = [5, 2];
 
 impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
     /// in this thread; else connections are shared with a second one, with the same result.
     pub fn new(options: Options) -> Self {
-        let rows = options.frames || options.messages || options.packets || options.rpc_budgets;
+        let rows = options.frames || options.messages || options.packets || options.rpc_rows;
         let remote = if rows || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
@@ -87,7 +89,8 @@ impl Pipeline {
             remote,
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
-            end: At::default(),
+            end_packet: 0,
+            end_time: 0,
         }
     }
 
@@ -106,7 +109,9 @@ impl Pipeline {
                 self.counts.tcp += 1;
                 self.counts.tunnelled += u64::from(segment.tunnel.is_some());
                 let at = At::new(packet.number, packet.time_ns);
-                self.end = if at.time >= self.end.time { at } else { self.end };
+                if at.time >= self.end_time {
+                    (self.end_packet, self.end_time) = (at.packet, at.time);
+                }
                 match self.router.route(segment) {
                     Some(route) => deliver(&mut self.shard, self.remote.as_mut(), &route, segment, at),
                     None => note_ignored(&mut self.shard.cx, self.router.ignored, at),
@@ -145,7 +150,8 @@ impl Pipeline {
 
     /// The capture is over: connections end, and what several threads found becomes one.
     pub fn finish(self) -> (Finished, Context, CaptureCounts) {
-        let Self { router, shard, remote, counts, end, .. } = self;
+        let Self { router, shard, remote, counts, end_packet, end_time, .. } = self;
+        let end = At::new(end_packet, end_time);
         let (mut rows, mut cx) = shard.into_finished(end);
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves

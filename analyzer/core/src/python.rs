@@ -50,14 +50,14 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_budgets=false, ports=Vec::new(), threads=1))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), threads=1))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
         frames: bool,
         messages: bool,
         packets: bool,
-        rpc_budgets: bool,
+        rpc_rows: bool,
         ports: Vec<u16>,
         threads: u8,
     ) -> PyResult<Self> {
@@ -68,7 +68,7 @@ impl Run {
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
         let reader =
             py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
-        let options = Options { frames, messages, packets, rpc_budgets, ports, threads };
+        let options = Options { frames, messages, packets, rpc_rows, ports, threads };
         Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)) }) })
     }
 
@@ -154,8 +154,9 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("connection_budgets", budgets(py, &end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
     let deadlines = std::mem::take(&mut cx.deadlines);
+    let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);
-    result.set_item("rpcs", to_dict(py, cx.rpcs.take_columns())?)?;
+    result.set_item("rpcs", to_dict(py, rpcs)?)?;
     result.set_item("deadlines", deadlines.into_pyarray(py))?;
     result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;

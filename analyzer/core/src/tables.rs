@@ -90,8 +90,14 @@ table!(
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
         status: u8, flags: u8,
-        request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
         first_packet: u32, last_packet: u32,
+    }
+);
+
+table!(
+    /// What each RPC carried, row by row beside [`Rpcs`] when wanted.
+    RpcSizes, RpcSizesRow {
+        request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
     }
 );
 

@@ -85,7 +85,7 @@ fn recorded_rotated_files_read_in_any_order() {
     };
     let sources = |order: [u32; 4]| order.map(|file| Source::Path(folder.join(format!("rotated.pcap0{file}")))).into();
     let whole = packets(sources([0, 1, 2, 3]));
-    let rpcs = analyse(&whole, Options::default()).rpcs();
+    let rpcs = analyse(&whole, Options { rpc_rows: true, ..Options::default() }).rpcs();
     assert_eq!(rpcs.len(), 3_000, "as the client counted");
     assert!(rpcs.iter().all(|rpc| rpc.is_complete() && rpc.status == 0 && rpc.request.0 == 1 && rpc.response.0 == 1));
     for order in [[3, 2, 1, 0], [2, 0, 3, 1]] {

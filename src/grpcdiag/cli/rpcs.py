@@ -23,7 +23,7 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode(files, ports=port or (), rpc_budgets=True, progress=told)
+        tables = decode(files, ports=port or (), rpc_rows=True, progress=told)
         if not len(tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(tables))
     write([rows.rpcs(tables)], format_, output, limit)

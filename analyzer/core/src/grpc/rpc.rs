@@ -6,7 +6,7 @@ use crate::context::{Context, NO_METHOD};
 use crate::http2::streams::{Kind, Stream};
 use crate::http2::{End, Http2};
 use crate::limits;
-use crate::tables::{Layer, MessageRow, RpcRow, rpc_flag};
+use crate::tables::{Layer, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::headers::Summary;
 use super::message::{Event, Message};
@@ -320,14 +320,17 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
     }
 }
 
-/// Writes how much was sent: a side may not know yet that the RPC is over, and the rest still comes.
+/// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
 fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
+    if !cx.options.rpc_rows {
+        return;
+    }
     let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
     let row = stream.rpc as usize;
     macro_rules! set {
         ($column:ident, $value:expr) => {
-            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
+            if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
                 *cell = $value;
             }
         };
@@ -383,7 +386,8 @@ fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut 
         cx.deadlines.resize(row, -1);
         cx.deadlines.push(timeout_ns.unwrap_or(-1));
     }
-    if cx.options.rpc_budgets {
+    if cx.options.rpc_rows {
+        cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
     }
     row as u32

@@ -12,7 +12,7 @@ use super::{Http2, blocks, goaway, ping, rst_stream, settings, window_update};
 /// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
 #[inline]
 pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &[u8], at: At, cx: &mut Context) {
-    let done = match header.kind {
+    let done = match header.kind() {
         FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx),
         FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx),
         FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx),
@@ -34,7 +34,7 @@ pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &
         _ => Ok(()),
     };
     if let Err(error) = done {
-        blocks::forget_left_out(h2, side, header.kind);
+        blocks::forget_left_out(h2, side, header.kind());
         h2.problem(Layer::Http2, error.reason, at, cx);
     }
 }

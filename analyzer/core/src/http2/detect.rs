@@ -41,7 +41,7 @@ pub fn opening(bytes: &[u8]) -> Opening {
     }
     match bytes.first_chunk::<HEADER_LEN>().map(FrameHeader::parse) {
         None if first == 0 || bytes.iter().all(u8::is_ascii_uppercase) => Opening::Undecided,
-        Some(header) if header.kind == FrameType::SETTINGS && header.flags == 0 && header.is_plausible() => {
+        Some(header) if header.kind() == FrameType::SETTINGS && header.flags() == 0 && header.is_plausible() => {
             Opening::Settings
         }
         _ if is_http1_request(bytes) => Opening::Http1Request,

@@ -104,15 +104,11 @@ impl FrameType {
     }
 }
 
-/// A frame header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A frame header. Two words, so that it is handed on in registers: it is, several times for every frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Octets of payload, without the nine of the header.
-    pub length: u32,
-    /// The type.
-    pub kind: FrameType,
-    /// The flags as sent.
-    pub flags: u8,
+    /// Length, type and flags: the first five octets.
+    head: u64,
     /// The stream identifier without the reserved bit.
     pub stream: u32,
 }
@@ -121,28 +117,40 @@ impl FrameHeader {
     /// Reads the nine octets; the reserved bit is ignored as section 4.1 demands.
     #[inline]
     pub fn parse(octets: &[u8; HEADER_LEN]) -> Self {
-        // one load of eight octets rather than nine: this is done for every frame
         let [first @ .., last] = *octets;
         let word = u64::from_be_bytes(first);
-        Self {
-            length: (word >> 40) as u32,
-            kind: FrameType((word >> 32) as u8),
-            flags: (word >> 24) as u8,
-            stream: ((word as u32) << 8 | u32::from(last)) & 0x7fff_ffff,
-        }
+        Self { head: word >> 24, stream: ((word as u32) << 8 | u32::from(last)) & 0x7fff_ffff }
+    }
+
+    /// Octets of payload, without the nine of the header.
+    #[inline]
+    pub const fn length(&self) -> u32 {
+        (self.head >> 16) as u32
+    }
+
+    /// The type.
+    #[inline]
+    pub const fn kind(&self) -> FrameType {
+        FrameType((self.head >> 8) as u8)
+    }
+
+    /// The flags as sent.
+    #[inline]
+    pub const fn flags(&self) -> u8 {
+        self.head as u8
     }
 
     /// Whether `bits` of [`flag`] are all set.
     #[inline]
     pub const fn has(&self, bits: u8) -> bool {
-        self.flags & bits == bits
+        self.flags() & bits == bits
     }
 
     /// Checks what can be said before the payload is read: the stream identifier and lengths fixed by the type
     /// (RFC 9113 sections 6.1 to 6.10).
     pub fn check(&self) -> Result<(), FrameError> {
         let on_connection = self.stream == 0;
-        match self.kind {
+        match self.kind() {
             FrameType::DATA | FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION
                 if on_connection =>
             {
@@ -159,13 +167,13 @@ impl FrameHeader {
     }
 
     fn check_length(&self) -> Result<(), FrameError> {
-        let right = match self.kind {
-            FrameType::PRIORITY => self.length == 5,
-            FrameType::RST_STREAM | FrameType::WINDOW_UPDATE => self.length == 4,
-            FrameType::PING => self.length == 8,
-            FrameType::GOAWAY => self.length >= 8,
-            FrameType::SETTINGS if self.has(flag::ACK) => self.length == 0,
-            FrameType::SETTINGS => self.length.is_multiple_of(6),
+        let right = match self.kind() {
+            FrameType::PRIORITY => self.length() == 5,
+            FrameType::RST_STREAM | FrameType::WINDOW_UPDATE => self.length() == 4,
+            FrameType::PING => self.length() == 8,
+            FrameType::GOAWAY => self.length() >= 8,
+            FrameType::SETTINGS if self.has(flag::ACK) => self.length() == 0,
+            FrameType::SETTINGS => self.length().is_multiple_of(6),
             _ => true,
         };
         if right { Ok(()) } else { Err(FrameError::size("frame length is not what its type demands")) }
@@ -174,7 +182,7 @@ impl FrameHeader {
     /// Whether this could be a frame header at all, for finding frame boundaries in the middle of a connection:
     /// a type RFC 9113 defines, only flags that type has, an odd stream identifier, a usual length.
     pub fn is_plausible(&self) -> bool {
-        let allowed = match self.kind {
+        let allowed = match self.kind() {
             FrameType::DATA => flag::END_STREAM | flag::PADDED,
             FrameType::HEADERS => flag::END_STREAM | flag::END_HEADERS | flag::PADDED | flag::PRIORITY,
             FrameType::SETTINGS | FrameType::PING => flag::ACK,
@@ -182,9 +190,9 @@ impl FrameHeader {
             FrameType::PRIORITY | FrameType::RST_STREAM | FrameType::GOAWAY | FrameType::WINDOW_UPDATE => 0,
             _ => return false,
         };
-        self.flags & !allowed == 0
+        self.flags() & !allowed == 0
             && (self.stream == 0 || self.stream % 2 == 1)
-            && self.length <= DEFAULT_MAX_FRAME_SIZE
+            && self.length() <= DEFAULT_MAX_FRAME_SIZE
             && self.check().is_ok()
     }
 }

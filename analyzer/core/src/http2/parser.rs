@@ -92,17 +92,17 @@ fn begin_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     h2.sides[side].frame = header;
-    if h2.sides[side].block.is_some() && header.kind != FrameType::CONTINUATION {
+    if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
         blocks::abandon(h2, side, at, cx);
     }
     if let Err(error) = header.check() {
         h2.problem(Layer::Http2, error.reason, at, cx);
         return begin_wrong_frame(h2, side, header, rest, at, cx);
     }
-    if header.length > DEFAULT_MAX_FRAME_SIZE {
+    if header.length() > DEFAULT_MAX_FRAME_SIZE {
         check_frame_size(h2, side, header, at, cx);
     }
-    if header.kind == FrameType::WINDOW_UPDATE
+    if header.kind() == FrameType::WINDOW_UPDATE
         && let Some((payload, rest)) = rest.split_first_chunk::<4>()
     {
         // as many as DATA in many captures: read without the detour
@@ -111,7 +111,7 @@ fn begin_frame<'a>(
         end_frame(h2, side, at, cx);
         return rest;
     }
-    match header.kind {
+    match header.kind() {
         FrameType::DATA => begin_data(h2, side, header, rest, at, cx),
         kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx),
         _ => begin_skip(h2, side, header, rest, at, cx),
@@ -132,14 +132,14 @@ fn begin_wrong_frame<'a>(
         h2.sides[side].lose();
         return rest;
     }
-    blocks::forget_left_out(h2, side, header.kind);
+    blocks::forget_left_out(h2, side, header.kind());
     begin_skip(h2, side, header, rest, at, cx)
 }
 
 #[cold]
 fn check_frame_size(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
     let allowed = h2.binding(side).max_frame_size.max(h2.sides[1 - side].announced.max_frame_size);
-    if header.length > allowed && !h2.begun_late {
+    if header.length() > allowed && !h2.begun_late {
         h2.problem(Layer::Http2, "frame is longer than the peer's SETTINGS_MAX_FRAME_SIZE", at, cx);
     }
 }
@@ -152,8 +152,8 @@ fn begin_skip<'a>(
     at: At,
     cx: &mut Context,
 ) -> &'a [u8] {
-    h2.sides[side].state = State::Skip(header.length);
-    if header.length == 0 {
+    h2.sides[side].state = State::Skip(header.length());
+    if header.length() == 0 {
         end_frame(h2, side, at, cx);
     }
     rest
@@ -179,20 +179,20 @@ fn begin_control<'a>(
     at: At,
     cx: &mut Context,
 ) -> &'a [u8] {
-    if let Some((payload, rest)) = rest.split_at_checked(header.length as usize) {
+    if let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) {
         h2.bytes.decoded += payload.len() as u64;
         control::apply(h2, side, header, payload, at, cx);
         end_frame(h2, side, at, cx);
         return rest;
     }
-    let most = match header.kind {
+    let most = match header.kind() {
         FrameType::HEADERS | FrameType::CONTINUATION | FrameType::PUSH_PROMISE => limits::HEADER_BLOCK,
         _ => limits::CONTROL_FRAME,
     };
-    if header.length as usize > most {
+    if header.length() as usize > most {
         h2.problem(Layer::Http2, "frame is too long to keep: skipped", at, cx);
         blocks::forget(h2, side);
-        h2.sides[side].state = State::Skip(header.length);
+        h2.sides[side].state = State::Skip(header.length());
     } else {
         h2.sides[side].kept.clear();
         h2.sides[side].state = State::Control;
@@ -203,11 +203,11 @@ fn begin_control<'a>(
 fn read_control<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
-    let take = bytes.len().min((header.length as usize).saturating_sub(sender.kept.len()));
+    let take = bytes.len().min((header.length() as usize).saturating_sub(sender.kept.len()));
     let (part, rest) = bytes.split_at(take);
     sender.kept.extend_from_slice(part);
     h2.bytes.decoded += take as u64;
-    if sender.kept.len() >= header.length as usize {
+    if sender.kept.len() >= header.length() as usize {
         let payload = std::mem::take(&mut sender.kept);
         control::apply(h2, side, header, &payload, at, cx);
         h2.sides[side].kept = payload;
@@ -228,15 +228,15 @@ fn begin_data<'a>(
 ) -> &'a [u8] {
     let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
     let sender = &mut h2.sides[side];
-    sender.connection_credit -= i64::from(header.length);
+    sender.connection_credit -= i64::from(header.length());
     sender.last_stream = header.stream;
     sender.slot = slot;
-    sender.data = Remaining::new(header.length, header.has(flag::PADDED));
+    sender.data = Remaining::new(header.length(), header.has(flag::PADDED));
     sender.state = State::Data;
     if let Some(stream) = h2.streams.get_mut(slot) {
-        stream.directions[side].credit -= i64::from(header.length);
+        stream.directions[side].credit -= i64::from(header.length());
     }
-    if header.length == 0 {
+    if header.length() == 0 {
         end_data(h2, side, header, at, cx);
     }
     rest
@@ -285,7 +285,7 @@ fn end_data(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut C
 fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
     let sender = &mut h2.sides[side];
     sender.state = State::Header;
-    cx.totals.frames[total_index(sender.frame.kind)] += 1;
+    cx.totals.frames[total_index(sender.frame.kind())] += 1;
     if cx.options.frames {
         push_row(h2, side, at, cx);
     }
@@ -300,9 +300,9 @@ fn push_row(h2: &Http2, side: usize, at: At, cx: &mut Context) {
         connection: h2.connection,
         direction: h2.direction(side),
         stream: frame.stream,
-        kind: frame.kind.0,
-        flags: frame.flags,
-        length: frame.length,
+        kind: frame.kind().0,
+        flags: frame.flags(),
+        length: frame.length(),
         first_packet: first.packet,
         first_time_ns: first.time,
         last_packet,
@@ -469,11 +469,11 @@ fn gap_in_control(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Con
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let kept = std::mem::take(&mut sender.kept);
-    let left = (header.length as usize).checked_sub(kept.len() + length as usize);
-    if header.kind == FrameType::HEADERS {
+    let left = (header.length() as usize).checked_sub(kept.len() + length as usize);
+    if header.kind() == FrameType::HEADERS {
         blocks::headers_cut(h2, side, header, &kept, at, cx);
     }
-    blocks::forget_left_out(h2, side, header.kind);
+    blocks::forget_left_out(h2, side, header.kind());
     match left {
         Some(0) => end_frame(h2, side, at, cx),
         Some(left) => h2.sides[side].state = State::Skip(left as u32),

@@ -98,10 +98,10 @@ impl Search {
             }
             frames += 1;
             fixed += u32::from(matches!(
-                header.kind,
+                header.kind(),
                 FrameType::PING | FrameType::WINDOW_UPDATE | FrameType::RST_STREAM | FrameType::SETTINGS
             ));
-            position += HEADER_LEN + header.length as usize;
+            position += HEADER_LEN + header.length() as usize;
             if frames >= 3 || (frames >= 2 && fixed >= 1) {
                 return Chain::Boundary;
             }

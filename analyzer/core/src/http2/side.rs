@@ -9,7 +9,7 @@ use crate::limits;
 
 use super::blocks::SeenBlocks;
 use super::data::Remaining;
-use super::frame::{FrameHeader, FrameType, HEADER_LEN};
+use super::frame::{FrameHeader, HEADER_LEN};
 use super::hpack::Decoder;
 use super::resync::Search;
 use super::settings::Settings;
@@ -110,7 +110,7 @@ impl Side {
             state: State::Opening,
             head: [0; HEADER_LEN],
             head_have: 0,
-            frame: FrameHeader { length: 0, kind: FrameType::DATA, flags: 0, stream: 0 },
+            frame: FrameHeader::default(),
             frame_first: At::default(),
             data: Remaining::default(),
             slot: super::streams::NONE,
@@ -147,7 +147,7 @@ impl Side {
         match self.state {
             State::Header if self.head_have > 0 => (HEADER_LEN - self.head_have) as u64,
             State::Data => u64::from(self.data.total()),
-            State::Control => u64::from(self.frame.length).saturating_sub(self.kept.len() as u64),
+            State::Control => u64::from(self.frame.length()).saturating_sub(self.kept.len() as u64),
             State::Skip(left) => u64::from(left),
             _ => 0,
         }

@@ -68,7 +68,7 @@ impl Dissector {
         time_ns: i64,
     ) -> Outcome<'a> {
         match link::find_tcp(link_type, View::new(captured, original_len)) {
-            Some(found) => tcp_header::dissect(found),
+            Some(found) => tcp_header::read(found),
             None => self.walk(link_type, captured, original_len, time_ns),
         }
     }

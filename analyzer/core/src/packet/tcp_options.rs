@@ -24,23 +24,20 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Reads the options' bytes. With `cut`, the capture ends before they do, and an option that is not whole is no
-    /// fault of the sender's.
+    /// The timestamps, if the bytes are what nearly every segment behind the handshake has: nothing, or two paddings
+    /// and timestamps (RFC 7323 appendix A).
     #[inline]
-    pub fn read(bytes: &[u8], cut: bool) -> Self {
+    pub fn usual(bytes: &[u8]) -> Option<Option<(u32, u32)>> {
         match *bytes {
-            [] => Self::default(),
-            // What nearly every segment behind the handshake has: two paddings and timestamps (RFC 7323 appendix A).
-            [1, 1, kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => {
-                Self { timestamps: Some(pair([a, b, c, d, e, f, g, h])), ..Self::default() }
-            }
-            _ => Self::any(bytes, cut),
+            [] => Some(None),
+            [1, 1, kind::TIMESTAMPS, 10, a, b, c, d, e, f, g, h] => Some(Some(pair([a, b, c, d, e, f, g, h]))),
+            _ => None,
         }
     }
 
-    /// Options in any other order.
-    #[inline(never)]
-    fn any(bytes: &[u8], cut: bool) -> Self {
+    /// Reads the options' bytes. With `cut`, the capture ends before they do, and an option that is not whole is no
+    /// fault of the sender's.
+    pub fn any(bytes: &[u8], cut: bool) -> Self {
         let mut options = Self::default();
         options.malformed = options.walk(bytes, cut).is_none();
         options

@@ -54,7 +54,7 @@ impl Rpc {
 
 /// All rows of all tables are kept.
 pub fn all_tables() -> Options {
-    Options { frames: true, messages: true, packets: true, rpc_budgets: true, ..Options::default() }
+    Options { frames: true, messages: true, packets: true, rpc_rows: true, ..Options::default() }
 }
 
 /// The packets of a capture of one or several sources.
@@ -93,9 +93,15 @@ pub fn analyse(packets: &[Recorded], options: Options) -> Analysis {
     Analysis { finished, cx, counts }
 }
 
+/// Messages and bytes of an RPC, zeros when they were not wanted.
+fn sizes_of(messages: &[u32], bytes: &[u64], row: usize) -> (u32, u64) {
+    (messages.get(row).copied().unwrap_or(0), bytes.get(row).copied().unwrap_or(0))
+}
+
 impl Analysis {
     pub fn rpcs(&self) -> Vec<Rpc> {
-        let (table, methods) = (&self.cx.rpcs, self.cx.strings.methods.texts());
+        let (table, sizes) = (&self.cx.rpcs, &self.cx.rpc_sizes);
+        let methods = self.cx.strings.methods.texts();
         let rpc = |row: usize| Rpc {
             connection: table.connection[row],
             stream: table.stream[row],
@@ -104,8 +110,8 @@ impl Analysis {
             flags: table.flags[row],
             times: (table.start_time_ns[row], table.duration_ns[row]),
             packets: (table.first_packet[row], table.last_packet[row]),
-            request: (table.request_messages[row], table.request_bytes[row]),
-            response: (table.response_messages[row], table.response_bytes[row]),
+            request: sizes_of(&sizes.request_messages, &sizes.request_bytes, row),
+            response: sizes_of(&sizes.response_messages, &sizes.response_bytes, row),
         };
         (0..table.len()).map(rpc).collect()
     }

@@ -48,21 +48,21 @@ fn read(octets: &[u8]) -> Result<Value, FrameError> {
     let (head, payload) = octets.split_first_chunk::<HEADER_LEN>().unwrap();
     let header = FrameHeader::parse(head);
     header.check()?;
-    if header.length > DEFAULT_MAX_FRAME_SIZE {
+    if header.length() > DEFAULT_MAX_FRAME_SIZE {
         return Err(FrameError::size("frame is longer than SETTINGS_MAX_FRAME_SIZE"));
     }
-    let payload = &payload[..header.length as usize];
+    let payload = &payload[..header.length() as usize];
     Ok(json!({
-        "length": header.length,
-        "type": header.kind.0,
-        "flags": header.flags,
+        "length": header.length(),
+        "type": header.kind().0,
+        "flags": header.flags(),
         "stream_identifier": header.stream,
         "frame_payload": read_payload(&header, payload)?,
     }))
 }
 
 fn read_payload(header: &FrameHeader, payload: &[u8]) -> Result<Value, FrameError> {
-    Ok(match header.kind {
+    Ok(match header.kind() {
         FrameType::DATA => {
             let frame = data::parse(header, payload)?;
             padded(json!({"data": text(frame.data)}), frame.padding)

@@ -159,7 +159,7 @@ impl Exchange {
     }
 
     fn new(client: usize, certain: bool, late: bool) -> Self {
-        let options = Options { frames: true, messages: true, rpc_budgets: true, ..Options::default() };
+        let options = Options { frames: true, messages: true, rpc_rows: true, ..Options::default() };
         let mut cx = Context::new(options);
         let h2 = Http2::new(0, client, certain, late, &mut cx.strings);
         Self { h2, cx, packet: 0 }
@@ -204,13 +204,14 @@ impl Exchange {
     }
 
     fn rpcs(&self) -> Vec<Rpc> {
-        let (table, methods) = (&self.cx.rpcs, self.cx.strings.methods.texts());
+        let (table, sizes) = (&self.cx.rpcs, &self.cx.rpc_sizes);
+        let methods = self.cx.strings.methods.texts();
         let rpc = |row: usize| Rpc {
             stream: table.stream[row],
             method: methods.get(table.method[row] as usize).cloned(),
             status: status::NAMES.get(usize::from(table.status[row])).copied(),
-            request: (table.request_messages[row], table.request_bytes[row]),
-            response: (table.response_messages[row], table.response_bytes[row]),
+            request: (sizes.request_messages[row], sizes.request_bytes[row]),
+            response: (sizes.response_messages[row], sizes.response_bytes[row]),
             complete: table.flags[row] & rpc_flag::COMPLETE != 0,
         };
         (0..table.len()).map(rpc).collect()

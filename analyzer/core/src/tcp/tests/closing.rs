@@ -63,7 +63,7 @@ fn a_half_closed_connection_is_read_on() {
     capture.add(segment(FIN_ACK, from_client(end), from_server(0), &[]));
     capture.server(0, &[frame(4, 0, 0, &[]), response(1, 20)].concat());
     let seen = capture.finish();
-    assert_eq!((seen.status(0), seen.cx.rpcs.response_bytes[0]), (Some("OK"), 20));
+    assert_eq!((seen.status(0), seen.cx.rpc_sizes.response_bytes[0]), (Some("OK"), 20));
 }
 
 /// A prefix of the capture above: the answer may still come, so that the RPC is not complete.
@@ -84,7 +84,7 @@ fn data_behind_a_fin_out_of_order_is_read() {
     capture.add(segment(FIN_ACK, from_client(2_000), from_server(0), &bytes[2_000..]));
     capture.client(1_000, &bytes[1_000..2_000]);
     let seen = capture.finish();
-    assert_eq!((seen.connections.missing_bytes[0], seen.cx.rpcs.request_bytes[0]), (0, 3_000));
+    assert_eq!((seen.connections.missing_bytes[0], seen.cx.rpc_sizes.request_bytes[0]), (0, 3_000));
 }
 
 #[test]

@@ -24,7 +24,11 @@ fn an_acknowledged_hole_is_given_up_after_some_patience() {
         assert_eq!(messages == 1, given_up, "after {packets} packets");
         let seen = capture.finish();
         assert_eq!(seen.connections.missing_bytes[0], 1_000, "at the capture's end it is missing in any case");
-        assert_eq!((seen.cx.rpcs.request_messages[0], seen.cx.rpcs.request_bytes[0]), (1, 3_000), "the prefix tells");
+        assert_eq!(
+            (seen.cx.rpc_sizes.request_messages[0], seen.cx.rpc_sizes.request_bytes[0]),
+            (1, 3_000),
+            "the prefix tells"
+        );
         assert_eq!(seen.problems(), ["bytes are missing from the capture"]);
     }
 }
@@ -37,7 +41,7 @@ fn data_that_comes_after_its_ack_is_not_missing() {
     capture.client(500, &bytes[500..1_500]);
     let seen = capture.finish();
     assert_eq!((seen.connections.missing_bytes[0], seen.connections.undecoded_bytes[0]), (0, 0));
-    assert_eq!(seen.cx.rpcs.request_bytes, [3_000]);
+    assert_eq!(seen.cx.rpc_sizes.request_bytes, [3_000]);
     assert_eq!(seen.problems(), [""; 0]);
 }
 
@@ -53,7 +57,7 @@ fn a_hole_that_nobody_acknowledged_is_waited_for() {
     assert_eq!(capture.cx().messages.len(), 0);
     capture.client(500, &bytes[500..1_500]);
     let seen = capture.finish();
-    assert_eq!((seen.connections.missing_bytes[0], seen.cx.rpcs.request_bytes[0]), (0, 3_000));
+    assert_eq!((seen.connections.missing_bytes[0], seen.cx.rpc_sizes.request_bytes[0]), (0, 3_000));
 }
 
 #[test]
@@ -97,7 +101,7 @@ fn payload_cut_by_the_snapshot_length_is_missing() {
     }
     let seen = capture.finish();
     assert_eq!(seen.connections.missing_bytes, [bytes.len() as u64 - 3 * 300 - bytes[3_000..].len().min(300) as u64]);
-    assert_eq!((seen.cx.rpcs.request_messages[0], seen.cx.rpcs.request_bytes[0]), (1, 3_000));
+    assert_eq!((seen.cx.rpc_sizes.request_messages[0], seen.cx.rpc_sizes.request_bytes[0]), (1, 3_000));
     assert_eq!(
         (seen.cx.messages.first_packet[0], seen.cx.messages.last_packet[0]),
         (4, 7),

@@ -98,7 +98,7 @@ struct Seen {
 
 impl Capture {
     fn new() -> Self {
-        let options = Options { frames: true, messages: true, packets: true, rpc_budgets: true, ..Options::default() };
+        let options = Options { frames: true, messages: true, packets: true, rpc_rows: true, ..Options::default() };
         Self { router: Router::new(&[1]), shard: Shard::new(options), end: At::default(), packet: 0, time: 0 }
     }
 

@@ -30,7 +30,7 @@ fn delivered(isn: u32, size: usize, order: impl Fn(&mut Vec<(u32, Vec<u8>)>)) ->
 #[track_caller]
 fn assert_whole(seen: &Seen) {
     assert_eq!(seen.methods(), [Some("/a/B".to_owned())]);
-    assert_eq!((seen.cx.rpcs.request_messages[0], seen.cx.rpcs.request_bytes[0]), (1, 5_000));
+    assert_eq!((seen.cx.rpc_sizes.request_messages[0], seen.cx.rpc_sizes.request_bytes[0]), (1, 5_000));
     assert_eq!((seen.connections.missing_bytes[0], seen.connections.undecoded_bytes[0]), (0, 0));
     assert_eq!(seen.problems(), [""; 0]);
 }
