@@ -174,8 +174,8 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         value = int(column[row])
         return value if value >= 0 else None
 
-    client, client_inferred = _client_implementation(tables, row)
-    server = _core.IMPLEMENTATIONS[c.server_hint[row]] or None
+    client, client_inferred = client_implementation(tables, row)
+    server = server_implementation(tables, row)
     return ConnectionFacts(
         connection=row,
         client=tables.client(row),
@@ -221,7 +221,12 @@ def _counts(tables: Tables, row: int) -> dict[str, int]:
     return {name: int(getattr(tables.connections, name)[row]) for name in _COUNTS}
 
 
-def _client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
+def server_implementation(tables: Tables, row: int) -> str | None:
+    """What the server's frames suggest: always inferred."""
+    return _core.IMPLEMENTATIONS[tables.connections.server_hint[row]] or None
+
+
+def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     """What `user-agent` says; else what the frames suggest, which is inferred."""
     agent = int(tables.connections.client_agent[row])
     if agent != _NO_AGENT and tables.agents[agent]:

@@ -198,6 +198,126 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Directions:
+    """One row per connection and direction: row 2 x connection is the client's, the next one the server's."""
+
+    payload_packets: Counts = field(metadata={"doc": "packets with payload, retransmissions left out"})
+    control_packets: Counts = field(metadata={"doc": "of these, packets with PING, WINDOW_UPDATE or SETTINGS alone"})
+    ping_packets: Counts = field(metadata={"doc": "control packets with a PING that is no acknowledgement"})
+    ping_ack_packets: Counts = field(metadata={"doc": "control packets with the acknowledgement of a PING"})
+    window_update_packets: Counts = field(metadata={"doc": "control packets with a WINDOW_UPDATE"})
+    settings_packets: Counts = field(metadata={"doc": "control packets with SETTINGS or their acknowledgement"})
+    data_frames: Counts = field(metadata={"doc": "DATA frames"})
+    header_frames: Counts = field(metadata={"doc": "HEADERS, CONTINUATION and PUSH_PROMISE frames"})
+    pings: Counts = field(metadata={"doc": "PING frames, acknowledgements left out"})
+    ping_acks: Counts = field(metadata={"doc": "PING frames that acknowledge"})
+    window_updates: Counts = field(metadata={"doc": "WINDOW_UPDATE frames"})
+    settings: Counts = field(metadata={"doc": "SETTINGS frames and their acknowledgements"})
+    resets: Counts = field(metadata={"doc": "RST_STREAM frames"})
+    header_block_bytes: Sizes = field(metadata={"doc": "payload bytes of the header frames, compressed as sent"})
+    messages: Counts = field(metadata={"doc": "whole gRPC messages"})
+    message_bytes: Sizes = field(metadata={"doc": "their bytes without prefixes"})
+    message_packets: Counts = field(metadata={"doc": "packets in which a message ended"})
+    first_message_time_ns: Ints = field(metadata={"doc": "end of the first message"})
+    last_message_time_ns: Ints = field(metadata={"doc": "end of the last message"})
+    busy_intervals: Counts = field(metadata={"doc": "intervals of 10 ms in which a message ended"})
+    bdp_pings: Counts = field(metadata={"doc": "PINGs whose payload is a bandwidth estimator's"})
+    keepalive_pings: Counts = field(metadata={"doc": "PINGs whose payload is a keepalive's"})
+    drain_pings: Counts = field(metadata={"doc": "PINGs whose payload is a graceful shutdown's"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Turns:
+    """One row per connection: whose turn it was, and how its limit of concurrent streams bound.
+
+    The client holds the ball while no RPC waits for an answer: nothing is owed to it and nothing is on the way. Such
+    intervals count from the moment at which the client can have the last answer. Those of `PAUSE_NS` and more are
+    pauses, the application's own; the shorter ones are `idles`.
+    """
+
+    idle_ns: Ints = field(metadata={"doc": "time in which the client held the ball, pauses left out"})
+    idles: Counts = field(metadata={"doc": "how many such intervals there were"})
+    pauses: Counts = field(metadata={"doc": "intervals of `PAUSE_NS` and more"})
+    pause_ns: Ints = field(metadata={"doc": "their time"})
+    bursts: Counts = field(metadata={"doc": "runs of request messages without a response message in between"})
+    burst_messages: Counts = field(metadata={"doc": "request messages in them"})
+    at_limit_ns: Ints = field(metadata={"doc": "time with as many streams open as the server's SETTINGS allow"})
+    at_limit_times: Counts = field(metadata={"doc": "how often the limit was reached"})
+    ended_at_limit: Counts = field(metadata={"doc": "streams that ended while the limit was reached"})
+    refills: Counts = field(metadata={"doc": "of these, those whose place a new stream took at once"})
+    refill_ended_packet: Counts = field(metadata={"doc": "packet that ended a stream at the limit, of one refill"})
+    refill_opened_packet: Counts = field(metadata={"doc": "packet that opened the stream in its place"})
+    refill_time_ns: Ints = field(metadata={"doc": "time of that packet"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Idles:
+    """The intervals in which the client held the ball by length: one row per connection and class that occurs.
+
+    Class n holds lengths from 2^n to 2^(n+1) microseconds; class 0 the shorter ones too.
+    """
+
+    connection: Counts = field(metadata={"doc": "row of its connection"})
+    length_class: Codes = field(metadata={"doc": "binary logarithm of the length in microseconds"})
+    count: Counts = field(metadata={"doc": "intervals of this class"})
+    total_ns: Ints = field(metadata={"doc": "their time"})
+    start_time_ns: Ints = field(metadata={"doc": "beginning of the last one: when the client can have the last answer"})
+    duration_ns: Ints = field(metadata={"doc": "its length"})
+    before_packet: Counts = field(metadata={"doc": "packet that ended what was owed to the client"})
+    after_packet: Counts = field(metadata={"doc": "the client's next request packet"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Pings:
+    """PING frames: the first of each connection and those before a GOAWAY."""
+
+    connection: Counts = field(metadata={"doc": "row of its connection"})
+    direction: Codes = field(metadata={"doc": "sender"})
+    packet: Counts = field(metadata={"doc": "packet of its last byte"})
+    time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    ack: Codes = field(metadata={"doc": "1 for an acknowledgement"})
+    purpose: Codes = field(metadata={"doc": "what its payload tells, index into `PING_PURPOSES`"})
+    strikes: Codes = field(metadata={"doc": "strikes of the client after it by gRFC A8's rule"})
+    open_rpcs: Counts = field(metadata={"doc": "RPCs open at that moment"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Goaways:
+    """GOAWAY frames."""
+
+    connection: Counts = field(metadata={"doc": "row of its connection"})
+    direction: Codes = field(metadata={"doc": "sender"})
+    packet: Counts = field(metadata={"doc": "packet of its last byte"})
+    time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    code: Counts = field(metadata={"doc": "error code (RFC 9113 section 7)"})
+    last_stream: Counts = field(metadata={"doc": "highest stream that was or may be processed"})
+    reason: Counts = field(metadata={"doc": "its debug text, index into `Tables.goaway_reasons`"})
+    open_rpcs: Counts = field(metadata={"doc": "RPCs open at that moment"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Delays:
+    """Directions of streams whose first DATA came 1 ms or more after their HEADERS."""
+
+    connection: Counts = field(metadata={"doc": "row of its connection"})
+    stream: Counts = field(metadata={"doc": "HTTP/2 stream identifier"})
+    direction: Codes = field(metadata={"doc": "sender"})
+    headers_packet: Counts = field(metadata={"doc": "packet of the header block's last byte"})
+    headers_time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    data_packet: Counts = field(metadata={"doc": "packet of the first message byte"})
+    duration_ns: Ints = field(metadata={"doc": "from one to the other"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Failures:
+    """RPCs that ended otherwise than with status OK; their budgets are `Tables.failure_budgets`."""
+
+    rpc: Counts = field(metadata={"doc": "row of the RPC"})
+    reset_by: Codes = field(metadata={"doc": "sender of the RST_STREAM that ended it, 2 for none"})
+    reset_code: Counts = field(metadata={"doc": "its error code (RFC 9113 section 7)"})
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Problems:
     """Decode trouble as data."""
 
@@ -213,7 +333,26 @@ PROTOCOLS = ("undecided", "http2", "tls", "other")
 LAYERS = ("packet", "tcp", "http2", "grpc")
 """Names of `Problems.layer`."""
 
-Table = TypeVar("Table", Connections, Rpcs, Messages, Frames, Packets, Waits, Problems)
+PAUSE_NS = 10_000_000
+"""From this length on an interval in which the client holds the ball is its application's own pause, nanoseconds."""
+
+Table = TypeVar(
+    "Table",
+    Connections,
+    Rpcs,
+    Messages,
+    Frames,
+    Packets,
+    Waits,
+    Directions,
+    Turns,
+    Idles,
+    Pings,
+    Goaways,
+    Delays,
+    Failures,
+    Problems,
+)
 
 
 def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
@@ -261,6 +400,24 @@ class Tables:
     """See `Packets`; empty unless asked for."""
     waits: Waits
     """See `Waits`."""
+    directions: Directions
+    """See `Directions`."""
+    turns: Turns
+    """See `Turns`."""
+    idles: Idles
+    """See `Idles`."""
+    pings: Pings
+    """See `Pings`."""
+    goaways: Goaways
+    """See `Goaways`."""
+    goaway_reasons: tuple[str, ...]
+    """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
+    delays: Delays
+    """See `Delays`."""
+    failures: Failures
+    """See `Failures`."""
+    failure_budgets: Ints
+    """Nanoseconds per failure and cause, shape (failures, causes)."""
     problems: Problems
     """See `Problems`."""
     problem_kinds: tuple[str, ...]
@@ -312,6 +469,15 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),
         waits=table_of(Waits, result["waits"]),
+        directions=table_of(Directions, result["directions"]),
+        turns=table_of(Turns, result["turns"]),
+        idles=table_of(Idles, result["idles"]),
+        pings=table_of(Pings, result["pings"]),
+        goaways=table_of(Goaways, result["goaways"]),
+        goaway_reasons=tuple(result["goaway_reasons"]),
+        delays=table_of(Delays, result["delays"]),
+        failures=table_of(Failures, result["failures"]),
+        failure_budgets=result["failure_budgets"],
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),

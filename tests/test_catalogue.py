@@ -32,6 +32,9 @@ REAL = {
     )
 }
 
+# Findings that no committed real capture shows: synthetic ones do.
+NOT_RECORDED: set[str] = set()
+
 every_detector = pytest.mark.parametrize("detector", [pytest.param(d, id=d.id) for d in DETECTORS])
 
 
@@ -120,7 +123,7 @@ def test_the_docs_are_as_generated() -> None:
 @every_detector
 def test_real_captures_fire_and_are_quiet(detector: Detector) -> None:
     firing, quiet = REAL[detector.id]
-    assert firing
+    assert firing or detector.id in NOT_RECORDED
     assert quiet
     for name in (*firing, *quiet):
         found = {finding.id for finding in analyze([recorded(f"{name}.pcap")]).findings}

@@ -8,7 +8,9 @@ from typing import Any
 
 from ..result import Finding, Skipped
 from ..tables import Tables
-from . import slow_start_after_idle
+from . import (
+    slow_start_after_idle,
+)
 
 HEADINGS = (
     "What it finds",
@@ -37,7 +39,10 @@ def _detector(module: Any) -> Detector:
     return Detector(module.ID, module.__doc__, lambda tables: module.detect(tables, module.Limits()))
 
 
-DETECTORS: tuple[Detector, ...] = (_detector(slow_start_after_idle),)
+DETECTORS: tuple[Detector, ...] = (
+    # one line each
+    _detector(slow_start_after_idle),
+)
 """All detectors. The one place where a detector is registered."""
 
 

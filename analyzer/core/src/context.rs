@@ -6,7 +6,9 @@ use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
 use crate::limits;
-use crate::tables::{Frames, Layer, Messages, Packets, ProblemLog, RpcSizes, Rpcs, Waits};
+use crate::tables::{
+    Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes, Rpcs, Waits,
+};
 
 /// Which tables are wanted; totals and RPCs are always kept.
 #[derive(Clone, Debug, Default)]
@@ -119,6 +121,20 @@ pub struct Context {
     pub packets: Packets,
     /// Waits so far.
     pub waits: Waits,
+    /// How long clients held the ball, by class of length.
+    pub idles: Idles,
+    /// PING frames, as far as they are kept.
+    pub pings: Pings,
+    /// GOAWAY frames so far.
+    pub goaways: Goaways,
+    /// Debug texts of GOAWAY frames.
+    pub goaway_reasons: Vec<String>,
+    /// First DATA that came late so far.
+    pub delays: Delays,
+    /// RPCs that ended otherwise than OK so far.
+    pub failures: Failures,
+    /// Their budgets.
+    pub failure_budgets: Vec<Budget>,
     /// Problems so far.
     pub problems: ProblemLog,
     /// Sums.

@@ -169,5 +169,13 @@ pub const METHOD_HISTOGRAMS: usize = 512;
 pub const INTERNED_BYTES: usize = 1_024;
 /// Rows of the problems table; further problems are counted only.
 pub const PROBLEMS: usize = 10_000;
+/// Rows of the pings table.
+pub const PINGS: usize = 65_536;
+/// Rows of the goaways table, and of texts they carry.
+pub const GOAWAYS: usize = 65_536;
+/// Rows of the delays table.
+pub const DELAYS: usize = 100_000;
+/// Rows of the failures table.
+pub const FAILURES: usize = 100_000;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;

@@ -8,7 +8,7 @@ use crate::capture_file::Packet;
 use crate::context::{Context, Options};
 use crate::merge;
 use crate::packet::{Address, Dissector, Malformed, Outcome, Segment};
-use crate::tables::{ConnectionRow, Connections, Layer, NO_CONNECTION};
+use crate::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
 use crate::tcp::{self, Route, Router, Shard};
 use crate::threads::{REMOTE, Remote};
 
@@ -68,6 +68,10 @@ pub struct Finished {
     pub connections: Connections,
     /// The budgets of each connection's RPCs.
     pub budgets: Vec<Budget>,
+    /// Two rows per connection.
+    pub directions: Directions,
+    /// One row per connection.
+    pub turns: Turns,
     /// Addresses by number.
     pub addresses: Vec<String>,
 }
@@ -215,7 +219,12 @@ fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
         });
     }
     let budgets = rows.iter().map(|finished| finished.budget).collect();
-    Finished { connections: table, budgets, addresses }
+    let (mut directions, mut turns) = (Directions::default(), Turns::default());
+    for finished in rows {
+        finished.directions.into_iter().for_each(|row| directions.push(row));
+        turns.push(finished.turns);
+    }
+    Finished { connections: table, budgets, directions, turns, addresses }
 }
 
 #[cold]

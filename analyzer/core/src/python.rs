@@ -14,6 +14,7 @@ use crate::capture_file::{CaptureInfo, CaptureReader, Source};
 use crate::context::{Context, MethodStats, Options};
 use crate::grpc::{implementation, status};
 use crate::http2::frame::FrameType;
+use crate::http2::ping::PURPOSES;
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
 use crate::tables::{Column, ProblemLog};
 use crate::tcp::{note, roles};
@@ -29,6 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("STATUSES", status::NAMES.to_vec())?;
     module.add("VANTAGES", roles::VANTAGES.to_vec())?;
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
+    module.add("PING_PURPOSES", PURPOSES.to_vec())?;
     module.add("PACKET_NOTES", note::NAMES.to_vec())?;
     module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
@@ -161,12 +163,21 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
     for (name, columns) in [
+        ("directions", end.directions.take_columns()),
+        ("turns", end.turns.take_columns()),
+        ("idles", cx.idles.take_columns()),
+        ("pings", cx.pings.take_columns()),
+        ("goaways", cx.goaways.take_columns()),
+        ("delays", cx.delays.take_columns()),
+        ("failures", cx.failures.take_columns()),
         ("frames", cx.frames.take_columns()),
         ("messages", cx.messages.take_columns()),
         ("packets", cx.packets.take_columns()),
     ] {
         result.set_item(name, to_dict(py, columns)?)?;
     }
+    result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
+    result.set_item("failure_budgets", budgets(py, &std::mem::take(&mut cx.failure_budgets))?)?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &cx)?)?;
     result.set_item("agents", cx.strings.agents.texts())?;

@@ -138,6 +138,68 @@ table!(
 );
 
 table!(
+    /// One row per connection and direction, two for each connection in its order: the client's, the server's.
+    Directions, DirectionRow {
+        payload_packets: u32, control_packets: u32, ping_packets: u32, ping_ack_packets: u32,
+        window_update_packets: u32, settings_packets: u32,
+        data_frames: u32, header_frames: u32, pings: u32, ping_acks: u32, window_updates: u32, settings: u32,
+        resets: u32, header_block_bytes: u64,
+        messages: u32, message_bytes: u64, message_packets: u32,
+        first_message_time_ns: i64, last_message_time_ns: i64, busy_intervals: u32,
+        bdp_pings: u32, keepalive_pings: u32, drain_pings: u32,
+    }
+);
+
+table!(
+    /// One row per connection, in its order: whose turn it was, and its stream limit.
+    Turns, TurnRow {
+        idle_ns: i64, idles: u32, pauses: u32, pause_ns: i64,
+        bursts: u32, burst_messages: u32,
+        at_limit_ns: i64, at_limit_times: u32, ended_at_limit: u32, refills: u32,
+        refill_ended_packet: u32, refill_opened_packet: u32, refill_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per connection and length class of the intervals in which the client held the ball.
+    Idles, IdleRow {
+        connection: u32, length_class: u8, count: u32, total_ns: i64,
+        start_time_ns: i64, duration_ns: i64, before_packet: u32, after_packet: u32,
+    }
+);
+
+table!(
+    /// One row per PING frame, the first ones of a connection and the last ones before a GOAWAY; bounded by
+    /// [`limits::PINGS`].
+    Pings, PingRow {
+        connection: u32, direction: u8, packet: u32, time_ns: i64, ack: u8, purpose: u8, strikes: u8, open_rpcs: u32,
+    }
+);
+
+table!(
+    /// One row per GOAWAY frame; bounded by [`limits::GOAWAYS`].
+    Goaways, GoawayRow {
+        connection: u32, direction: u8, packet: u32, time_ns: i64, code: u32, last_stream: u32, reason: u32,
+        open_rpcs: u32,
+    }
+);
+
+table!(
+    /// One row per direction of a stream whose first DATA came later than its HEADERS; bounded by [`limits::DELAYS`].
+    Delays, DelayRow {
+        connection: u32, stream: u32, direction: u8, headers_packet: u32, headers_time_ns: i64, data_packet: u32,
+        duration_ns: i64,
+    }
+);
+
+table!(
+    /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
+    Failures, FailureRow {
+        rpc: u32, reset_by: u8, reset_code: u32,
+    }
+);
+
+table!(
     /// Decode trouble as data; bounded by [`limits::PROBLEMS`].
     Problems, ProblemRow {
         time_ns: i64, connection: u32, packet: u32, layer: u8, kind: u32,

@@ -6,7 +6,7 @@ use crate::at::At;
 use crate::budget::Budget;
 use crate::context::{Context, Options};
 use crate::packet::Segment;
-use crate::tables::ConnectionRow;
+use crate::tables::{ConnectionRow, DirectionRow, TurnRow};
 
 use super::connection::Connection;
 use super::router::Route;
@@ -33,6 +33,10 @@ pub struct Finished {
     pub row: ConnectionRow,
     /// The budgets of its RPCs, summed.
     pub budget: Budget,
+    /// The habits of the client and of the server.
+    pub directions: [DirectionRow; 2],
+    /// Whose turn it was.
+    pub turns: TurnRow,
 }
 
 /// Connections and what they share.
@@ -97,8 +101,9 @@ impl Shard {
         let end = self.end;
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
+        let (directions, turns) = (Default::default(), TurnRow::default());
         let (row, budget) = connection.finish(replaced, end, &mut self.cx);
-        entry.finished = Some(Finished { number: entry.number, row, budget });
+        entry.finished = Some(Finished { number: entry.number, row, budget, directions, turns });
     }
 
     /// The capture is over, at `end`: all connections end.

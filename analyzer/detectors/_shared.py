@@ -1,0 +1,95 @@
+"""What detectors have in common: figures, words and places that more than one of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from .. import facts
+from ..result import Confidence, Severity
+from ..tables import DIRECTIONS, Counts, Ints, Tables
+
+
+def rpc_time(tables: Tables) -> int:
+    """The time of all RPCs together, nanoseconds: what shares of time are shares of."""
+    return int(tables.rpcs.duration_ns.sum())
+
+
+def share_of_time(tables: Tables, lost_ns: int) -> float:
+    """`lost_ns` as a share of all RPC time; 0 without any."""
+    whole = rpc_time(tables)
+    return lost_ns / whole if whole else 0.0
+
+
+def severity(share: float, warning: float, critical: float) -> Severity:
+    """The severity of a share of time or packets, by the shares from which it is a warning and critical."""
+    if share >= critical:
+        return "critical"
+    return "warning" if share >= warning else "info"
+
+
+def host(tables: Tables, connection: int, direction: int) -> str:
+    """`client 10.0.0.1`: the end of a connection that sends in `direction`, without its port."""
+    end = tables.client(connection) if direction == 0 else tables.server(connection)
+    return f"{DIRECTIONS[direction]} {end.rsplit(':', 1)[0]}"
+
+
+def implementation(tables: Tables, connection: int, direction: int) -> str | None:
+    """The gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
+    if direction == 0:
+        return facts.client_implementation(tables, connection)[0]
+    return facts.server_implementation(tables, connection)
+
+
+def senders_are_near(tables: Tables, connections: Counts, directions: Ints, round_trips_ns: Ints) -> bool:
+    """Whether the capture was taken at the senders, where their bursts are seen as they made them.
+
+    Near means a fifth of the round trip at most between the capture point and the sender.
+    """
+    table = tables.connections
+    near = np.where(directions == 0, table.near_client_rtt_ns[connections], table.near_server_rtt_ns[connections])
+    return bool((near <= round_trips_ns // 5).all())
+
+
+def lower(*confidences: Confidence) -> Confidence:
+    """The lowest of some confidences."""
+    order: tuple[Confidence, ...] = ("low", "medium", "high")
+    return min(confidences, key=order.index)
+
+
+def quality_allows(tables: Tables) -> Confidence:
+    """The most that can be claimed of a capture that lacks packets or bytes."""
+    capture = tables.capture
+    lacks = int(tables.connections.missing_bytes.sum()) > 0 or bool(capture["dropped_packets"])
+    return "medium" if lacks or capture["truncated_packets"] else "high"
+
+
+def methods_on(tables: Tables, streams: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+    """Names of the methods of the RPCs on some (connection, stream) pairs."""
+    wanted = set(streams)
+    rpcs = tables.rpcs
+    rows = np.flatnonzero(np.isin(rpcs.stream, [stream for _, stream in wanted]))
+    numbers = {int(rpcs.method[r]) for r in rows if (int(rpcs.connection[r]), int(rpcs.stream[r])) in wanted}
+    return names(tables, numbers)
+
+
+def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[str, ...]:
+    """Names of the methods of all RPCs on some connections."""
+    chosen = np.zeros(len(tables.connections.rpcs), dtype=bool)
+    chosen[list(connections)] = True
+    if chosen.all():
+        return names(tables, (method.number for method in tables.methods))
+    return names(tables, np.unique(tables.rpcs.method[chosen[tables.rpcs.connection]]).tolist())
+
+
+def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
+    """Names of methods by number, sorted; those that are not in the capture are left out."""
+    return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
+
+
+def milliseconds(ns: float) -> str:
+    """A duration for a reader: `205 ms`, `1.4 ms`, `87 µs`."""
+    if ns >= 10e6:
+        return f"{ns / 1e6:,.0f} ms"
+    return f"{ns / 1e6:,.1f} ms" if ns >= 1e6 else f"{ns / 1e3:,.0f} µs"
