@@ -9,7 +9,15 @@ from typing import Any
 from ..result import Finding, Skipped
 from ..tables import Tables
 from . import (
+    cancelled,
+    capture_quality,
+    connection_churn,
+    connection_closed_early,
+    deadline_exceeded,
+    rpc_errors,
+    server_latency,
     slow_start_after_idle,
+    too_many_pings,
 )
 
 HEADINGS = (
@@ -42,6 +50,14 @@ def _detector(module: Any) -> Detector:
 DETECTORS: tuple[Detector, ...] = (
     # one line each
     _detector(slow_start_after_idle),
+    _detector(cancelled),
+    _detector(capture_quality),
+    _detector(connection_churn),
+    _detector(connection_closed_early),
+    _detector(deadline_exceeded),
+    _detector(rpc_errors),
+    _detector(server_latency),
+    _detector(too_many_pings),
 )
 """All detectors. The one place where a detector is registered."""
 

@@ -20,8 +20,12 @@ Mask = npt.NDArray[np.bool_]
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
     _core.STATUSES.index(name) for name in ("OK", "CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE")
 )
+FAILURES_KEPT = 100_000
+"""Rows of the failures table at most (limits.rs)."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
+NOT_KEPT = 3
+"""In place of `Failures.reset_by` for RPCs beyond those that the failures table keeps."""
 CANCEL = 8
 """RST_STREAM's error code by which an RPC is given up (RFC 9113 section 7)."""
 ERROR_CODES = (
@@ -59,7 +63,7 @@ class Failed:
     """Some rows of the failures table with what belongs to them; all columns are equally long."""
 
     row: Ints
-    """Row of the failures table."""
+    """Row of the failures table, -1 for those beyond what it keeps."""
     rpc: Counts
     """Row of the RPC."""
     status: Codes
@@ -87,20 +91,22 @@ class Failed:
 
 
 def failed(tables: Tables) -> Failed:
-    """All RPCs that ended otherwise than with status OK."""
+    """All RPCs that ended otherwise than with status OK, those of the failures table first.
+
+    The table keeps a limited number of rows; of the others it is not known who sent the RST_STREAM.
+    """
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
+    row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
+    if len(rpc) >= FAILURES_KEPT:
+        more = np.setdiff1d(np.flatnonzero(rpcs.status != OK), rpc)
+        rpc = np.r_[rpc, more].astype(np.uint32)
+        row = np.r_[row, np.full(len(more), -1)]
+        reset_by = np.r_[reset_by, np.full(len(more), NOT_KEPT, dtype=np.uint8)]
+        reset_code = np.r_[reset_code, np.full(len(more), CANCEL, dtype=np.uint32)]
     deadline = np.full(len(rpc), -1, dtype=np.int64)
     known = rpc < len(tables.deadlines)
     deadline[known] = tables.deadlines[rpc[known]]
-    return Failed(
-        np.arange(len(rpc)),
-        rpc,
-        rpcs.status[rpc],
-        rpcs.duration_ns[rpc],
-        deadline,
-        failures.reset_by,
-        failures.reset_code,
-    )
+    return Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
@@ -108,7 +114,8 @@ def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
     over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY) & (rows.reset_code == CANCEL)
-    return (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
+    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
+    return ended_so
 
 
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:
@@ -144,20 +151,26 @@ def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
     budgets = tables.failure_budgets
     if not len(rows) or len(budgets) != len(tables.failures.rpc):
         return {}
-    return dict(sorted(named(budgets[rows.row].sum(axis=0)).items(), key=lambda item: -item[1]))
+    kept = rows.row[rows.row >= 0]
+    return dict(sorted(named(budgets[kept].sum(axis=0)).items(), key=lambda item: -item[1]))
 
 
 def reset_words(tables: Tables, rows: Failed, place: int) -> str:
     """What ended the RPC, in words: `RST_STREAM CANCEL of the client`, or `trailers with status NOT_FOUND`."""
     by, code = int(rows.reset_by[place]), int(rows.reset_code[place])
     status = _core.STATUSES[rows.status[place]] if rows.status[place] < len(_core.STATUSES) else "not seen"
-    if by != NOBODY:
+    if by < NOBODY:
         return f"RST_STREAM {error_name(code)} of the {('client', 'server')[by]}, which gRPC reads as {status}"
     rpc, rpcs = rows.rpc[place], tables.rpcs
     end = int(rpcs.start_time_ns[rpc]) + int(rpcs.duration_ns[rpc])
     if end == int(tables.connections.closed_time_ns[rpcs.connection[rpc]]):
         return f"the connection's end, which gRPC reads as {status}"
     return f"trailers with status {status}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 RPC`, `2 RPCs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def error_name(code: int) -> str:

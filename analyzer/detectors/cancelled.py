@@ -25,8 +25,8 @@ time given.
 What to do
 ----------
 Nothing, if the application meant it. Where all last equally long, find the timer: a deadline in the client's code, a
-timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers look at cancellation, or the
-server works on in vain.
+timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers look at cancellation, or
+the server works on in vain.
 
 References
 ----------

@@ -56,7 +56,7 @@ class Limits:
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
-    """Part of the deadline by which a cancelled RPC may be shorter (C-core rounds grpc-timeout up, by some per cent)."""
+    """Part of the deadline by which a cancelled RPC may be shorter (C-core rounds grpc-timeout up by per cents)."""
     early_ns: int = 1_000_000
     """The same at the least, up to half of the deadline (own choice: a timer's and a packet's delay, 1 ms)."""
     warning_share: float = 0.01
@@ -115,8 +115,8 @@ def _deadline_words(rows: Failed) -> str:
     known = rows.deadline_ns[rows.deadline_ns > 0]
     if not len(known):
         return ""
-    least, most = int(known.min()), int(known.max())
-    return f" of {milliseconds(least)}" if least == most else f" of {milliseconds(least)} to {milliseconds(most)}"
+    least, most = milliseconds(int(known.min())), milliseconds(int(known.max()))
+    return f" of {least}" if least == most else f" of {least} to {most}"
 
 
 def _time_words(tables: Tables, rows: Failed) -> str:
@@ -155,10 +155,20 @@ def _remedies(tables: Tables, connection: int) -> tuple[Remedy, ...]:
             f"on {server}: stops work that nobody waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), "
             "Java Context.current().isCancelled(), Python context.time_remaining()",
         ),
-        Remedy("grpc-go", "context.WithTimeout(ctx, ...)", "a longer deadline, if the work needs it: callers wait longer"),
-        Remedy("grpc-java", "stub.withDeadlineAfter(...)", "a longer deadline, if the work needs it: callers wait longer"),
-        Remedy("C-core", "ClientContext::set_deadline(...), timeout=... in Python", "a longer deadline: callers wait longer"),
+        Remedy(
+            "grpc-go", "context.WithTimeout(ctx, ...)", "a longer deadline, if the work needs it: callers wait longer"
+        ),
+        Remedy(
+            "grpc-java", "stub.withDeadlineAfter(...)", "a longer deadline, if the work needs it: callers wait longer"
+        ),
+        Remedy(
+            "C-core",
+            "ClientContext::set_deadline(...), timeout=... in Python",
+            "a longer deadline: callers wait longer",
+        ),
         Remedy("grpc-js", "the call option deadline", "a longer deadline, if the work needs it: callers wait longer"),
-        Remedy("grpc-dotnet", "the call option deadline", "a longer deadline, if the work needs it: callers wait longer"),
+        Remedy(
+            "grpc-dotnet", "the call option deadline", "a longer deadline, if the work needs it: callers wait longer"
+        ),
         Remedy("tonic", "Request::set_timeout(...)", "a longer deadline, if the work needs it: callers wait longer"),
     )

@@ -141,7 +141,7 @@ def _evidence(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Li
 _HINTS = {
     "UNAVAILABLE": "UNAVAILABLE says that the server or the way to it was not there; such calls may be sent again.",
     "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED names a quota, a limit on message size, or a server that sheds load.",
-    "UNIMPLEMENTED": "UNIMPLEMENTED says that the server does not have the method: unlike versions, or a wrong address.",
+    "UNIMPLEMENTED": "UNIMPLEMENTED says that the server lacks the method: unlike versions, or a wrong address.",
     "INTERNAL": "INTERNAL names a broken promise in the server, a library or a proxy between.",
     "UNKNOWN": "UNKNOWN is what a server's exception without a status becomes.",
     "UNAUTHENTICATED": "UNAUTHENTICATED says that credentials were missing or no longer good.",
