@@ -45,6 +45,7 @@ import numpy as np
 from ..facts import HTTP2, TLS
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Tables
+from ._failures import counted
 
 ID = "capture-quality"
 
@@ -94,8 +95,9 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     whole = max(1, int(table.payload_bytes.sum()) + int(table.missing_bytes.sum()))
     seen = (table.protocol == HTTP2) | (table.protocol == TLS)
     rest = np.where(seen, table.undecoded_bytes, 0)
+    gap = _SNAPLEN if tables.capture["truncated_packets"] else _BUFFER
     for name, column, text, hides, remedy in (
-        ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, _BUFFER),
+        ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap),
         ("undecoded_bytes", rest, "bytes of HTTP/2 could not be read", _FRAMES, _BUFFER),
         ("encrypted_bytes", table.encrypted_bytes, "bytes are TLS that was not decrypted", _RPCS, _KEYS),
     ):
@@ -104,7 +106,7 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
         words = f"{count:,} {text} ({count / whole:.1%})"
         yield _Trouble(name, count, words, hides, grave, _connections(column > 0), remedy)
     late = (table.protocol == HTTP2) & (table.complete == 0)
-    words = f"{int(late.sum()):,} connections began before the capture"
+    words = f"{counted(int(late.sum()), 'connection')} began before the capture"
     yield _Trouble("late_connections", int(late.sum()), words, _NAMES, False, _connections(late), _EARLY)
 
 
@@ -123,7 +125,7 @@ def _of_packets(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     words = f"{twice:,} packets were recorded twice"
     twice = twice if twice > many else 0
     yield _Trouble("duplicate_packets", twice, words, _NOTHING, False, _connections(copies > 0), _ONE_INTERFACE)
-    words = f"{steps:,} packets have an earlier time than the one before"
+    words = f"{counted(steps, 'step')} back in time from one packet to the next"
     yield _Trouble("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
 
 
@@ -166,7 +168,7 @@ def _finding(tables: Tables, troubles: list[_Trouble], limits: Limits) -> Findin
     words = "; ".join(trouble.text for trouble in troubles)
     touched = sorted({int(c) for trouble in troubles for c in trouble.connections})
     consequence = "; ".join(dict.fromkeys(t.hides for t in troubles))
-    unknown = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in hidden.items() if count)
+    unknown = ", ".join(f"{count:,} {name[5:].replace('_', ' ')}" for name, count in hidden.items() if count)
     return Finding(
         id=ID,
         title=troubles[0].text[0].upper() + troubles[0].text[1:] + (" and more" if len(troubles) > 1 else ""),
@@ -176,12 +178,13 @@ def _finding(tables: Tables, troubles: list[_Trouble], limits: Limits) -> Findin
         lost_ns=None,
         share=None,
         metrics={trouble.name: trouble.count for trouble in troubles} | hidden,
-        evidence=tuple(e for trouble in troubles for e in _evidence(tables, trouble, limits)),
-        explanation=f"In this capture {words}. This hides {consequence}."
-        + (f" Of the RPCs: {unknown}." if unknown else ""),
+        evidence=tuple(dict.fromkeys(e for trouble in troubles for e in _evidence(tables, trouble, limits))),
+        explanation=f"What is wrong: {words}. This hides {consequence}."
+        + (f" Of the RPCs are {unknown}." if unknown else ""),
         remedies=tuple(dict.fromkeys(trouble.remedy for trouble in troubles if trouble.remedy)),
         references=("tcpdump(1)", "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997)"),
-        verdict=f"The capture lacks a part of the traffic: {words}. Capture again before trusting the figures.",
+        verdict=f"The capture is not whole: {words}. This hides {consequence}."
+        + (" Capture again before trusting the figures." if grave else ""),
     )
 
 
@@ -199,6 +202,9 @@ def _hidden(tables: Tables) -> dict[str, int]:
 def _evidence(tables: Tables, trouble: _Trouble, limits: Limits) -> Iterator[Evidence]:
     """Where it shows: a packet with that trouble, a connection's first packet, or the capture's."""
     shown = list(_places(tables, trouble))[: limits.examples]
+    last = int(tables.capture["packets"])
+    if trouble.name == "damaged_places" and last in [place["packet"] for place in tables.capture["damage"]]:
+        shown = [Evidence(last, int(tables.capture["last_time_ns"]), f"the last packet in front of it: {trouble.text}")]
     yield from shown or [
         Evidence(1, int(tables.capture["first_time_ns"]), f"the capture's first packet; {trouble.text}")
     ]

@@ -149,13 +149,20 @@ def _finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         share=None,
         metrics=_metrics(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _evidence(tables, end)),
-        explanation=(
-            f"{words} {len(lost):,} of {everything:,} RPCs had no answer when their connection ended, on {count}; "
-            f"they had waited {milliseconds(float(tables.rpcs.duration_ns[lost].sum()))} together."
-        ),
+        explanation=f"{words} {_loss(tables, lost, count)}",
         remedies=_remedies(tables, ends[0]),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words} {len(lost):,} of {everything:,} RPCs were lost by connections that ended early.",
+        verdict=f"{words} {_loss(tables, lost, count)}",
+    )
+
+
+def _loss(tables: Tables, lost: Counts, count: str) -> str:
+    if not len(lost):
+        return f"No RPC was lost by it, on {count}."
+    waited = milliseconds(float(tables.rpcs.duration_ns[lost].sum()))
+    return (
+        f"{len(lost):,} of {len(tables.rpcs.connection):,} RPCs had no answer when their connection ended, on {count}; "
+        f"they had waited {waited} together."
     )
 
 
@@ -207,7 +214,8 @@ def _evidence(tables: Tables, end: _End) -> Iterator[Evidence]:
     if end.goaway >= 0:
         goaways, row = tables.goaways, end.goaway
         what = (
-            f"GOAWAY {_code(tables, row)}, last stream {goaways.last_stream[row]}, {goaways.open_rpcs[row]} RPCs open"
+            f"GOAWAY {_code(tables, row)}, last stream {goaways.last_stream[row]}, "
+            f"{common.counted(int(goaways.open_rpcs[row]), 'RPC')} open"
         )
         yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
     if end.lost:

@@ -102,7 +102,7 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{common.listed(methods)}. They took {milliseconds(rows.duration_ns.sum())} together, and the callers "
             f"got nothing for it. {time}"
         ),
-        remedies=common.seen_first(tables, connections, 0, _remedies(tables, connections[0])),
+        remedies=(_stop(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
@@ -146,29 +146,21 @@ def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
     }
 
 
-def _remedies(tables: Tables, connection: int) -> tuple[Remedy, ...]:
-    server = host(tables, connection, 1)
-    return (
-        Remedy(
-            "application",
-            "look at the remaining time and at cancellation in the handler",
-            f"on {server}: stops work that nobody waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), "
-            "Java Context.current().isCancelled(), Python context.time_remaining()",
-        ),
-        Remedy(
-            "grpc-go", "context.WithTimeout(ctx, ...)", "a longer deadline, if the work needs it: callers wait longer"
-        ),
-        Remedy(
-            "grpc-java", "stub.withDeadlineAfter(...)", "a longer deadline, if the work needs it: callers wait longer"
-        ),
-        Remedy(
-            "C-core",
-            "ClientContext::set_deadline(...), timeout=... in Python",
-            "a longer deadline: callers wait longer",
-        ),
-        Remedy("grpc-js", "the call option deadline", "a longer deadline, if the work needs it: callers wait longer"),
-        Remedy(
-            "grpc-dotnet", "the call option deadline", "a longer deadline, if the work needs it: callers wait longer"
-        ),
-        Remedy("tonic", "Request::set_timeout(...)", "a longer deadline, if the work needs it: callers wait longer"),
+def _stop(tables: Tables, connection: int) -> Remedy:
+    return Remedy(
+        "application",
+        "look at the remaining time and at cancellation in the handler",
+        f"on {host(tables, connection, 1)}: stops work that nobody waits for; Go ctx.Done(), C++ "
+        "ServerContext::IsCancelled(), Java Context.current().isCancelled(), Python context.time_remaining()",
     )
+
+
+_NOTE = "a longer deadline, if the work needs it: callers wait longer"
+_LONGER = (
+    Remedy("grpc-go", "context.WithTimeout(ctx, ...)", _NOTE),
+    Remedy("grpc-java", "stub.withDeadlineAfter(...)", _NOTE),
+    Remedy("C-core", "ClientContext::set_deadline(...) in C++, timeout=... in Python", _NOTE),
+    Remedy("grpc-js", "the call option deadline", _NOTE),
+    Remedy("grpc-dotnet", "the call option deadline", _NOTE),
+    Remedy("tonic", "Request::set_timeout(...)", _NOTE),
+)

@@ -47,7 +47,7 @@ import numpy as np
 from .. import _core
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
-from ._failures import seen_first
+from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows
 
 ID = "too-many-pings"
@@ -193,8 +193,8 @@ def _words(tables: Tables, trip: _Trip, limits: Limits) -> str:
         else f"the PING in packet {pings.packet[rows[-1]]} would have closed the connection"
     )
     return (
-        f"{host(tables, trip.connection, int(pings.direction[rows[-1]]))} sent {len(rows)} PINGs{apart} without "
-        f"HEADERS or DATA of the server in between; the default policy permits one in {permitted} and forgives "
+        f"{host(tables, trip.connection, int(pings.direction[rows[-1]]))} sent {counted(len(rows), 'PING')}{apart} "
+        f"without HEADERS or DATA of the server in between; the default policy permits one in {permitted} and forgives "
         f"{limits.strikes}: {end}."
     )
 
@@ -203,7 +203,7 @@ def _consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
         return " This server took them; its policy must be another one than the default."
     open_rpcs = int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
-    return f" {open_rpcs:,} RPCs were open when GOAWAY too_many_pings came; the client must connect again."
+    return f" {counted(open_rpcs, 'RPC')} had no answer when the GOAWAY came; the client must connect again."
 
 
 def _metrics(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:
@@ -230,7 +230,7 @@ def _evidence(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
         time = int(pings.time_ns[row])
         since = f", {milliseconds(time - before)} after the one before" if before else ""
         purpose = _core.PING_PURPOSES[pings.purpose[row]]
-        what = f"PING ({purpose}){since}; {pings.open_rpcs[row]} RPCs open, strike {pings.strikes[row]}"
+        what = f"PING ({purpose}){since}; {counted(int(pings.open_rpcs[row]), 'RPC')} open, strike {pings.strikes[row]}"
         yield Evidence(int(pings.packet[row]), time, what)
         before = time
     if trip.goaway >= 0:
