@@ -163,7 +163,8 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
         return f"RST_STREAM {error_name(code)} of the {('client', 'server')[by]}, which gRPC reads as {status}"
     rpc, rpcs = rows.rpc[place], tables.rpcs
     end = int(rpcs.start_time_ns[rpc]) + int(rpcs.duration_ns[rpc])
-    if end == int(tables.connections.closed_time_ns[rpcs.connection[rpc]]):
+    closed = int(tables.connections.closed_time_ns[rpcs.connection[rpc]])
+    if 0 <= closed <= end:
         return f"the connection's end, which gRPC reads as {status}"
     return f"trailers with status {status}"
 

@@ -92,19 +92,18 @@ def _troubles(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
 
 def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     table = tables.connections
-    whole = max(1, int(table.payload_bytes.sum()) + int(table.missing_bytes.sum()))
     seen = (table.protocol == HTTP2) | (table.protocol == TLS)
-    rest = np.where(seen, table.undecoded_bytes, 0)
+    whole = max(1, int(table.payload_bytes[seen].sum()) + int(table.missing_bytes[seen].sum()))
     gap = _SNAPLEN if tables.capture["truncated_packets"] else _BUFFER
     for name, column, text, hides, remedy in (
         ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap),
-        ("undecoded_bytes", rest, "bytes of HTTP/2 could not be read", _FRAMES, _BUFFER),
+        ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, _BUFFER),
         ("encrypted_bytes", table.encrypted_bytes, "bytes are TLS that was not decrypted", _RPCS, _KEYS),
     ):
-        count = int(column.sum())
+        count = int(column[seen].sum())
         grave = count >= limits.hidden_bytes * whole
         words = f"{count:,} {text} ({count / whole:.1%})"
-        yield _Trouble(name, count, words, hides, grave, _connections(column > 0), remedy)
+        yield _Trouble(name, count, words, hides, grave, _connections(seen & (column > 0)), remedy)
     late = (table.protocol == HTTP2) & (table.complete == 0)
     words = f"{counted(int(late.sum()), 'connection')} began before the capture"
     yield _Trouble("late_connections", int(late.sum()), words, _NAMES, False, _connections(late), _EARLY)
@@ -119,7 +118,8 @@ def _of_packets(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     yield _Trouble("dropped_packets", dropped, words, _FRAMES, grave, none, _BUFFER)
     cut = int(capture["truncated_packets"])
     yield _Trouble("truncated_packets", cut, f"{cut:,} packets were cut by the snaplen", _FRAMES, False, none, _SNAPLEN)
-    copies = tables.connections.duplicate_packets
+    protocol = tables.connections.protocol
+    copies = np.where((protocol == HTTP2) | (protocol == TLS), tables.connections.duplicate_packets, 0)
     twice, steps = int(copies.sum()), int(capture["time_steps_back"])
     many = limits.odd_packets * packets
     words = f"{twice:,} packets were recorded twice"

@@ -101,8 +101,11 @@ def _lost(tables: Tables) -> Counts:
     rpc = common.failed(tables).rpc
     rpc = rpc[np.isin(rpcs.status[rpc], (NOT_SEEN, common.UNAVAILABLE))]
     seen = (rpcs.flags[rpc] & (COMPLETE | TOUCHES_GAP)) == COMPLETE
-    closed = tables.connections.closed_time_ns[rpcs.connection[rpc]]
-    return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] == closed)])
+    on, connections = rpcs.connection[rpc], tables.connections
+    whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)
+    seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
+    closed = connections.closed_time_ns[on]
+    return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 
 def _by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
@@ -221,7 +224,7 @@ def _evidence(tables: Tables, end: _End) -> Iterator[Evidence]:
     if end.lost:
         yield common.began(tables, end.lost[0])
         by = ("client", "server", "capture")[int(tables.connections.closed_by[end.connection])]
-        yield common.ended(tables, end.lost[0], f"FIN or RST of the {by} ends it without an answer")
+        yield common.ended(tables, end.lost[0], f"the connection, closed by the {by}, ends without an answer")
 
 
 def _told(tables: Tables, rows: list[int], limits: Limits) -> Finding:

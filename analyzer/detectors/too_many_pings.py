@@ -68,6 +68,10 @@ class Limits:
     """The same without open RPCs (gRFC A8: 2 hours)."""
     critical_closes: int = 3
     """Closed connections from which it is critical (own choice: the client does not learn)."""
+    critical_share: float = 0.10
+    """Share of RPCs open at the GOAWAYs from which it is critical (own choice: one call in ten)."""
+    few: int = 3
+    """Fewer open RPCs are not critical by their share (own choice: one or two show no pattern)."""
     examples: int = 2
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
@@ -138,7 +142,7 @@ def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=title if len(trips) > 1 else title.replace("1 connections were", "1 connection was"),
-        severity=_severity(len(closed), limits),
+        severity=_severity(tables, closed, limits),
         confidence=_confidence(tables, trips, limits),
         scope=Scope(connections, methods_of_connections(tables, connections)),
         lost_ns=None,
@@ -156,10 +160,17 @@ def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     )
 
 
-def _severity(closed: int, limits: Limits) -> Severity:
+def _severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Severity:
     if not closed:
         return "info"
-    return "critical" if closed >= limits.critical_closes else "warning"
+    lost = _open_rpcs(tables, closed)
+    many = lost >= limits.few and lost >= limits.critical_share * len(tables.rpcs.connection)
+    return "critical" if many or len(closed) >= limits.critical_closes else "warning"
+
+
+def _open_rpcs(tables: Tables, closed: list[_Trip]) -> int:
+    """RPCs that were open when the GOAWAY came."""
+    return int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
 
 
 def _confidence(tables: Tables, trips: list[_Trip], limits: Limits) -> Confidence:
@@ -202,14 +213,15 @@ def _words(tables: Tables, trip: _Trip, limits: Limits) -> str:
 def _consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
         return " This server took them; its policy must be another one than the default."
-    open_rpcs = int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
-    return f" {counted(open_rpcs, 'RPC')} had no answer when the GOAWAY came; the client must connect again."
+    return (
+        f" {counted(_open_rpcs(tables, closed), 'RPC')} had no answer when GOAWAY came; the client must connect again."
+    )
 
 
 def _metrics(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:
     pings = tables.pings
     intervals = np.concatenate([_intervals(tables, trip) for trip in trips])
-    closed = [trip.goaway for trip in trips if trip.goaway >= 0]
+    closed = [trip for trip in trips if trip.goaway >= 0]
     last = [trip.pings[-1] for trip in trips]
     known = len(intervals) > 0
     spacing = {"interval_min_ns": int(intervals.min()), "interval_p50_ns": int(np.median(intervals))} if known else {}
@@ -219,7 +231,7 @@ def _metrics(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int 
         "pings": sum(len(trip.pings) for trip in trips),
         "strikes": int(pings.strikes[last].max()),
         "purpose": purpose,
-        "open_rpcs": int(tables.goaways.open_rpcs[closed].sum()),
+        "open_rpcs": _open_rpcs(tables, closed) if closed else 0,
         **spacing,
     }
 
