@@ -9,7 +9,15 @@ from typing import Any
 from ..result import Finding, Skipped
 from ..tables import Tables
 from . import (
+    client_idle_gap,
+    header_overhead,
+    max_concurrent_streams,
+    ping_storm,
+    request_batching,
+    shared_connection,
     slow_start_after_idle,
+    small_packets,
+    window_update_storm,
 )
 
 HEADINGS = (
@@ -41,6 +49,14 @@ def _detector(module: Any) -> Detector:
 
 DETECTORS: tuple[Detector, ...] = (
     # one line each
+    _detector(client_idle_gap),
+    _detector(header_overhead),
+    _detector(max_concurrent_streams),
+    _detector(ping_storm),
+    _detector(request_batching),
+    _detector(shared_connection),
+    _detector(small_packets),
+    _detector(window_update_storm),
     _detector(slow_start_after_idle),
 )
 """All detectors. The one place where a detector is registered."""

@@ -70,16 +70,22 @@ def with_gaps(tables: Tables, least: int) -> Rows:
 
 
 def alone(tables: Tables, rows: Rows) -> Mask:
-    """Which of the connections had no other one with RPCs beside them between the same client and server."""
+    """Which of the connections had no other one with RPCs open beside them between the same client and server."""
+    if not len(rows):
+        return np.zeros(0, dtype=bool)
     c = tables.connections
-    answer = np.ones(len(rows), dtype=bool)
-    for place, row in enumerate(rows.tolist()):
-        beside = (c.client_ip == c.client_ip[row]) & (c.server_ip == c.server_ip[row]) & (c.rpcs > 0)
-        beside &= (c.server_port == c.server_port[row]) & (c.last_time_ns > c.first_time_ns[row])
-        beside &= c.first_time_ns < c.last_time_ns[row]
-        beside[row] = False
-        answer[place] = not beside.any()
-    return answer
+    used = np.flatnonzero(c.rpcs > 0)
+    ends = np.stack([c.client_ip[used], c.server_ip[used], c.server_port[used]], axis=1)
+    _, pair = np.unique(ends, axis=0, return_inverse=True)
+    begin, end = c.first_time_ns[used] // 1000, c.last_time_ns[used] // 1000  # microseconds: room for the pair's number
+    begin, end = begin - begin.min(), end - begin.min()
+    order = np.lexsort((begin, pair.reshape(-1)))
+    apart = pair.reshape(-1)[order] * (int(end.max()) + 2)  # pairs lie one after the other, and never overlap
+    begin, end = begin[order] + apart, end[order] + apart
+    beside = np.zeros(len(c.rpcs), dtype=bool)
+    beside[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
+    beside[used[order[:-1]]] |= begin[1:] < end[:-1]
+    return ~beside[rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +143,7 @@ def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
             "server",
         )
         yield Evidence(
-            int(idles.after_packet[one]), start + length, f"the client's next request, {_shared.milliseconds(length)} later"
+            int(idles.after_packet[one]),
+            start + length,
+            f"the client's next request, {_shared.milliseconds(length)} later",
         )

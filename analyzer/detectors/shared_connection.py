@@ -121,7 +121,7 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
         title=f"{callers} callers share one connection, and the client holds the ball {held:.0%} of its time",
         severity=_severity(held, limits) if costs else "info",
         confidence=_shared.lower(
-            "high" if costs and _near_client(tables, rows) else "medium", _shared.quality_allows(tables)
+            "high" if costs and _near_client(tables, rows, seen.p50_ns) else "medium", _shared.quality_allows(tables)
         ),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
@@ -137,8 +137,8 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
         ),
         verdict=(
             f"{callers} callers share one connection of {client}, which keeps it waiting {held:.0%} of its time "
-            f"({seen.count:,} gaps of about {gap} with nothing in flight and nothing owed): give callers connections of "
-            f"their own ({remedies[0].implementation}: {remedies[0].knob})."
+            f"({seen.count:,} gaps of about {gap} with nothing in flight and nothing owed): give callers connections "
+            f"of their own ({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
 
@@ -147,11 +147,10 @@ def _severity(held: float, limits: Limits) -> Severity:
     return _shared.severity(held, limits.held_share, limits.critical_share)
 
 
-def _near_client(tables: Tables, rows: _turns.Rows) -> bool:
-    directions = np.zeros(len(rows), dtype=np.int64)
-    return _shared.senders_are_near(
-        tables, rows.astype(np.uint32), directions, tables.connections.min_rtt_ns[rows] * 5 // 2
-    )
+def _near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:
+    """Whether the way between capture and client is short beside the gaps, whose beginning it makes uncertain."""
+    near = tables.connections.near_client_rtt_ns[rows]
+    return bool(((near >= 0) & (near * 5 <= gap_ns)).all())
 
 
 def _metrics(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: int) -> dict[str, int | float | str]:
@@ -174,8 +173,8 @@ def _metrics(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
 def _explanation(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) -> str:
     m = _metrics(tables, turn, seen, 1)
     return (
-        f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all of them "
-        f"had their answers, nothing was in flight in either direction and nothing was owed, and the client sent "
+        f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all of "
+        f"them had their answers, nothing was in flight in either direction and nothing was owed, and the client sent "
         f"nothing for about {_shared.milliseconds(seen.p50_ns)} (nine of ten times for less than about "
         f"{_shared.milliseconds(seen.p90_ns * 2)}): {float(turn.held[0]):.0%} of the time from first to last message. "
         f"{m['requests_per_round']} requests went out per round, {m['requests_per_burst']} before an answer came in "
