@@ -56,6 +56,11 @@ impl Habits {
         self.content |= bit(kind);
     }
 
+    /// Bytes that are no frame are in the packet: the preface.
+    pub fn other_content(&mut self) {
+        self.content |= content::OTHER;
+    }
+
     /// A frame is whole.
     #[inline]
     pub fn frame_ends(&mut self, kind: FrameType) {

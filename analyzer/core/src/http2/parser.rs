@@ -20,10 +20,10 @@ pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut C
     let inside = sender.inside();
     sender.habits.packet_begins(inside);
     read(h2, side, bytes, at, cx);
-    h2.sides[side].habits.packet_ends();
     if h2.sides[side].replay.is_some() {
         replay(h2, side, cx);
     }
+    h2.sides[side].habits.packet_ends();
 }
 
 /// Reads bytes; every turn of the loop consumes a byte or leaves its state.
@@ -350,6 +350,7 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
             h2.protocol = Protocol::Http2;
             h2.set_client(side, at, cx);
             h2.bytes.decoded += detect::PREFACE.len() as u64;
+            h2.sides[side].habits.other_content();
             (State::Header, detect::PREFACE.len())
         }
         Opening::Settings => {

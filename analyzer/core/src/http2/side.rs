@@ -117,8 +117,8 @@ impl Side {
     pub(super) fn inside(&self) -> Option<FrameType> {
         match self.state {
             State::Header if self.head_have == 0 => None,
+            State::Opening => None, // its bytes are read again when they tell what they are
             State::Data | State::Control | State::Skip(_) => Some(self.frame.kind()),
-            State::Opening => Some(FrameType::SETTINGS), // the preface is a part of them (RFC 9113 section 3.4)
             _ => Some(FrameType(u8::MAX)),
         }
     }
