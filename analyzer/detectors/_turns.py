@@ -64,6 +64,12 @@ def in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
     return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
 
 
+def measured(tables: Tables, rows: Rows) -> Mask:
+    """Where gaps are longer than the round trip from the capture to the client, whose jitter could feign them."""
+    turns = tables.turns
+    return turns.idle_ns[rows] >= tables.connections.near_client_rtt_ns[rows] * turns.idles[rows].astype(np.int64)
+
+
 def with_gaps(tables: Tables, least: int) -> Rows:
     """The connections on which the client held the ball `least` times or more, for more than one caller."""
     return np.flatnonzero((tables.turns.idles >= least) & (tables.connections.max_concurrent_rpcs > 1))
@@ -95,7 +101,7 @@ class Gaps:
     count: int
     total_ns: int
     p50_ns: int
-    """Mean length in the class of lengths that holds the median: classes are a factor of two wide."""
+    """Median length, interpolated in its class of lengths: classes are a factor of two wide."""
     p90_ns: int
     """The same for the ninetieth percentile."""
     classes: str
@@ -118,15 +124,18 @@ def gaps(tables: Tables, rows: Rows) -> Gaps:
     mine = np.isin(idles.connection, rows)
     lengths = idles.length_class[mine].astype(np.int64)
     counts = np.bincount(lengths, weights=idles.count[mine], minlength=1).astype(np.int64)
-    totals = np.bincount(lengths, weights=idles.total_ns[mine], minlength=1).astype(np.int64)
     running = np.cumsum(counts)
 
     def quantile(share: float) -> int:
-        place = int(np.searchsorted(running, share * running[-1]))
-        return int(totals[place] // max(int(counts[place]), 1)) if running[-1] else 0
+        if not running[-1]:
+            return 0
+        rank = share * float(running[-1])
+        place = int(np.searchsorted(running, rank))
+        inside = 1 - (float(running[place]) - rank) / float(counts[place])
+        return int(1000 * 2 ** (place + inside))
 
     words = [f"{1 << n}-{2 << n} µs: {count:,}" for n, count in enumerate(counts.tolist()) if count]
-    return Gaps(int(counts.sum()), int(totals.sum()), quantile(0.5), quantile(0.9), ", ".join(words))
+    return Gaps(int(counts.sum()), int(idles.total_ns[mine].sum()), quantile(0.5), quantile(0.9), ", ".join(words))
 
 
 def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:

@@ -20,7 +20,8 @@ A lone caller is never told: between its calls it does whatever it is there for.
 When it cannot tell
 -------------------
 Packets show that the client was silent, not what it did: its library, its application and a busy machine look alike.
-Nor do they show timers that fire together.
+Nor do they show timers that fire together. A capture taken farther from the client than its gaps are long is not
+judged.
 
 What would refute it
 --------------------
@@ -81,6 +82,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         return
     turn = _turns.turns_of(tables, rows)
     held = (turn.held >= limits.held_share) & _turns.in_step(turn, limits.callers_per_round, limits.most_paused)
+    held &= _turns.measured(tables, rows)
     explained = np.isin(rows, shared_connection.losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
     if costs.any():

@@ -148,9 +148,9 @@ def _remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
         Remedy("Envoy", "http2_protocol_options: max_concurrent_streams", price),
     )
     opened = (
+        Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
         Remedy(_knobs.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
-        Remedy("any gRPC implementation", "several channels, callers spread over them", more),
     )
     at_server = _knobs.seen_first(raised, server)
     at_client = _knobs.seen_first(opened, client)

@@ -106,7 +106,7 @@ def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: L
     row = int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
     purposes = _purposes(tables, row)
-    end = _shared.host(tables, row, int(np.argmax(tables.directions.pings[2 * row : 2 * row + 2])))
+    end = _shared.host(tables, row, int(np.argmax(tables.directions.ping_packets[2 * row : 2 * row + 2])))
     critical = storm and share >= limits.critical_share
     words = ", ".join(f"{number:,} {name}" for name, number in purposes.items() if number)
     return Finding(
@@ -129,7 +129,7 @@ def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: L
         evidence=tuple(_evidence(tables, row, count, limits)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most come from {end}. "
+            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}. "
             + ("" if storm else "This is the habit of its library, and told for information.")
         ),
         remedies=_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),

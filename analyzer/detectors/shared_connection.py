@@ -22,7 +22,8 @@ For unary calls this waiting is before their first packet, so it is no part of t
 When it cannot tell
 -------------------
 Packets show that the client was silent, not what it did. Timers that fire together in the client, some milliseconds
-apart, look like callers that wait. Several clients behind one address or proxy look like one.
+apart, look like callers that wait. A capture taken farther from the client than its gaps are long cannot tell them
+from the network's jitter, and is not judged. Several clients behind one address or proxy look like one.
 
 What would refute it
 --------------------
@@ -84,6 +85,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         return
     turn = _turns.turns_of(tables, rows)
     held = _held_in_step(turn, limits)
+    near = _turns.measured(tables, rows)
+    if (held & ~near).any():
+        yield Skipped(
+            ID, "the client's gaps are shorter than the way between capture and client: capture at the client"
+        )
+    held &= near
     many = held & (turn.callers >= limits.callers)
     many[many] = _turns.alone(tables, rows[many])
     few = held & (turn.callers < limits.callers)
@@ -99,7 +106,8 @@ def losing(tables: Tables, limits: Limits) -> _turns.Rows:
     if not len(rows):
         return rows
     turn = _turns.turns_of(tables, rows)
-    rows = rows[_held_in_step(turn, limits) & (turn.callers >= limits.callers)]
+    held = _held_in_step(turn, limits) & _turns.measured(tables, rows)
+    rows = rows[held & (turn.callers >= limits.callers)]
     return rows[_turns.alone(tables, rows)]
 
 
@@ -175,11 +183,11 @@ def _explanation(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: s
     return (
         f"Up to {m['callers']} RPCs or streams at a time use one connection of {client}. {seen.count:,} times all of "
         f"them had their answers, nothing was in flight in either direction and nothing was owed, and the client sent "
-        f"nothing for about {_shared.milliseconds(seen.p50_ns)} (nine of ten times for less than about "
-        f"{_shared.milliseconds(seen.p90_ns * 2)}): {float(turn.held[0]):.0%} of the time from first to last message. "
+        f"nothing for about {_shared.milliseconds(seen.p50_ns)} (nine of ten times for less than "
+        f"{_shared.milliseconds(seen.p90_ns)}): {float(turn.held[0]):.0%} of the time from first to last message. "
         f"{m['requests_per_round']} requests went out per round, {m['requests_per_burst']} before an answer came in "
-        f"between; the round itself took about {_shared.milliseconds(float(m['round_turnaround_ns']))}. No window, no "
-        "loss and no late ACK holds anything back: the time passes in the client, above TCP. Without the gaps the same "
+        f"between; the round itself took about {_shared.milliseconds(float(m['round_turnaround_ns']))}. In the "
+        "gaps the client owes no bytes and waits for none: the time passes above TCP. Without the gaps the same "
         f"rounds would give about {m['estimated_scaling_without_gaps']} times the rate; this is an estimate, for the "
         "capture does not show one caller alone."
     )

@@ -83,6 +83,8 @@ class Limits:
     """Packets against what would do, for a warning (own choice: HEADERS, DATA and END_STREAM apart make three)."""
     critical_factor: float = 10.0
     """The same for critical (ably.com/blog/grpc-stream-performance had ten times the packets)."""
+    undecoded: float = 0.01
+    """Share of the payload that could not be read as HTTP/2 up to which messages count (own choice: next to none)."""
     default_mss: int = 1448
     """Bytes of a full segment where the capture does not tell (Ethernet MTU 1500 less headers and timestamps)."""
     examples: int = 2
@@ -118,6 +120,7 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
     mss = np.where(mss > 0, mss, limits.default_mss)
     sent = np.stack([c.bytes_client, c.bytes_server], axis=1).reshape(-1).astype(np.int64)
     small = sent <= limits.filled * mss * packets
+    small &= np.repeat(c.undecoded_bytes <= limits.undecoded * c.payload_bytes, 2)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
     slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)

@@ -18,9 +18,9 @@ def test_synthetic_captures() -> None:
     assert disagreements(detector) == []
     finding = the_finding(detector, [synthetic(TWO).file])
     assert finding.scope.connections == (0, 1)
-    assert finding.metrics["gaps"] == 2 * 110
-    assert finding.lost_ns == pytest.approx(2 * 110 * 300_000, rel=0.02)
-    assert finding.metrics["gap_distribution"] == "256-512 µs: 220"
+    assert finding.metrics["gaps"] == 2 * 102
+    assert finding.lost_ns == pytest.approx(2 * 102 * 300_000, rel=0.02)
+    assert finding.metrics["gap_distribution"] == "256-512 µs: 204"
 
 
 def test_only_figures_where_sharing_explains_it() -> None:
@@ -43,7 +43,7 @@ def test_loud_on_no_real_capture_and_silent_for_lone_callers() -> None:
         ({"warning_share": 0.8}, "info"),
         ({"callers": 9}, "info"),
         ({"held_share": 0.8}, None),
-        ({"gaps": 111}, None),
+        ({"gaps": 103}, None),
         ({"callers_per_round": 1.05}, None),
         ({"most_paused": 0.0}, None),
     ],

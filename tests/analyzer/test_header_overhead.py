@@ -18,7 +18,7 @@ def test_synthetic_captures() -> None:
     files = [synthetic(LARGE).file]
     finding = the_finding(detector, files)
     assert (finding.severity, finding.lost_ns) == ("warning", None)
-    assert finding.metrics["rpcs"] == 30
+    assert finding.metrics["rpcs"] == 25
     assert 3_000 < int(finding.metrics["header_bytes_per_rpc"]) < 5_120  # hexadecimal in Huffman code
     assert finding.metrics["message_bytes_per_rpc"] == 40
     assert finding.metrics["segments_per_rpc"] == 3
@@ -28,8 +28,8 @@ def test_synthetic_captures() -> None:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        ({"rpcs": 30}, "warning"),
-        ({"rpcs": 31}, None),
+        ({"rpcs": 25}, "warning"),
+        ({"rpcs": 26}, None),
         ({"told_bytes": 5_000}, None),
         ({"told_share": 0.99}, None),
         ({"share": 0.99}, "info"),

@@ -31,10 +31,10 @@ def test_synthetic_captures() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "expected"),
-    [({"burst_requests": 8.0}, True), ({"burst_requests": 8.1}, False), ({"bursts": 112}, False)],
+    [({"burst_requests": 8.0}, True), ({"burst_requests": 8.1}, False), ({"bursts": 104}, False)],
 )
 def test_large_bursts_without_waiting(limits: dict[str, Any], expected: bool) -> None:
-    """111 bursts of eight whose callers do not wait for the client."""
+    """103 bursts of eight whose callers do not wait for the client."""
     files = [synthetic("shared-connection-quiet-busy").file]
     finding = found(detector, files, **({"burst_requests": 8.0} | limits))
     assert bool(finding) is expected
