@@ -18,6 +18,15 @@ from . import (
     server_latency,
     slow_start_after_idle,
     too_many_pings,
+    client_idle_gap,
+    header_overhead,
+    max_concurrent_streams,
+    ping_storm,
+    request_batching,
+    shared_connection,
+    slow_start_after_idle,
+    small_packets,
+    window_update_storm,
 )
 
 HEADINGS = (
@@ -49,6 +58,14 @@ def _detector(module: Any) -> Detector:
 
 DETECTORS: tuple[Detector, ...] = (
     # one line each
+    _detector(client_idle_gap),
+    _detector(header_overhead),
+    _detector(max_concurrent_streams),
+    _detector(ping_storm),
+    _detector(request_batching),
+    _detector(shared_connection),
+    _detector(small_packets),
+    _detector(window_update_storm),
     _detector(slow_start_after_idle),
     _detector(cancelled),
     _detector(capture_quality),
