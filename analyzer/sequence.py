@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,7 @@ SYN, FIN, RST, ACK = 2, 1, 4, 16
 RETRANSMISSION = _core.PACKET_NOTES.index("retransmission")
 """`Packets.note` of a packet with bytes sent before."""
 _DUPLICATE = _core.PACKET_NOTES.index("duplicate")
+_DATA_OR_HEADERS = 1 << _core.FRAME_TYPES.index("DATA") | 1 << _core.FRAME_TYPES.index("HEADERS")
 _KINDS = len(_core.FRAME_TYPES) + 1
 
 
@@ -65,9 +67,9 @@ class Bursts:
     offset: Ints
     """Offset of its first byte in its direction."""
     frames_from: Ints
-    """First row of its frames in `Sequence.frame_rows` of its direction."""
+    """Its frames are among the rows of `Sequence.frame_rows` of its direction from this one on."""
     frames_to: Ints
-    """Row behind the last one."""
+    """And in front of this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,10 +191,10 @@ def _frame_rows(excerpt: Excerpt) -> tuple[Ints, Ints]:
 
 
 def _span(excerpt: Excerpt, rows: Ints) -> tuple[Ints, Ints]:
-    """First and last packets of frames, made to rise: out of order packets do not let a frame end before another."""
+    """First and last packets of frames, made to rise and no tighter than they are: a lost packet comes later."""
     first = excerpt.frames.first_packet[rows].astype(np.int64)
     last = excerpt.frames.last_packet[rows].astype(np.int64)
-    return np.maximum.accumulate(first), np.maximum.accumulate(last)
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last)
 
 
 def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
@@ -211,7 +213,12 @@ def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
 
 
 def _bursts(
-    packets: Packets, sent: Ints, gap_ns: int, resumed: npt.NDArray[np.uint32], excerpt: Excerpt, frames: tuple[Ints, Ints]
+    packets: Packets,
+    sent: Ints,
+    gap_ns: int,
+    resumed: npt.NDArray[np.uint32],
+    excerpt: Excerpt,
+    frames: tuple[Ints, Ints],
 ) -> Bursts:
     direction, time, number = packets.direction[sent], packets.time_ns[sent], packets.packet[sent].astype(np.int64)
     flags = packets.flags[sent].astype(np.int64)
@@ -221,7 +228,6 @@ def _bursts(
     new |= np.isin(number, resumed)
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(sent)) - 1
-    sums = (lambda values: np.add.reduceat(values.astype(np.int64), first)) if len(first) else (lambda values: first)
     bursts_from, bursts_to = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
     for side, rows in enumerate(frames):
         mine = direction[first] == side
@@ -235,13 +241,18 @@ def _bursts(
         first_time_ns=time[first],
         last_time_ns=time[last],
         packets=last - first + 1,
-        bytes=sums(packets.payload_bytes[sent]),
-        retransmissions=sums(packets.note[sent] == RETRANSMISSION),
+        bytes=_sums(packets.payload_bytes[sent], first),
+        retransmissions=_sums(packets.note[sent] == RETRANSMISSION, first),
         flags=flags[first],
         offset=packets.seq[sent][first].astype(np.int64),
         frames_from=bursts_from,
         frames_to=np.maximum(bursts_to, bursts_from),
     )
+
+
+def _sums(values: npt.NDArray[Any], first: Ints) -> Ints:
+    """Sums from each first row to the next one."""
+    return np.add.reduceat(values.astype(np.int64), first) if len(first) else first
 
 
 def _silences(excerpt: Excerpt, bursts: Bursts, wait_rows: Ints, shortest_ns: int) -> Silences:
@@ -296,15 +307,20 @@ def _ordered(
 
 
 def _burst_shapes(excerpt: Excerpt, bursts: Bursts, frame_rows: tuple[Ints, Ints]) -> Ints:
-    """Bits: types of frames, side, connection's ends, retransmissions, an RPC that failed."""
-    shape = bursts.direction.copy()
+    """Bits: side, types of frames, connection's ends, retransmissions, an RPC that failed.
+
+    Control frames count where they travel alone: beside HEADERS or DATA they come and go without changing anything.
+    """
+    types = np.zeros(len(bursts.packets), dtype=np.int64)
     for side, rows in enumerate(frame_rows):
         mine = bursts.direction == side
         kinds = np.minimum(excerpt.frames.kind[rows], _KINDS - 1)
         for kind in range(_KINDS):
             seen = np.concatenate([[0], np.cumsum(kinds == kind)])
             present = seen[bursts.frames_to[mine]] > seen[bursts.frames_from[mine]]
-            shape[mine] |= present.astype(np.int64) << (kind + 1)
+            types[mine] |= present.astype(np.int64) << kind
+    payload = types & _DATA_OR_HEADERS
+    shape = bursts.direction | np.where(payload, payload, types) << 1
     shape |= (bursts.flags & (SYN | FIN | RST)) << (_KINDS + 1)
     shape |= (bursts.retransmissions > 0).astype(np.int64) << (_KINDS + 5)
     rpcs = excerpt.tables.rpcs
