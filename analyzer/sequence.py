@@ -227,7 +227,7 @@ def _bursts(
     new[1:] = (direction[1:] != direction[:-1]) | (np.diff(time) >= gap_ns) | (ends[1:] != ends[:-1])
     new |= np.isin(number, resumed)
     first = np.flatnonzero(new)
-    last = np.append(first[1:], len(sent)) - 1
+    last = np.append(first[1:], len(sent))[: len(first)] - 1
     bursts_from, bursts_to = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
     for side, rows in enumerate(frames):
         mine = direction[first] == side

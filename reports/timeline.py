@@ -388,9 +388,10 @@ class _Page:
 
 
 def _fill(text: str, width: int, *, indent: str = "") -> list[str]:
-    """Lines of a text, none of which parts a number from its unit."""
-    lines = textwrap.wrap(_UNIT.sub("\xa0", text), width, subsequent_indent=indent)
-    return [line.replace("\xa0", " ") for line in lines]
+    """Lines of a text, none of which parts a number from its unit; characters two columns wide count as two."""
+    spaced = "".join(c + "\0" * (cell_len(c) - 1) for c in _UNIT.sub("\xa0", text))
+    lines = textwrap.wrap(spaced, width, subsequent_indent=indent)
+    return [line.replace("\xa0", " ").replace("\0", "") for line in lines]
 
 
 def _streams(streams: Items[int]) -> str:
