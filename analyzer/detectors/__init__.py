@@ -11,21 +11,20 @@ from ..tables import Tables
 from . import (
     cancelled,
     capture_quality,
+    client_idle_gap,
     connection_churn,
     connection_closed_early,
     deadline_exceeded,
-    rpc_errors,
-    server_latency,
-    slow_start_after_idle,
-    too_many_pings,
-    client_idle_gap,
     header_overhead,
     max_concurrent_streams,
     ping_storm,
     request_batching,
+    rpc_errors,
+    server_latency,
     shared_connection,
     slow_start_after_idle,
     small_packets,
+    too_many_pings,
     window_update_storm,
 )
 
@@ -58,23 +57,23 @@ def _detector(module: Any) -> Detector:
 
 DETECTORS: tuple[Detector, ...] = (
     # one line each
+    _detector(cancelled),
+    _detector(capture_quality),
     _detector(client_idle_gap),
+    _detector(connection_churn),
+    _detector(connection_closed_early),
+    _detector(deadline_exceeded),
     _detector(header_overhead),
     _detector(max_concurrent_streams),
     _detector(ping_storm),
     _detector(request_batching),
-    _detector(shared_connection),
-    _detector(small_packets),
-    _detector(window_update_storm),
-    _detector(slow_start_after_idle),
-    _detector(cancelled),
-    _detector(capture_quality),
-    _detector(connection_churn),
-    _detector(connection_closed_early),
-    _detector(deadline_exceeded),
     _detector(rpc_errors),
     _detector(server_latency),
+    _detector(shared_connection),
+    _detector(slow_start_after_idle),
+    _detector(small_packets),
     _detector(too_many_pings),
+    _detector(window_update_storm),
 )
 """All detectors. The one place where a detector is registered."""
 
