@@ -5,14 +5,17 @@ pub mod data;
 pub mod detect;
 pub mod frame;
 pub mod goaway;
+pub mod habits;
 pub mod headers;
 pub mod hpack;
 pub mod ping;
+pub mod policy;
 pub mod priority;
 pub mod push_promise;
 pub mod rst_stream;
 pub mod settings;
 pub mod streams;
+pub mod turns;
 pub mod window_update;
 
 mod blocks;
@@ -98,6 +101,10 @@ pub struct Http2 {
     pub client_agent: Option<u32>,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
+    /// Whose turn it is.
+    pub turns: turns::Turns,
+    /// The client's PINGs under gRPC's policy.
+    pub policy: policy::Policy,
     highest_client_stream: u32,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
@@ -123,6 +130,8 @@ impl Http2 {
             bytes: ByteCounts::default(),
             client_agent: None,
             budget: Budget::default(),
+            turns: turns::Turns::default(),
+            policy: policy::Policy::default(),
             highest_client_stream: 0,
             upgrade: None,
         }
@@ -179,6 +188,11 @@ impl Http2 {
         }
         for id in self.streams.ids() {
             self.end_open_stream(id, end, at, cx);
+        }
+        for side in &self.sides {
+            for (sum, &count) in cx.totals.frames.iter_mut().zip(&side.habits.frames) {
+                *sum += u64::from(count);
+            }
         }
     }
 
