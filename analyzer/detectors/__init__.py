@@ -9,7 +9,14 @@ from typing import Any
 from ..result import Finding, Skipped
 from ..tables import Tables
 from . import (
+    connection_window_stall,
+    delayed_ack_nagle,
+    delayed_data,
+    head_of_line_blocking,
+    initial_congestion_window,
+    receive_window_stall,
     slow_start_after_idle,
+    stream_window_stall,
 )
 
 HEADINGS = (
@@ -42,6 +49,13 @@ def _detector(module: Any) -> Detector:
 DETECTORS: tuple[Detector, ...] = (
     # one line each
     _detector(slow_start_after_idle),
+    _detector(initial_congestion_window),
+    _detector(stream_window_stall),
+    _detector(connection_window_stall),
+    _detector(receive_window_stall),
+    _detector(delayed_data),
+    _detector(delayed_ack_nagle),
+    _detector(head_of_line_blocking),
 )
 """All detectors. The one place where a detector is registered."""
 
