@@ -44,6 +44,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Severity, Skipped
@@ -99,7 +100,18 @@ def _beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
         & (waits.in_flight_bytes[rows] > 0)
     ]
     rows = rows[waits.start_time_ns[rows] < _first_loss(tables)[_ends(tables, rows)]]
-    return rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
+    rows = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
+    return rows[_begun_without_ack(tables, rows)]
+
+
+def _begun_without_ack(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Which of the sorted waits are of ends whose first one came before any ACK could have let the window grow."""
+    waits = tables.waits
+    into_flight = waits.start_time_ns[rows] - waits.flight_start_time_ns[rows]
+    still = waits.congestion_window_bytes[rows] <= waits.window_before_idle_bytes[rows]
+    begun = still | (into_flight < waits.rtt_ns[rows] // 2)
+    _, first, end = np.unique(_ends(tables, rows), return_index=True, return_inverse=True)
+    return np.asarray(begun[first][end])
 
 
 def _ends(tables: Tables, rows: Ints) -> Ints:
