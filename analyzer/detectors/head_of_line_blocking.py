@@ -67,6 +67,7 @@ def _finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
     sender = _shared.host(tables, connection, direction)
     metrics = _stalls.metrics(tables, stalls)
+    del metrics["bytes_in_flight_at_stop"]  # the connection's, which did not stop
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,

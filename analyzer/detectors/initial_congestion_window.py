@@ -108,7 +108,8 @@ def _begun_without_ack(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     """Which of the sorted waits are of ends whose first one came before any ACK could have let the window grow."""
     waits = tables.waits
     into_flight = waits.start_time_ns[rows] - waits.flight_start_time_ns[rows]
-    still = waits.congestion_window_bytes[rows] <= waits.window_before_idle_bytes[rows]
+    grown = waits.congestion_window_bytes[rows] - waits.window_before_idle_bytes[rows]
+    still = grown < waits.mss[rows]  # the ACK of SETTINGS and the like lets the estimate grow by their few bytes
     begun = still | (into_flight < waits.rtt_ns[rows] // 2)
     _, first, end = np.unique(_ends(tables, rows), return_index=True, return_inverse=True)
     return np.asarray(begun[first][end])
