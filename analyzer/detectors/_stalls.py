@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..budget import CAUSES
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Tables
+from ..tables import Counts, Ints, Tables
 from . import _shared
 
 INITIAL_SEGMENTS = 10
@@ -94,18 +94,23 @@ def _ends(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], ...]:
 def confidence(tables: Tables, rows: Ints) -> Confidence:
     """High where the capture was taken at those who stood still and lacks nothing."""
     waits = tables.waits
-    near = _shared.senders_are_near(tables, waits.connection[rows], waits.direction[rows], waits.rtt_ns[rows])
+    directions = waits.direction[rows].astype(np.int64)
+    near = _shared.senders_are_near(tables, waits.connection[rows], directions, waits.rtt_ns[rows])
     return _shared.lower(_shared.quality_allows(tables), "high" if near else "medium")
 
 
 def scope(tables: Tables, rows: Ints) -> Scope:
     """The connections of some waits and the methods of the RPCs that waited."""
-    waits = tables.waits
-    connections = tuple(np.unique(waits.connection[rows]).tolist())
-    if len(rows) > _MANY:
-        return Scope(connections, _shared.methods_of_connections(tables, connections))
-    streams = zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)
-    return Scope(connections, _shared.methods_on(tables, streams))
+    return scope_of(tables, tables.waits.connection[rows], tables.waits.stream[rows])
+
+
+def scope_of(tables: Tables, connections: Counts, streams: Counts) -> Scope:
+    """Some connections and the methods of the RPCs on their streams."""
+    all_of = tuple(np.unique(connections).tolist())
+    if len(connections) > _MANY:
+        return Scope(all_of, _shared.methods_of_connections(tables, all_of))
+    pairs = zip(connections.tolist(), streams.tolist(), strict=True)
+    return Scope(all_of, _shared.methods_on(tables, pairs))
 
 
 def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
@@ -141,10 +146,20 @@ def evidence(tables: Tables, row: int, stopped: str, released: str, resumed: str
     yield Evidence(int(waits.resumed_at_packet[row]), start + duration, resumed)
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """A number with its noun: `1 wait`, `1,000 waits`."""
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def times(number: int) -> str:
+    """How often: `once`, `12 times`."""
+    return "once" if number == 1 else f"{number:,} times"
+
+
 def where(tables: Tables, stalls: Stalls, shown: int = 3) -> str:
     """Who stood still, how often and how long, connection by connection."""
     said = [
-        f"{_shared.host(tables, connection, direction)} on connection {connection}: {count:,} times, "
+        f"{_shared.host(tables, connection, direction)} on connection {connection}: {times(count)}, "
         f"{_shared.milliseconds(time)}"
         for connection, direction, count, time in stalls.ends[:shown]
     ]
@@ -195,7 +210,8 @@ def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> I
     if late.any():
         yield Skipped(
             window.id,
-            f"{int(late.sum()):,} waits are on connections that began before the capture: {window.name} is not known",
+            f"{counted(int(late.sum()), 'wait is', 'waits are')} on connections that began before the capture, where "
+            f"{window.name} is not known",
         )
 
 
@@ -216,7 +232,7 @@ def _window_finding(tables: Tables, limits: ReaderThresholds, window: Window, st
     total = _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=window.id,
-        title=f"{words.blocked} stood still {len(stalls.rows):,} times with {window.name} at its end",
+        title=f"{words.blocked} stood still {times(len(stalls.rows))} with {window.name} at its end",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=confidence(tables, stalls.rows),
         scope=scope(tables, stalls.rows),

@@ -25,8 +25,8 @@ What would refute it
 
 What to do
 ----------
-Set TCP_NODELAY on the sending end, or write header and message at once. On the receiving end the route option `quickack`
-shortens the wait, for all that use the route.
+Set TCP_NODELAY on the sending end, or write header and message at once. On the receiving end the route option
+`quickack` shortens the wait, for all that use the route.
 
 References
 ----------
@@ -72,7 +72,7 @@ def _finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"{len(stalls.rows):,} times {sender} held back a small segment until a delayed ACK came",
+        title=f"{sender} held back a small segment {_stalls.times(len(stalls.rows))} until a delayed ACK came",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=_stalls.confidence(tables, stalls.rows),
         scope=_stalls.scope(tables, stalls.rows),

@@ -19,11 +19,11 @@ HEADERS and DATA in separate packets microseconds apart cost a packet and no tim
 
 When it cannot tell
 -------------------
-Streams of several messages are not judged: there a late first message is the application's pace. A streaming method that
-happens to carry one message each way looks like a unary one; if its caller opens the call ahead of the message on
-purpose, nothing is lost. A client that is a proxy passes on what its own client does. A response's HEADERS sent early
-are the server's choice: that time is the server's. On a connection with losses nobody knows what held the first DATA
-back.
+Streams of several messages are not judged: there a late first message is the application's pace. A streaming method
+that happens to carry one message each way looks like a unary one; if its caller opens the call ahead of the message
+on purpose, nothing is lost. A client that is a proxy passes on what its own client does. A response's HEADERS sent
+early are the server's choice: that time is the server's. On a connection with losses nobody knows what held the first
+DATA back.
 
 What would refute it
 --------------------
@@ -58,7 +58,9 @@ from . import _shared, _stalls
 ID = "delayed-data"
 
 _SAID = {
-    "congestion_window": ("a congestion window that idle time reset or that was growing", "slow-start-after-idle"),
+    "idle_restart": ("a congestion window that idle time had reset", "slow-start-after-idle"),
+    "initial_window": ("the congestion window of a new connection", "initial-congestion-window"),
+    "congestion_window": ("a congestion window that was growing or that a loss had reduced", None),
     "receive_window": ("the receiver's TCP window", "receive-window-stall"),
     "stream_window": ("the stream's HTTP/2 window", "stream-window-stall"),
     "connection_window": ("the connection's HTTP/2 window", "connection-window-stall"),
@@ -66,8 +68,9 @@ _SAID = {
     "delayed_ack": ("Nagle's algorithm and a delayed ACK", "delayed-ack-nagle"),
     "head_of_line": ("bytes of other streams", "head-of-line-blocking"),
 }
-"""Causes that hold bytes back, in words, and the findings that tell more."""
+"""What holds bytes back, in words, and the findings that tell more; congestion windows by what made them small."""
 
+_HOLDING = [CAUSES.index(cause) for cause in _SAID if cause in CAUSES]
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
@@ -107,21 +110,24 @@ def _enough(tables: Tables, time_ns: int, limits: Limits) -> bool:
     return time_ns > 0 and _shared.share_of_time(tables, time_ns) >= limits.least_share
 
 
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
+
+
 # Inside a message, by the transport
 
 
 def _held_inside(tables: Tables, limits: Limits) -> Ints:
     """Rows of waits that held back the rest of a message, by stream and time."""
     waits = tables.waits
-    rows = np.flatnonzero((waits.owed_bytes > 0) & np.isin(waits.cause, [CAUSES.index(cause) for cause in _SAID]))
+    rows = np.flatnonzero((waits.owed_bytes > 0) & np.isin(waits.cause, _HOLDING))
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     prompt = (waits.cause[rows] != _CONGESTION_WINDOW) | (duration <= limits.longest_round_trips * rtt)
     rows = rows[(duration >= limits.shortest_ns) & (duration >= limits.round_trips * rtt) & prompt]
     if not len(rows) or not _enough(tables, int(waits.duration_ns[rows].sum()), limits):
-        return rows[:0]
-    return rows[
-        np.lexsort((waits.start_time_ns[rows], waits.stream[rows], waits.direction[rows], waits.connection[rows]))
-    ]
+        return _none()
+    columns = (waits.start_time_ns[rows], waits.stream[rows], waits.direction[rows], waits.connection[rows])
+    return np.asarray(rows[np.lexsort(columns)])
 
 
 def _messages(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
@@ -129,27 +135,30 @@ def _messages(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     waits = tables.waits
     keys = np.stack([waits.connection[rows], waits.direction[rows], waits.stream[rows]], axis=1)
     owed = waits.owed_bytes[rows].astype(np.int64)
-    return np.r_[True, (keys[1:] != keys[:-1]).any(axis=1) | (owed[1:] >= owed[:-1])]
+    return np.asarray(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1) | (owed[1:] >= owed[:-1])])
 
 
-def _by_cause(tables: Tables, rows: Ints) -> Iterator[tuple[str, int, int]]:
-    """(cause, messages, nanoseconds), the longest first."""
+def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
+    """The waits by what held them: their cause, and for congestion windows what made them small."""
     waits = tables.waits
-    found = []
+    idle = (waits.rto_ns[rows] > 0) & (waits.idle_before_ns[rows] > waits.rto_ns[rows])
+    new = _stalls.from_initial_window(tables, rows)
     for number in np.unique(waits.cause[rows]).tolist():
-        of_cause = rows[waits.cause[rows] == number]
-        time = int(waits.duration_ns[of_cause].sum())
-        found.append((CAUSES[number], int(_messages(tables, of_cause).sum()), time))
-    yield from sorted(found, key=lambda item: -item[2])
+        mine = waits.cause[rows] == number
+        if number == _CONGESTION_WINDOW:
+            yield from (("initial_window", rows[mine & new]), ("idle_restart", rows[mine & idle & ~new]))
+            mine = mine & ~idle & ~new
+        yield CAUSES[number], rows[mine]
 
 
-def _said(tables: Tables, rows: Ints, cause: str) -> tuple[str, str]:
-    """A cause in words, and its finding: congestion windows of new connections have one of their own."""
-    if cause == "congestion_window":
-        of_cause = rows[tables.waits.cause[rows] == _CONGESTION_WINDOW]
-        if _stalls.from_initial_window(tables, of_cause).all():
-            return "the congestion window of a new connection", "initial-congestion-window"
-    return _SAID[cause]
+def _by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
+    """(kind, messages, nanoseconds), the longest first."""
+    found = [
+        (kind, int(_messages(tables, chosen).sum()), int(tables.waits.duration_ns[chosen].sum()))
+        for kind, chosen in _kinds(tables, rows)
+        if len(chosen)
+    ]
+    return sorted(found, key=lambda item: -item[2])
 
 
 # Between HEADERS and DATA, by the client
@@ -167,11 +176,11 @@ def _held_by_client(tables: Tables, limits: Limits) -> Ints:
         & lossless[delays.connection]
     )
     if len(rows) < limits.least_calls or not _enough(tables, int(delays.duration_ns[rows].sum()), limits):
-        return rows[:0]
+        return _none()
     rows = rows[~_during_a_wait(tables, rows)]
     rows = rows[_one_message_each_way(tables, rows)]
     if len(rows) < limits.least_calls or not _enough(tables, int(delays.duration_ns[rows].sum()), limits):
-        return rows[:0]
+        return _none()
     return rows
 
 
@@ -189,7 +198,7 @@ def _during_a_wait(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     before = np.searchsorted(keys[: len(mine)][order], keys[len(mine) :]) - 1
     last = mine[order][np.maximum(before, 0)]
     same = (before >= 0) & (waits.connection[last] == delays.connection[rows])
-    return same & (waits.start_time_ns[last] + waits.duration_ns[last] > begin)
+    return np.asarray(same & (waits.start_time_ns[last] + waits.duration_ns[last] > begin))
 
 
 def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
@@ -215,7 +224,7 @@ def _finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
     messages = int(_messages(tables, held).sum()) if len(held) else 0
     return Finding(
         id=ID,
-        title=f"{messages + len(late):,} messages were held back after their beginning",
+        title=f"{_stalls.counted(messages + len(late), 'message was', 'messages were')} held back after the beginning",
         severity=_shared.severity(share or 0.0, limits.warning_share, 1.1),
         confidence=_shared.lower(_shared.quality_allows(tables), "medium" if len(late) else "high"),
         scope=_scope(tables, held, late),
@@ -237,10 +246,7 @@ def _scope(tables: Tables, held: Ints, late: Ints) -> Scope:
     waits, delays = tables.waits, tables.delays
     connections = np.r_[waits.connection[held], delays.connection[late]]
     streams = np.r_[waits.stream[held], delays.stream[late]]
-    pairs = np.unique(np.stack([connections, streams], axis=1), axis=0)
-    return Scope(
-        tuple(np.unique(connections).tolist()), _shared.methods_on(tables, ((int(c), int(s)) for c, s in pairs))
-    )
+    return _stalls.scope_of(tables, connections, streams)
 
 
 def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:
@@ -250,8 +256,8 @@ def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str,
         "calls_held_by_client": len(late),
         "calls_held_by_client_ns": int(tables.delays.duration_ns[late].sum()),
     }
-    for cause, number, time in _by_cause(tables, held):
-        found |= {f"{cause}_messages": number, f"{cause}_ns": time}
+    for kind, number, time in _by_kind(tables, held):
+        found |= {f"{kind}_messages": number, f"{kind}_ns": time}
     return found
 
 
@@ -259,12 +265,16 @@ def _held_words(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
     if not len(held):
         return
     parts = [
-        f"{number:,} by {said} for {_shared.milliseconds(time)} (see {finding})"
-        for cause, number, time in _by_cause(tables, held)
-        for said, finding in [_said(tables, held, cause)]
+        f"{number:,} by {_SAID[kind][0]} for {_shared.milliseconds(time)}{_see(kind)}"
+        for kind, number, time in _by_kind(tables, held)
     ]
-    yield f"At least {messages:,} messages were held back after their first bytes: {'; '.join(parts)}."
-    yield "Their time is counted there, not here."
+    counted = _stalls.counted(messages, "message was", "messages were")
+    yield f"At least {counted} held back after the first bytes: {'; '.join(parts)}."
+    yield "That time belongs to what held them, and is not counted here."
+
+
+def _see(kind: str) -> str:
+    return f" (see {_SAID[kind][1]})" if _SAID[kind][1] else ""
 
 
 def _late_words(tables: Tables, late: Ints) -> Iterator[str]:
@@ -297,12 +307,12 @@ def _late_evidence(tables: Tables, late: Ints) -> Iterator[Evidence]:
 def _held_evidence(tables: Tables, held: Ints, examples: int) -> Iterator[Evidence]:
     waits = tables.waits
     for row in _stalls.longest(tables, held, examples) if len(held) else []:
-        said, _ = _said(tables, np.array([row]), CAUSES[int(waits.cause[row])])
+        kind = _by_kind(tables, np.array([row]))[0][0]
         sender = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
         yield from _stalls.evidence(
             tables,
             row,
-            f"{sender} stops inside the message on stream {int(waits.stream[row])}, held by {said}; "
+            f"{sender} stops inside the message on stream {int(waits.stream[row])}, held by {_SAID[kind][0]}; "
             f"{int(waits.owed_bytes[row]):,} bytes are owed",
             "the newest packet from the peer before it goes on",
             f"the message goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
@@ -317,9 +327,9 @@ def _remedies(tables: Tables, held: Ints, late: Ints) -> Iterator[Remedy]:
             "prepare credentials and compression ahead",
             "what happens between opening a call and its first message holds the call up",
         )
-    for cause, _, _ in _by_cause(tables, held):
-        _, finding = _said(tables, held, cause)
-        yield Remedy("any gRPC implementation", f"grpcdiag explain {finding}", "the options are with that finding")
+    for kind, _, _ in _by_kind(tables, held):
+        if finding := _SAID[kind][1]:
+            yield Remedy("any gRPC implementation", f"grpcdiag explain {finding}", "the options are with that finding")
 
 
 def _verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str:
@@ -330,6 +340,6 @@ def _verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str:
             "RPC time) between their HEADERS and their message, which the client sent late: make the message first and "
             "start the call then."
         )
-    cause = next(_by_cause(tables, held))[0]
-    said, finding = _said(tables, held, cause)
-    return f"{messages:,} messages were held back after their first bytes, mostly by {said}: see {finding}."
+    kind = _by_kind(tables, held)[0][0]
+    counted = _stalls.counted(messages, "message was", "messages were")
+    return f"{counted} held back after the first bytes, mostly by {_SAID[kind][0]}{_see(kind)}."

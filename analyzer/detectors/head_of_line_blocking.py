@@ -14,8 +14,8 @@ of its own would save: where the link itself is full, the bytes wait there inste
 
 When it cannot tell
 -------------------
-Messages that had not yet put a byte on the wire wait as well, inside the sender's library: no packet shows them. Whether
-the link is full cannot be read from one connection alone.
+Messages that had not yet put a byte on the wire wait as well, inside the sender's library: no packet shows them.
+Whether the link is full cannot be read from one connection alone.
 
 What would refute it
 --------------------
@@ -71,7 +71,7 @@ def _finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"{len(stalls.rows):,} times messages of {sender} waited behind bytes of other streams",
+        title=f"messages of {sender} waited {_stalls.times(len(stalls.rows))} behind bytes of other streams",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower("medium", _stalls.confidence(tables, stalls.rows)),
         scope=_stalls.scope(tables, stalls.rows),
@@ -112,7 +112,11 @@ _SEPARATE = (
     ("grpc-go", "a second grpc.NewClient", "each ClientConn has its own connection"),
     ("grpc-java", "a second ManagedChannel", "each channel has its own connection"),
     ("grpc-c++", "grpc.use_local_subchannel_pool=1", "on the second channel: alike channels share a connection else"),
-    ("grpc-python", "grpc.use_local_subchannel_pool=1", "on the second channel: alike channels share a connection else"),
+    (
+        "grpc-python",
+        "grpc.use_local_subchannel_pool=1",
+        "on the second channel: alike channels share a connection else",
+    ),
     ("grpc-node", "grpc.use_local_subchannel_pool: 1", "on the second channel: alike channels share a connection else"),
     ("tonic", "a second Channel", "clones of a Channel share its connection"),
     ("grpc-dotnet", "a second GrpcChannel", "with an HttpHandler of its own"),

@@ -143,7 +143,10 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     metrics = _metrics(tables, rows, firsts) | {"rpcs_waiting": paying}
     return Finding(
         id=ID,
-        title=f"{len(firsts):,} connections began with a message larger than the initial congestion window",
+        title=(
+            f"{_stalls.counted(paying, 'RPC', 'RPCs')} waited at the beginning of a connection for the initial "
+            "congestion window"
+        ),
         severity=_severity(tables, firsts, paying, share, limits),
         confidence=_stalls.confidence(tables, rows),
         scope=_stalls.scope(tables, rows),
@@ -155,7 +158,7 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"On a new connection {host} sent {metrics['segments_in_first_burst']} segments "
             f"({int(waits.in_flight_bytes[row]):,} bytes), all that TCP allows before the first ACK, with "
             f"{int(waits.owed_bytes[row]):,} bytes of the message still owed; they left {each} later, when the ACK "
-            f"was there. HTTP/2 and TCP receive windows had room. {len(firsts):,} of "
+            f"was there. HTTP/2 and TCP receive windows had room. {metrics['connections']:,} of "
             f"{len(tables.connections.rpcs):,} connections began like this; {paying:,} of {len(tables.rpcs.stream):,} "
             "RPCs waited. It happens once per connection and direction, so what counts is how many calls a connection "
             "serves."
