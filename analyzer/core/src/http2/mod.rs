@@ -6,6 +6,7 @@ pub mod detect;
 pub mod frame;
 pub mod goaway;
 pub mod headers;
+pub mod held;
 pub mod hpack;
 pub mod ping;
 pub mod priority;
@@ -32,6 +33,7 @@ use crate::grpc::headers::Strings;
 use crate::tables::Layer;
 
 use frame::FrameType;
+use held::Held;
 use settings::Settings;
 use streams::Streams;
 
@@ -84,6 +86,8 @@ pub struct Http2 {
     forced: bool,
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
+    /// What held up each side's bytes below HTTP/2.
+    pub held: [Held; 2],
     /// RPCs seen.
     pub rpcs: u32,
     /// RPCs open now.
@@ -98,6 +102,8 @@ pub struct Http2 {
     pub client_agent: Option<u32>,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
+    /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
+    pub after_loss_ns: u64,
     highest_client_stream: u32,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
@@ -116,6 +122,7 @@ impl Http2 {
             begun_late,
             forced: false,
             near_rtt: [-1; 2],
+            held: Default::default(),
             rpcs: 0,
             open_rpcs: 0,
             max_open_rpcs: 0,
@@ -123,6 +130,7 @@ impl Http2 {
             bytes: ByteCounts::default(),
             client_agent: None,
             budget: Budget::default(),
+            after_loss_ns: 0,
             highest_client_stream: 0,
             upgrade: None,
         }
