@@ -8,6 +8,7 @@ __all__ = [
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
     "PACKET_NOTES",
+    "PING_PURPOSES",
     "ROLES_FROM",
     "STATUSES",
     "VANTAGES",
@@ -23,7 +24,6 @@ FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
 VANTAGES: Final[list[str]]
 ROLES_FROM: Final[list[str]]
-PING_PURPOSES: Final[list[str]]
 PING_PURPOSES: Final[list[str]]
 PACKET_NOTES: Final[list[str]]
 IMPLEMENTATIONS: Final[list[str]]

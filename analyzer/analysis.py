@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import facts
+from . import facts, story
 from .decode import Progress, decode
 from .detectors import DETECTORS
 from .errors import NoGrpcError
-from .result import Analysis, Finding, Skipped, Verdict
+from .result import Analysis, Finding, Skipped
 from .tables import Tables
 
 
@@ -22,13 +22,14 @@ def of_tables(tables: Tables) -> Analysis:
     if not len(tables.rpcs.connection):
         raise NoGrpcError(facts.why_no_grpc(tables))
     findings, skipped = _detect(tables)
+    budget = facts.all_budget(tables)
     return Analysis(
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=facts.capture_facts(tables),
         quality=facts.quality(tables),
         totals=facts.totals(tables),
-        budget=facts.all_budget(tables),
-        verdict=_verdict(findings),
+        budget=budget,
+        verdict=story.verdict(findings, budget),
         connections=facts.connection_facts(tables),
         methods=facts.method_facts(tables),
         findings=findings,
@@ -45,13 +46,4 @@ def _detect(tables: Tables) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
                 findings.append(answer)
             else:
                 skipped.append(answer)
-    findings.sort(key=lambda finding: (-(finding.lost_ns or 0), finding.id))
-    return tuple(findings), tuple(skipped)
-
-
-def _verdict(findings: Sequence[Finding]) -> Verdict:
-    worst = next((finding for finding in findings if finding.severity != "info"), None)
-    if worst:
-        return Verdict(worst.verdict, worst.id)
-    looked_for = ", ".join(detector.id for detector in DETECTORS)
-    return Verdict(f"None of the causes this version looks for ({looked_for}) slows these RPCs.", None)
+    return story.told(findings), tuple(skipped)

@@ -79,6 +79,8 @@ class Finding:
     """Where to read on."""
     verdict: str
     """The finding as one sentence: what happened and what to do first."""
+    part_of: str | None = None
+    """The finding whose story it belongs to, which counts the time; None when it stands for itself."""
 
     def __post_init__(self) -> None:
         """Refuse a finding that proves nothing."""

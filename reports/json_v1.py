@@ -137,4 +137,5 @@ def _finding(f: Finding) -> dict[str, Any]:
         "explanation": f.explanation,
         "remedies": [{"implementation": r.implementation, "knob": r.knob, "note": r.note} for r in f.remedies],
         "references": list(f.references),
+        "part_of": f.part_of,
     }

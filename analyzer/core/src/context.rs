@@ -160,6 +160,22 @@ impl Context {
         self.problems.note(layer, text, connection, packet, time_ns);
     }
 
+    /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
+    pub fn goaway_reason(&mut self, text: &str) -> u32 {
+        if self.goaway_reasons.is_empty() {
+            self.goaway_reasons.push(String::new());
+        }
+        let known = self.goaway_reasons.iter().position(|known| known == text);
+        let number = known.unwrap_or_else(|| {
+            if self.goaway_reasons.len() >= limits::GOAWAY_REASONS {
+                return 0;
+            }
+            self.goaway_reasons.push(text.to_owned());
+            self.goaway_reasons.len() - 1
+        });
+        number as u32
+    }
+
     /// The running statistics of a method.
     #[inline]
     pub fn method(&mut self, method: u32) -> &mut MethodStats {

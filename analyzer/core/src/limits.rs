@@ -177,8 +177,10 @@ pub const INTERNED_BYTES: usize = 1_024;
 pub const PROBLEMS: usize = 10_000;
 /// Rows of the pings table.
 pub const PINGS: usize = 65_536;
-/// Rows of the goaways table, and of texts they carry.
+/// Rows of the goaways table.
 pub const GOAWAYS: usize = 65_536;
+/// Distinct debug texts of GOAWAY frames that are kept.
+pub const GOAWAY_REASONS: usize = 256;
 /// Rows of the delays table.
 pub const DELAYS: usize = 100_000;
 /// Rows of the failures table.

@@ -13,10 +13,24 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
         *method = here(*method);
     }
     append_deadlines(cx, &mut other);
+    let before = cx.rpcs.len() as u32;
+    for rpc in &mut other.failures.rpc {
+        *rpc += before;
+    }
+    let reasons: Vec<u32> = other.goaway_reasons.iter().map(|reason| cx.goaway_reason(reason)).collect();
+    for reason in &mut other.goaways.reason {
+        *reason = reasons.get(*reason as usize).copied().unwrap_or(0);
+    }
     cx.rpcs.append(&mut other.rpcs);
     cx.rpc_sizes.append(&mut other.rpc_sizes);
     cx.rpc_budgets.append(&mut other.rpc_budgets);
     cx.waits.append(&mut other.waits);
+    cx.idles.append(&mut other.idles);
+    cx.pings.append(&mut other.pings);
+    cx.goaways.append(&mut other.goaways);
+    cx.delays.append(&mut other.delays);
+    cx.failures.append(&mut other.failures);
+    cx.failure_budgets.append(&mut other.failure_budgets);
     cx.problems.absorb(&other.problems);
     for (sum, count) in cx.totals.frames.iter_mut().zip(other.totals.frames) {
         *sum += count;

@@ -163,8 +163,8 @@ impl Pipeline {
             let smaller = std::mem::replace(&mut cx, larger);
             let agents = merge::absorb(&mut cx, smaller);
             for finished in &mut rows {
-                if let Some(&agent) = agents.get(finished.row.client_agent as usize) {
-                    finished.row.client_agent = agent;
+                if let Some(&agent) = agents.get(finished.ended.row.client_agent as usize) {
+                    finished.ended.row.client_agent = agent;
                 }
             }
             rows.append(&mut theirs);
@@ -205,7 +205,7 @@ fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
     };
     let mut table = Connections::default();
     for (known, finished) in router.known().iter().zip(rows) {
-        let row = finished.row;
+        let row = finished.ended.row;
         let (client, server) = match row.client_side {
             0 => (known.first_sender, known.other),
             _ => (known.other, known.first_sender),
@@ -218,11 +218,11 @@ fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
             ..row
         });
     }
-    let budgets = rows.iter().map(|finished| finished.budget).collect();
+    let budgets = rows.iter().map(|finished| finished.ended.budget).collect();
     let (mut directions, mut turns) = (Directions::default(), Turns::default());
     for finished in rows {
-        finished.directions.into_iter().for_each(|row| directions.push(row));
-        turns.push(finished.turns);
+        finished.ended.directions.into_iter().for_each(|row| directions.push(row));
+        turns.push(finished.ended.turns);
     }
     Finished { connections: table, budgets, directions, turns, addresses }
 }

@@ -7,7 +7,7 @@ use crate::http2::held::Interval;
 use crate::http2::streams::{Kind, Stream};
 use crate::http2::{End, Http2};
 use crate::limits;
-use crate::tables::{Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
+use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
 
 use super::headers::Summary;
 use super::message::{Event, Message};
@@ -15,6 +15,9 @@ use super::status;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
 const HEAD_OF_LINE: i64 = 1_000_000;
+
+/// DATA this long after HEADERS is late: 1 ms, as the shortest wait.
+const LATE_DATA: i64 = 1_000_000;
 
 /// A whole header block on a stream.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +98,12 @@ impl Http2 {
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
         stream.charge_activity(side, true, &last, -1, &self.held);
+        stream.directions[side].headers = (last.time, last.packet);
+        self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        let allowed = self.sides[1 - side].announced.max_concurrent_streams;
+        self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
         if let Some(agent) = summary.agent {
             self.client_agent.get_or_insert(agent);
@@ -112,6 +119,10 @@ impl Http2 {
                 stream.http_status = http_status;
             }
             stream.status_hidden |= summary.unknown > 0;
+            let headers = &mut stream.directions[side].headers;
+            if headers.0 < 0 {
+                *headers = (at.time, at.packet);
+            }
         }
     }
 
@@ -123,6 +134,7 @@ impl Http2 {
         let Some(stream) = self.streams.find_mut(id) else { return };
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
+        self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
         let over = stream.directions[1 - side].ended;
         if !is_client && !stream.finished {
             let hidden = stream.status_hidden || (late && stream.http_status == 0);
@@ -137,11 +149,12 @@ impl Http2 {
     /// RST_STREAM of either side: both directions end.
     pub(crate) fn reset(&mut self, side: usize, id: u32, code: u32, at: At, cx: &mut Context) {
         let client = self.client;
-        let near = self.near_rtt;
+        let (near, direction) = (self.near_rtt, self.direction(side));
         if let Some(stream) = self.streams.find_mut(id) {
             // a client that gives up waiting ends a time in which the answer was owed to it
             let held = if side == client && stream.turn_since >= 0 { 1 - side } else { side };
             stream.charge_activity(held, held == client, &at, near[held], &self.held);
+            stream.reset = Some((direction, code));
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
             self.remove_stream(id, cx);
         }
@@ -171,6 +184,8 @@ impl Http2 {
             return;
         }
         stream.finished = true;
+        self.turns.update(stream, client, false, at, self.near_rtt[client]);
+        self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
         self.open_rpcs = self.open_rpcs.saturating_sub(1);
         self.budget.add_all(&stream.budget);
         self.after_loss_ns += stream.after_loss_ns;
@@ -224,12 +239,19 @@ impl Http2 {
             direction.reader.lose();
             direction.gaps = gaps;
         }
-        let unfinished = &mut self.sides[side].unfinished_messages;
+        let sender = &mut self.sides[side];
+        let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
         let connection = self.connection;
         let mut wrong = false;
+        let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
         direction.reader.feed(data, at, &mut |event| match event {
             Event::Begin => {
                 *unfinished += 1;
+                turns.message_begins(is_client);
+                if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
+                    push_delay([connection, id], direction_code, headers, at, cx);
+                }
+                headers.0 = -1;
                 if !is_client && *turn_since >= 0 {
                     let turnaround = at.time.saturating_sub(*turn_since).max(0);
                     cx.method(method).add_turnaround(turnaround as u64);
@@ -241,10 +263,12 @@ impl Http2 {
                 if is_client {
                     *turn_since = at.ready_time;
                 }
+                habits.message(message.length, at);
                 count_message([connection, id], direction_code, method, &message, at, cx);
             }
             Event::NotGrpc(_) => wrong = true,
         });
+        self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
         if wrong {
             self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
         }
@@ -330,6 +354,32 @@ fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut 
     stream.charge(at.time, Cause::HeadOfLine);
 }
 
+/// Notes that a stream's first DATA came late after its HEADERS.
+#[cold]
+fn push_delay(place: [u32; 2], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
+    if cx.delays.len() < limits::DELAYS {
+        cx.delays.push(DelayRow {
+            connection: place[0],
+            stream: place[1],
+            direction,
+            headers_packet: headers.1,
+            headers_time_ns: headers.0,
+            data_packet: at.packet,
+            duration_ns: at.time.saturating_sub(headers.0),
+        });
+    }
+}
+
+/// Notes an RPC that ended otherwise than OK.
+#[cold]
+fn push_failure(stream: &Stream, cx: &mut Context) {
+    if cx.failures.len() < limits::FAILURES {
+        let (reset_by, reset_code) = stream.reset.unwrap_or((2, 0));
+        cx.failures.push(FailureRow { rpc: stream.rpc, reset_by, reset_code });
+        cx.failure_budgets.push(stream.budget);
+    }
+}
+
 #[inline]
 fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<'_>, last: At, cx: &mut Context) {
     let [connection, stream] = place;
@@ -399,6 +449,9 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
         *budget = stream.budget;
     }
     cx.method(stream.method).budget.add_all(&stream.budget);
+    if status != status::OK && complete {
+        push_failure(stream, cx);
+    }
 }
 
 /// Adds the row of an RPC that begins; the rest is written when it ends.

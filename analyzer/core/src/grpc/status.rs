@@ -22,6 +22,9 @@ pub const NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
+/// Success.
+pub const OK: u8 = 0;
+
 /// No status was seen on the wire.
 pub const NOT_SEEN: u8 = 255;
 /// CANCELLED.

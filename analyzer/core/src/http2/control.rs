@@ -6,12 +6,14 @@ use crate::grpc::implementation::Implementation;
 use crate::tables::Layer;
 
 use super::frame::{FrameError, FrameHeader, FrameType, flag};
-use super::side::GoawaySeen;
-use super::{Http2, blocks, goaway, ping, rst_stream, settings, window_update};
+use super::{Http2, blocks, goaway, ping, policy, rst_stream, settings, window_update};
 
 /// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
 #[inline]
 pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &[u8], at: At, cx: &mut Context) {
+    if matches!(header.kind(), FrameType::HEADERS | FrameType::CONTINUATION) {
+        h2.sides[side].habits.header_block(payload.len());
+    }
     let done = match header.kind() {
         FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx),
         FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx),
@@ -19,7 +21,7 @@ pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &
         FrameType::WINDOW_UPDATE => {
             window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at))
         }
-        FrameType::PING => ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload)),
+        FrameType::PING => ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload, at, cx)),
         FrameType::SETTINGS if header.has(flag::ACK) => {
             acknowledge(h2, side, at, cx);
             Ok(())
@@ -28,9 +30,7 @@ pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &
         FrameType::RST_STREAM => {
             rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, cx))
         }
-        FrameType::GOAWAY => goaway::parse(&header, payload).map(|frame| {
-            h2.sides[side].goaway = Some(GoawaySeen { last_stream: frame.last_stream, code: frame.error_code });
-        }),
+        FrameType::GOAWAY => goaway::parse(&header, payload).map(|frame| policy::goaway(h2, side, &frame, at, cx)),
         _ => Ok(()),
     };
     if let Err(error) = done {
@@ -70,8 +70,10 @@ fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At) {
     }
 }
 
-fn note_ping(h2: &mut Http2, side: usize, header: FrameHeader, payload: [u8; 8]) {
-    if !header.has(flag::ACK) && h2.sides[side].implementation == Implementation::Unknown {
+fn note_ping(h2: &mut Http2, side: usize, header: FrameHeader, payload: [u8; 8], at: At, cx: &mut Context) {
+    let is_ack = header.has(flag::ACK);
+    policy::ping(h2, side, is_ack, payload, at, cx);
+    if !is_ack && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_ping(payload);
     }
 }

@@ -5,15 +5,18 @@ pub mod data;
 pub mod detect;
 pub mod frame;
 pub mod goaway;
+pub mod habits;
 pub mod headers;
 pub mod held;
 pub mod hpack;
 pub mod ping;
+pub mod policy;
 pub mod priority;
 pub mod push_promise;
 pub mod rst_stream;
 pub mod settings;
 pub mod streams;
+pub mod turns;
 pub mod window_update;
 
 mod blocks;
@@ -104,6 +107,10 @@ pub struct Http2 {
     pub budget: Budget,
     /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
     pub after_loss_ns: u64,
+    /// Whose turn it is.
+    pub turns: turns::Turns,
+    /// The client's PINGs under gRPC's policy.
+    pub policy: policy::Policy,
     highest_client_stream: u32,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
@@ -131,6 +138,8 @@ impl Http2 {
             client_agent: None,
             budget: Budget::default(),
             after_loss_ns: 0,
+            turns: turns::Turns::default(),
+            policy: policy::Policy::default(),
             highest_client_stream: 0,
             upgrade: None,
         }
@@ -187,6 +196,11 @@ impl Http2 {
         }
         for id in self.streams.ids() {
             self.end_open_stream(id, end, at, cx);
+        }
+        for side in &self.sides {
+            for (sum, &count) in cx.totals.frames.iter_mut().zip(&side.habits.frames) {
+                *sum += u64::from(count);
+            }
         }
     }
 

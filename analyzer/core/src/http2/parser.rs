@@ -11,15 +11,19 @@ use super::detect::{self, Opening};
 use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
 use super::resync::Search;
 use super::side::State;
-use super::{Http2, Protocol, blocks, control, streams, total_index};
+use super::{Http2, Protocol, blocks, control, streams};
 
 /// Takes the next bytes of `side`.
 #[inline]
 pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    let sender = &mut h2.sides[side];
+    let inside = sender.inside();
+    sender.habits.packet_begins(inside);
     read(h2, side, bytes, at, cx);
     if h2.sides[side].replay.is_some() {
         replay(h2, side, cx);
     }
+    h2.sides[side].habits.packet_ends();
 }
 
 /// Reads bytes; every turn of the loop consumes a byte or leaves its state.
@@ -92,6 +96,7 @@ fn begin_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     h2.sides[side].frame = header;
+    h2.sides[side].habits.frame_begins(header.kind());
     if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
         blocks::abandon(h2, side, at, cx);
     }
@@ -285,7 +290,7 @@ fn end_data(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut C
 fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
     let sender = &mut h2.sides[side];
     sender.state = State::Header;
-    cx.totals.frames[total_index(sender.frame.kind())] += 1;
+    sender.habits.frame_ends(sender.frame.kind());
     if cx.options.frames {
         push_row(h2, side, at, cx);
     }
@@ -345,6 +350,7 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
             h2.protocol = Protocol::Http2;
             h2.set_client(side, at, cx);
             h2.bytes.decoded += detect::PREFACE.len() as u64;
+            h2.sides[side].habits.other_content();
             (State::Header, detect::PREFACE.len())
         }
         Opening::Settings => {

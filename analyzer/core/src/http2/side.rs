@@ -9,7 +9,8 @@ use crate::limits;
 
 use super::blocks::SeenBlocks;
 use super::data::Remaining;
-use super::frame::{FrameHeader, HEADER_LEN};
+use super::frame::{FrameHeader, FrameType, HEADER_LEN};
+use super::habits::Habits;
 use super::hpack::Decoder;
 use super::resync::Search;
 use super::settings::Settings;
@@ -95,6 +96,8 @@ pub struct Side {
     pub credited_at: Option<At>,
     /// GOAWAY sent by this side.
     pub goaway: Option<GoawaySeen>,
+    /// What it does with its packets and frames.
+    pub habits: Habits,
     /// What the frames say about the implementation.
     pub implementation: Implementation,
 }
@@ -106,6 +109,22 @@ impl std::fmt::Debug for Side {
 }
 
 impl Side {
+    /// The type of the frame read last, or being read.
+    pub(super) fn last_kind(&self) -> FrameType {
+        self.frame.kind()
+    }
+
+    /// The type of the frame that the next byte continues; none between frames.
+    #[inline]
+    pub(super) fn inside(&self) -> Option<FrameType> {
+        match self.state {
+            State::Header if self.head_have == 0 => None,
+            State::Opening => None, // its bytes are read again when they tell what they are
+            State::Data | State::Control | State::Skip(_) => Some(self.frame.kind()),
+            _ => Some(FrameType(u8::MAX)),
+        }
+    }
+
     pub(super) fn new(strings: &mut Strings, begun_late: bool) -> Self {
         let hpack = if begun_late { Decoder::new_begun_late(strings) } else { Decoder::new(strings) };
         Self {
@@ -133,6 +152,7 @@ impl Side {
             gaps: 0,
             credited_at: None,
             goaway: None,
+            habits: Habits::default(),
             implementation: Implementation::Unknown,
         }
     }

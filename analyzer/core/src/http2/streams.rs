@@ -31,6 +31,8 @@ pub struct StreamDirection {
     pub reader: Reader,
     /// WINDOW_UPDATE increments less DATA sent; with the initial window in force this is the flow-control window.
     pub credit: i64,
+    /// The end of the first header block: its time, negative before, and its packet.
+    pub headers: (i64, u32),
     /// END_STREAM was sent.
     pub ended: bool,
     /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
@@ -70,6 +72,10 @@ pub struct Stream {
     pub budget: Budget,
     /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
     pub after_loss_ns: u64,
+    /// Its client waits for an answer, or a message is on the way.
+    pub waiting: bool,
+    /// Who reset it and with what error code.
+    pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
     pub turn_since: i64,
 }
@@ -81,7 +87,21 @@ impl Stream {
         *self = Self { id, kind, rpc: NONE, method: NONE, first, since: first.time, turn_since: -1, ..Self::default() };
         for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
             direction.gaps = gaps;
+            direction.headers.0 = -1;
         }
+    }
+
+    /// Whether the client waits for an answer, or a message is on the way: else the client holds the ball.
+    #[inline]
+    pub fn waits(&self, client: usize) -> bool {
+        let (request, response) = (&self.directions[client], &self.directions[1 - client]);
+        self.kind == Kind::Grpc
+            && !self.finished
+            && (request.ended
+                || request.reader.messages == 0
+                || request.reader.messages > response.reader.messages
+                || request.reader.is_inside()
+                || response.reader.is_inside())
     }
 
     /// Whether a message of `side` has begun and is not whole.

@@ -7,7 +7,7 @@ use crate::http2::held::Interval;
 use crate::http2::{End, Http2, Protocol};
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
-use crate::tables::{ConnectionRow, Layer, PacketRow};
+use crate::tables::{ConnectionRow, DirectionRow, Layer, PacketRow, TurnRow};
 use crate::waits;
 
 use super::half::{Ack, Half};
@@ -16,6 +16,19 @@ use super::roles::{self, RolesFrom};
 use super::rtt;
 
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
+
+/// What is left of a connection that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its row, without addresses.
+    pub row: ConnectionRow,
+    /// The budgets of its RPCs, summed.
+    pub budget: Budget,
+    /// The habits of the client and of the server.
+    pub directions: [DirectionRow; 2],
+    /// Whose turn it was.
+    pub turns: TurnRow,
+}
 
 /// Counters of a connection that no other layer keeps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -493,7 +506,7 @@ impl Connection {
     }
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
-    pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> (ConnectionRow, Budget) {
+    pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> Ended {
         for side in 0..2 {
             while self.halves[side].out_of_order.is_some() {
                 let at = self.last;
@@ -502,7 +515,13 @@ impl Connection {
         }
         let (end, at) = self.end_of_rpcs(replaced, capture_end);
         self.http2.finish(end, at, cx);
-        (super::summary::row(&self), self.http2.budget)
+        let client = self.http2.client;
+        Ended {
+            row: super::summary::row(&self),
+            budget: self.http2.budget,
+            directions: [client, 1 - client].map(|side| self.http2.sides[side].habits.row()),
+            turns: self.http2.turns.finish(self.row, at.time, &mut cx.idles),
+        }
     }
 
     fn row_of(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, cx: &mut Context) {

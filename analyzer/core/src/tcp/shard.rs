@@ -3,12 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::at::At;
-use crate::budget::Budget;
 use crate::context::{Context, Options};
 use crate::packet::Segment;
-use crate::tables::{ConnectionRow, DirectionRow, TurnRow};
 
-use super::connection::Connection;
+use super::connection::{Connection, Ended};
 use super::router::Route;
 
 /// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
@@ -29,14 +27,8 @@ struct Entry {
 pub struct Finished {
     /// Its row in the connections table.
     pub number: u32,
-    /// The row, without addresses.
-    pub row: ConnectionRow,
-    /// The budgets of its RPCs, summed.
-    pub budget: Budget,
-    /// The habits of the client and of the server.
-    pub directions: [DirectionRow; 2],
-    /// Whose turn it was.
-    pub turns: TurnRow,
+    /// What is left of it.
+    pub ended: Ended,
 }
 
 /// Connections and what they share.
@@ -101,9 +93,8 @@ impl Shard {
         let end = self.end;
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
-        let (directions, turns) = (Default::default(), TurnRow::default());
-        let (row, budget) = connection.finish(replaced, end, &mut self.cx);
-        entry.finished = Some(Finished { number: entry.number, row, budget, directions, turns });
+        let ended = connection.finish(replaced, end, &mut self.cx);
+        entry.finished = Some(Finished { number: entry.number, ended });
     }
 
     /// The capture is over, at `end`: all connections end.
@@ -114,7 +105,7 @@ impl Shard {
         }
         let late = |entry: Entry| {
             entry.finished.map(|mut finished| {
-                finished.row.late_packets = entry.late;
+                finished.ended.row.late_packets = entry.late;
                 finished
             })
         };

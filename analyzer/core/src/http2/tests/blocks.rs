@@ -63,7 +63,7 @@ fn a_block_interrupted_by_another_frame_is_left_out() {
     let rpcs = exchange.rpcs();
     let methods: Vec<_> = rpcs.iter().map(|rpc| (rpc.stream, rpc.method.as_deref())).collect();
     assert_eq!(methods, [(1, Some("/a/Old")), (5, None)]);
-    assert_eq!(exchange.cx.totals.frames[usize::from(FrameType::PING.0)], 1, "the frame between is read");
+    assert_eq!(exchange.counted(FrameType::PING), 1, "the frame between is read");
 }
 
 #[test]

@@ -198,6 +198,11 @@ impl Exchange {
         At::new(self.packet, i64::from(self.packet) * 1_000_000)
     }
 
+    /// Frames of a type, of both sides.
+    fn counted(&self, kind: FrameType) -> u32 {
+        self.h2.sides.iter().map(|side| side.habits.frames[super::total_index(kind)]).sum()
+    }
+
     fn finish(&mut self, end: End) {
         let at = self.tick();
         self.h2.finish(end, at, &mut self.cx);

@@ -155,11 +155,11 @@ impl Capture {
         let mut connections = Connections::default();
         for (known, finished) in self.router.known().iter().zip(&rows) {
             let ports = [known.first_sender.1, known.other.1].map(u32::from);
-            let client = usize::from(finished.row.client_side);
+            let client = usize::from(finished.ended.row.client_side);
             let (client_port, server_port) = (ports[client], ports[1 - client]);
-            connections.push(ConnectionRow { client_port, server_port, ..finished.row });
+            connections.push(ConnectionRow { client_port, server_port, ..finished.ended.row });
         }
-        let budgets = rows.iter().map(|finished| finished.budget).collect();
+        let budgets = rows.iter().map(|finished| finished.ended.budget).collect();
         let seen = Seen { connections, cx, budgets };
         seen.check();
         seen

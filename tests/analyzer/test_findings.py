@@ -1,0 +1,203 @@
+"""All findings on all captures: what must be told, what must not, and that each proves what it says.
+
+The expectations are what was done to the captures when they were recorded and what their clients measured; figures of
+single findings are in the test of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from statistics import fmean
+
+import numpy as np
+import pytest
+from support import RECORDED, RECORDINGS, SNAPSHOTS, SYNTHETICS, budgeted, recording
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.budget import CAUSES
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.result import Analysis, Finding
+from grpcdiag.reports import json_v1
+
+HEALTHY = [
+    "any",
+    "impl-cpp",
+    "impl-go",
+    "impl-java",
+    "impl-js",
+    "impl-py",
+    "impl-tonic",
+    "ipv6",
+    "loss-0pct-rtt20",
+    "max-concurrent-streams-control",
+    "mid-connection-go",
+    "roguedb-channels-4",
+    "rotated",
+    "rtt205-go-14000",
+    "rtt205-go-32000-noslowstart",
+    "snaplen-128",
+    "truncated",
+    "ydb-unary-multi-inflight8",
+    "ydb-unary-single-inflight1",
+]
+
+
+# The verdict's finding, by what was done to the capture.
+VERDICTS = {
+    "rtt205-go-16000": "slow-start-after-idle",
+    "rtt205-go-32000": "slow-start-after-idle",
+    "rtt205-py-16000": "slow-start-after-idle",
+    "ydb-unary-single-inflight8": "shared-connection",
+    "ydb-stream-single-inflight8": "shared-connection",
+    "ably-staggered-veth": "small-packets",
+    "max-concurrent-streams": "max-concurrent-streams",
+    "too-many-pings": "too-many-pings",
+    "loss-1pct-rtt20": "loss-recovery",
+    "deadline-exceeded": "deadline-exceeded",
+    "rpc-errors": "rpc-errors",
+}
+
+# Client-side captures with nothing missing: what happened is all in the packets.
+WHOLE = [
+    r.id for r in RECORDINGS if r.side == "client" and r.name not in ("mid-connection-go", "snaplen-128", "truncated")
+]
+WHOLE = [name for name in WHOLE if not name.startswith("tls13")]
+
+
+@lru_cache(maxsize=64)
+def analysed(files: Sequence[str]) -> Analysis:
+    return analyze(files)
+
+
+def of(name: str, side: str = "client") -> Analysis:
+    return analysed(recording(name, side).files)
+
+
+def found(analysis: Analysis, identity: str) -> Finding | None:
+    return next((finding for finding in analysis.findings if finding.id == identity), None)
+
+
+def grave(analysis: Analysis) -> set[str]:
+    return {finding.id for finding in analysis.findings if finding.severity != "info"}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_capture_has_no_finding_above_info(name: str) -> None:
+    allowed = {"rpc-errors"} if name.startswith("impl-") else set()  # one of their calls fails on purpose
+    analysis = of(name)
+    assert grave(analysis) <= allowed
+    if not grave(analysis):
+        assert analysis.verdict.finding is None
+
+
+@pytest.mark.parametrize(("name", "identity"), VERDICTS.items(), ids=VERDICTS)
+def test_the_verdict_is_what_was_done(name: str, identity: str) -> None:
+    analysis = of(name)
+    assert analysis.verdict.finding == identity
+    verdict = found(analysis, identity)
+    assert verdict is not None
+    assert verdict.severity != "info"
+    assert analysis.verdict.text == verdict.verdict
+
+
+def test_flow_control_is_named_and_measured() -> None:
+    """Two uploads of 1.3 s over a window of 64 KiB and 20 ms."""
+    analysis = of("h2-flow-control-go-64k")
+    assert analysis.verdict.finding in ("stream-window-stall", "connection-window-stall")
+    stalls = [found(analysis, identity) for identity in ("stream-window-stall", "connection-window-stall")]
+    lost = sum(stall.lost_ns or 0 for stall in stalls if stall)
+    assert lost == pytest.approx(2 * 1.3e9, rel=0.10)
+
+
+def test_loss_costs_what_the_clients_measured() -> None:
+    """The difference of the two clients' latencies is what loss cost: retransmissions and a window it had shrunk."""
+    with_loss, without = recording("loss-1pct-rtt20"), recording("loss-0pct-rtt20")
+    measured = (fmean(with_loss.report["latency_list_ms"]) - fmean(without.report["latency_list_ms"])) * 800 * 1e6
+    loss = found(of("loss-1pct-rtt20"), "loss-recovery")
+    assert loss is not None
+    assert loss.lost_ns == pytest.approx(measured, rel=0.20)
+    assert found(of("loss-0pct-rtt20"), "loss-recovery") is None
+
+
+def test_synchronised_publishers_waste_no_packets() -> None:
+    assert not grave(of("ably-synchronised-veth")) & {"small-packets", "ping-storm", "window-update-storm"}
+
+
+@pytest.mark.parametrize("name", ["rtt205-go-14000", "rtt205-go-16000", "rtt205-go-32000-noslowstart"])
+def test_only_the_first_call_pays_the_initial_window(name: str) -> None:
+    initial = found(of(name), "initial-congestion-window")
+    assert initial is not None
+    assert initial.severity == "info"
+    assert initial.lost_ns == pytest.approx(205e6, rel=0.05)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_little_is_unexplained_where_nothing_is_missing(name: str) -> None:
+    budget = of(name).budget
+    assert budget.get("unexplained", 0) < 0.02 * sum(budget.values())
+
+
+@pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith("tls13")])
+def test_every_finding_proves_what_it_says(name: str) -> None:
+    files = next(r.files for r in RECORDINGS if r.id == name)
+    analysis = analysed(files)
+    whole = sum(analysis.budget.values())
+    for finding in analysis.findings:
+        assert all(1 <= evidence.packet <= analysis.capture.packets for evidence in finding.evidence), finding.id
+        assert finding.lost_ns is None or 0 <= finding.lost_ns <= whole, finding.id
+        assert finding.remedies or finding.severity == "info", finding.id
+        assert finding.verdict.endswith("."), finding.id
+        assert set(finding.scope.connections) <= {c.connection for c in analysis.connections}, finding.id
+    counted = sum(
+        f.lost_ns or 0 for f in analysis.findings if f.id != "max-concurrent-streams" and f.id != "shared-connection"
+    )
+    assert counted <= whole, "lost time is counted twice"
+
+
+@pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith("tls13")])
+def test_budgets_add_up_to_every_duration(name: str) -> None:
+    tables = budgeted(next(r.files for r in RECORDINGS if r.id == name))
+    assert tables.rpc_budgets.shape[1] == len(CAUSES)
+    assert np.array_equal(tables.rpc_budgets.sum(axis=1), tables.rpcs.duration_ns)
+
+
+EXPECTING = [s for s in SYNTHETICS if s.truth.get("findings") or s.truth.get("quiet")]
+
+
+@pytest.mark.parametrize("name", [s.name for s in EXPECTING])
+def test_synthetic_captures_show_what_they_were_built_for(name: str) -> None:
+    built = next(s for s in EXPECTING if s.name == name)
+    ids = {finding.id for finding in analysed((built.file,)).findings}
+    assert set(built.truth.get("findings", ())) <= ids
+    assert not set(built.truth.get("quiet", ())) & ids
+
+
+SHIPPED = {path.name.split(".")[0] for path in RECORDED.glob("*.pcap*")}
+SNAPSHOT_OF = {r.id: r.files for r in RECORDINGS if r.name in SHIPPED and r.side == "client" and "tls13" not in r.name}
+SNAPSHOT_OF |= {f"synthetic-{s.name}": (s.file,) for s in EXPECTING}
+
+
+@pytest.mark.parametrize("name", SNAPSHOT_OF)
+def test_snapshot(name: str, update_snapshots: bool) -> None:
+    """The findings' JSON of every committed capture, silence included."""
+    try:
+        analysis = analysed(SNAPSHOT_OF[name])
+    except NoGrpcError:
+        return
+    report = json.loads(json_v1.render(replace(analysis, files=(name,))))
+    text = (
+        json.dumps({"verdict": report["verdict"], "findings": report["findings"]}, indent=1, ensure_ascii=False) + "\n"
+    )
+    path = SNAPSHOTS / "findings" / f"{name}.json"
+    if update_snapshots:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), "to accept the new findings: pytest --update-snapshots"
+
+
+def test_every_finding_is_looked_for() -> None:
+    assert len(DETECTORS) == 25
