@@ -26,6 +26,14 @@ from . import (
     small_packets,
     too_many_pings,
     window_update_storm,
+    connection_window_stall,
+    delayed_ack_nagle,
+    delayed_data,
+    head_of_line_blocking,
+    initial_congestion_window,
+    receive_window_stall,
+    slow_start_after_idle,
+    stream_window_stall,
 )
 
 HEADINGS = (
@@ -74,6 +82,13 @@ DETECTORS: tuple[Detector, ...] = (
     _detector(small_packets),
     _detector(too_many_pings),
     _detector(window_update_storm),
+    _detector(initial_congestion_window),
+    _detector(stream_window_stall),
+    _detector(connection_window_stall),
+    _detector(receive_window_stall),
+    _detector(delayed_data),
+    _detector(delayed_ack_nagle),
+    _detector(head_of_line_blocking),
 )
 """All detectors. The one place where a detector is registered."""
 
