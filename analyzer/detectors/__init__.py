@@ -9,6 +9,7 @@ from typing import Any
 from ..result import Finding, Skipped
 from ..tables import Tables
 from . import (
+    loss_recovery,
     slow_start_after_idle,
 )
 
@@ -41,6 +42,7 @@ def _detector(module: Any) -> Detector:
 
 DETECTORS: tuple[Detector, ...] = (
     # one line each
+    _detector(loss_recovery),
     _detector(slow_start_after_idle),
 )
 """All detectors. The one place where a detector is registered."""
