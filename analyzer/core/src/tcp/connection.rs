@@ -36,6 +36,8 @@ pub struct Counters {
     pub(super) packets: [u32; 2],
     pub(super) bytes: [u64; 2],
     pub(super) retransmitted: u32,
+    pub(super) timeouts: u32,
+    pub(super) recovery: Recovery,
     pub(super) duplicates: u32,
     pub(super) keep_alives: u32,
     pub(super) out_of_order: u32,
@@ -45,6 +47,14 @@ pub struct Counters {
     pub(super) retransmitted_bytes: u64,
     pub(super) outgoing: [u32; 2],
     pub(super) incoming: [u32; 2],
+}
+
+/// The longest time from a loss to its repair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recovery {
+    pub(super) ns: i64,
+    pub(super) from_packet: u32,
+    pub(super) to: At,
 }
 
 /// A connection that still receives packets.
@@ -320,6 +330,15 @@ impl Connection {
         let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
         let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);
         half.last_retransmission = at.time;
+        self.counters.timeouts += u32::from(timeout);
+        // a hole shows by the first packet behind it, a repeated segment by the sender's last before
+        let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
+        let (from, from_packet) =
+            behind.map_or((half.last_data_time, half.last_data_packet), |behind| (behind.time, behind.packet));
+        let ns = at.time.saturating_sub(from);
+        if ns > self.counters.recovery.ns {
+            self.counters.recovery = Recovery { ns, from_packet, to: at };
+        }
         half.congestion.lost(offset, half.highest, segment_size, timeout);
         self.http2.held[side].resent(offset, at.time);
     }
