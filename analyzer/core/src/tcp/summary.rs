@@ -51,6 +51,7 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         packets_server,
         bytes_client: counters.bytes[client],
         bytes_server: counters.bytes[server],
+        congestion_after_loss_ns: h2.after_loss_ns,
         retransmitted_packets: counters.retransmitted,
         duplicate_packets: counters.duplicates,
         keep_alives: counters.keep_alives,
