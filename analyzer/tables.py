@@ -76,6 +76,12 @@ class Connections:
     packets_server: Counts = field(metadata={"doc": "packets of the server"})
     bytes_client: Sizes = field(metadata={"doc": "TCP payload bytes of the client on the wire"})
     bytes_server: Sizes = field(metadata={"doc": "TCP payload bytes of the server on the wire"})
+    congestion_after_loss_ns: Sizes = field(metadata={"doc": "RPC time in a congestion window that a loss had reduced"})
+    retransmission_timeouts: Counts = field(metadata={"doc": "retransmissions after a silence as long as a timeout"})
+    recovery_ns: Ints = field(metadata={"doc": "the longest time from a loss, as far as seen, to its repair"})
+    recovery_time_ns: Ints = field(metadata={"doc": "time of that repair"})
+    recovery_from_packet: Counts = field(metadata={"doc": "packet behind the lost one, or the last before it; 0: none"})
+    recovery_to_packet: Counts = field(metadata={"doc": "packet that repeats the lost one, 0: none"})
     retransmitted_packets: Counts = field(metadata={"doc": "packets with bytes sent before"})
     duplicate_packets: Counts = field(metadata={"doc": "packets recorded twice, counted once everywhere else"})
     keep_alives: Counts = field(metadata={"doc": "TCP keep-alives with a byte"})
@@ -195,6 +201,7 @@ class Waits:
     rtt_ns: Ints = field(metadata={"doc": "smallest round trip so far"})
     streams: Counts = field(metadata={"doc": "streams whose message it interrupted"})
     retransmissions: Counts = field(metadata={"doc": "retransmissions of the sender during it"})
+    after_loss: Codes = field(metadata={"doc": "1 when the congestion window that bound had been reduced by a loss"})
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -83,7 +83,7 @@ class _Burst:
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding over all bursts, or why some could not be judged."""
     waits = tables.waits
-    blocked = waits.cause == _CONGESTION_WINDOW
+    blocked = (waits.cause == _CONGESTION_WINDOW) & (waits.after_loss == 0)  # else loss-recovery
     unmeasured = blocked & (waits.idle_before_ns > 0) & (waits.rto_ns < 0)
     if unmeasured.any():
         yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")

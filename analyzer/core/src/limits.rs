@@ -106,6 +106,12 @@ pub const MIXED_BYTES: i64 = 1 << 20;
 pub const RECENT_PACKETS: usize = 32;
 /// ACKs remembered per direction to find the one that released a sender.
 pub const RECENT_ACKS: usize = 32;
+/// Data packets remembered per direction, to count the segments in flight: more than initial and restarted windows.
+pub const RECENT_SENT: usize = 32;
+/// Intervals remembered in which a sender with a queue was held up: more than the rounds of a slow start.
+pub const HELD_INTERVALS: usize = 8;
+/// Resendings remembered per direction until the bytes behind them are answered.
+pub const RESENT: usize = 8;
 /// Connections told apart in one run; state of a closed connection is a table row.
 pub const CONNECTIONS: usize = 4_000_000;
 

@@ -76,6 +76,8 @@ table!(
         client_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
+        congestion_after_loss_ns: u64, retransmission_timeouts: u32,
+        recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
         retransmitted_packets: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
         urgent_packets: u32, late_packets: u32, missing_bytes: u64,
         payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
@@ -133,7 +135,7 @@ table!(
         stream_window_bytes: i64, connection_window_bytes: i64,
         stopped_at_packet: u32, released_by_packet: u32, resumed_at_packet: u32, released_time_ns: i64,
         flight: u32, flight_first_packet: u32, flight_start_time_ns: i64, idle_before_ns: i64, rto_ns: i64,
-        window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32,
+        window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32, after_loss: u8,
     }
 );
 
@@ -205,6 +207,39 @@ table!(
         time_ns: i64, connection: u32, packet: u32, layer: u8, kind: u32,
     }
 );
+
+impl WaitRow {
+    /// A wait of which TCP tells nothing.
+    pub const NOTHING_KNOWN: Self = Self {
+        connection: 0,
+        stream: 0,
+        direction: 0,
+        start_time_ns: 0,
+        duration_ns: 0,
+        cause: 0,
+        owed_bytes: 0,
+        in_flight_bytes: -1,
+        congestion_window_bytes: -1,
+        receive_window_bytes: -1,
+        stream_window_bytes: i64::MIN,
+        connection_window_bytes: i64::MIN,
+        stopped_at_packet: 0,
+        released_by_packet: 0,
+        resumed_at_packet: 0,
+        released_time_ns: -1,
+        flight: 0,
+        flight_first_packet: 0,
+        flight_start_time_ns: -1,
+        idle_before_ns: -1,
+        rto_ns: -1,
+        window_before_idle_bytes: -1,
+        mss: 0,
+        rtt_ns: -1,
+        streams: 0,
+        retransmissions: 0,
+        after_loss: 0,
+    };
+}
 
 /// No connection, in a problem row.
 pub const NO_CONNECTION: u32 = u32::MAX;

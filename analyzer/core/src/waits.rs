@@ -7,9 +7,11 @@
 use crate::at::At;
 use crate::budget::Cause;
 use crate::context::Context;
+use crate::http2::held::Interval;
 use crate::tables::WaitRow;
+use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
-use crate::tcp::half::{Ack, Flight};
+use crate::tcp::half::{self, Ack, Flight, Half};
 
 /// Shorter silences are a sender's own pace: 1 ms.
 const SHORTEST: i64 = 1_000_000;
@@ -55,7 +57,8 @@ pub fn stopped(connection: &mut Connection, side: usize) {
 }
 
 /// `side`, which owed bytes, sends new ones: if it was silent long enough, that was a wait.
-pub fn resumed(connection: &mut Connection, side: usize, at: At, cx: &mut Context) {
+/// `length` bytes come in its packet.
+pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let half = &connection.halves[side];
     let Some(stop) = half.stop else { return };
     let (start, packet) = (half.last_data_time, half.last_data_packet);
@@ -64,17 +67,59 @@ pub fn resumed(connection: &mut Connection, side: usize, at: At, cx: &mut Contex
         return;
     }
     let released = release(connection, side, at);
-    let cause = cause(connection, side, &stop, released, at);
-    let streams = connection.http2.charge_wait(side, start, at.time, cause);
+    let cause = cause(connection, side, &stop, length, released, at);
+    let after_loss = cause == Cause::CongestionWindow && connection.halves[side].congestion.is_after_loss();
+    let interval = Interval { start, end: at.time, cause, after_loss };
+    let streams = connection.http2.charge_wait(side, &interval);
     let row = row(connection, side, &stop, released, at);
+    hold(connection, side, interval);
+    if let (true, Some(in_flight)) = (after_loss, stop.in_flight) {
+        let segment = segment_size(connection, side);
+        connection.halves[side].congestion.proved(in_flight, segment);
+    }
     cx.waits.push(WaitRow {
         start_time_ns: start,
         duration_ns: duration,
         cause: cause as u8,
         stopped_at_packet: packet,
         streams,
+        after_loss: u8::from(after_loss),
         ..row
     });
+}
+
+fn segment_size(connection: &Connection, side: usize) -> i64 {
+    i64::from(connection.halves[side].segment_size(&connection.halves[1 - side]))
+}
+
+/// What TCP holds up stands in a queue, and so does what is written meanwhile. Other waits end the queue.
+fn hold(connection: &mut Connection, side: usize, interval: Interval) {
+    let held = &mut connection.http2.held[side];
+    match interval.cause {
+        Cause::CongestionWindow | Cause::ReceiveWindow | Cause::LossRecovery | Cause::DelayedAck => held.add(interval),
+        _ => held.clear(),
+    }
+}
+
+/// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
+/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner.
+#[cold]
+pub fn began(connection: &mut Connection, side: usize, at: At) {
+    let half = &connection.halves[side];
+    let start = half.last_data_time;
+    if at.time.saturating_sub(start) < SHORTEST {
+        return;
+    }
+    connection.http2.held[side].clear();
+    let segment = segment_size(connection, side);
+    let half = &connection.halves[side];
+    let in_flight = (half.highest - half.acked_at_send).max(0);
+    let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
+    let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
+    if half.congestion.is_after_loss() && half.acks_reach_back && full && release(connection, side, at).is_some() {
+        let interval = Interval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
+        connection.http2.held[side].add(interval);
+    }
 }
 
 /// Both halves of the path, nanoseconds.
@@ -102,42 +147,95 @@ fn release(connection: &Connection, side: usize, at: At) -> Option<Ack> {
     (after <= reaction && ack.time.saturating_add(near) > half.last_data_time).then_some(ack)
 }
 
-fn cause(connection: &Connection, side: usize, stop: &Stop, released: Option<Ack>, at: At) -> Cause {
-    let half = &connection.halves[side];
-    let near = connection.http2.near_rtt[side].max(0);
-    if half.retransmissions_since > 0 {
+fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, released: Option<Ack>, at: At) -> Cause {
+    if connection.halves[side].retransmissions_since > 0 {
         return Cause::LossRecovery;
     }
-    let credited = connection.http2.sides[side].credited_at.is_some_and(|credit| {
-        let arrives = credit.time.saturating_add(near);
-        arrives > half.last_data_time && at.time.saturating_sub(arrives) <= reaction(connection)
-    });
-    if credited && stop.connection_window.is_some_and(|window| window <= 0) {
-        return Cause::ConnectionWindow;
+    let (right_before, since_the_stop) = credit(connection, side, at);
+    let closed = closed_window(stop);
+    if let (true, Some(cause)) = (right_before, closed) {
+        return cause;
     }
-    if credited && stop.stream_window.is_some_and(|window| window <= 0) {
-        return Cause::StreamWindow;
-    }
-    match (released, stop.in_flight) {
-        (Some(_), Some(in_flight)) => tcp_window(connection, side, stop, in_flight),
+    let cause = match (released, stop.in_flight) {
+        (Some(ack), Some(in_flight)) => tcp_window(connection, side, stop, in_flight, length, ack),
+        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at),
         _ => Cause::Unexplained,
+    };
+    match closed {
+        // what comes now is no DATA: the windows still do not allow any
+        Some(closed) if cause == Cause::Unexplained && !since_the_stop => closed,
+        _ => cause,
     }
 }
 
+fn is_closed(window: Option<i64>) -> bool {
+    window.is_some_and(|window| window <= 0)
+}
+
+/// The HTTP/2 window that allowed no DATA at the stop.
+fn closed_window(stop: &Stop) -> Option<Cause> {
+    let connection = is_closed(stop.connection_window).then_some(Cause::ConnectionWindow);
+    connection.or_else(|| is_closed(stop.stream_window).then_some(Cause::StreamWindow))
+}
+
+/// Whether HTTP/2 credit came right before the sender resumed, and whether any came since it stopped.
+fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
+    let near = connection.http2.near_rtt[side].max(0);
+    let Some(credit) = connection.http2.sides[side].credited_at else { return (false, false) };
+    let arrives = credit.time.saturating_add(near);
+    let since = arrives > connection.halves[side].last_data_time;
+    (since && at.time.saturating_sub(arrives) <= reaction(connection), since)
+}
+
 /// An ACK released the sender: it waited for the receive window if that had no room for a segment, for the congestion
-/// window if the estimate had none and HTTP/2 allowed more.
-fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64) -> Cause {
-    let segment = i64::from(connection.halves[side].segment_size(&connection.halves[1 - side]));
-    let open = |window: Option<i64>| window.is_none_or(|window| window > 0);
+/// window if there was none and HTTP/2 allowed more. There was none if the estimate says so; if a window not yet grown
+/// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
+/// comes are the window.
+fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, length: i64, ack: Ack) -> Cause {
+    let half = &connection.halves[side];
+    let segment = segment_size(connection, side);
+    let open = !is_closed(stop.stream_window) && !is_closed(stop.connection_window);
+    if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
+        return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
+    }
     if segment == 0 || in_flight < segment {
-        return Cause::Unexplained;
+        let nagle = open && in_flight > 0 && length < segment && half.sent_short;
+        return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
-    if stop.receive_window.is_some_and(|window| window - in_flight < segment) {
-        return Cause::ReceiveWindow;
-    }
-    let full = stop.congestion_window - in_flight < segment;
-    if full && open(stop.stream_window) && open(stop.connection_window) {
-        return Cause::CongestionWindow;
+    let full = stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment);
+    if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
+}
+
+/// Linux's window counts segments: ten short ones fill the initial window too.
+fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bool {
+    let initial = CongestionWindow::initial(segment);
+    let segments = half.sent.behind(half.acked_at_send);
+    stop.congestion_window <= initial && segments.is_some_and(|segments| segments * segment >= initial)
+}
+
+/// The peer acknowledged everything, and not before its delayed-ACK timer ran out: 40 ms in Linux (TCP_DELACK_MIN,
+/// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
+/// short segment back until then.
+fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
+    const DELAYS: std::ops::RangeInclusive<i64> = 35_000_000..=205_000_000;
+    let half = &connection.halves[side];
+    let there_and_back = connection.http2.near_rtt[1 - side];
+    let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);
+    there_and_back >= 0 && ack.offset >= half.highest && DELAYS.contains(&delay)
+}
+
+/// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a
+/// round trip, nothing but its own application, library or host held it.
+fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> Cause {
+    let near = connection.http2.near_rtt[side];
+    let segment = segment_size(connection, side);
+    let duration = at.time.saturating_sub(connection.halves[side].last_data_time);
+    let known = (0..=half::NEAR).contains(&near) && round_trip(connection).is_some_and(|rtt| duration > rtt);
+    let room = |window: i64| window - in_flight >= segment;
+    let open = |window: Option<i64>| window.is_some_and(|window| window > 0);
+    let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
+    if known && segment > 0 && tcp && open(stop.stream_window) && open(stop.connection_window) {
+        return if side == connection.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained
 }
@@ -193,6 +291,8 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
     }
     half.highest = end;
     half.rtt.sent(end, at.time);
+    half.sent.push(end, end - start, segment);
+    half.sent_short = end - start < segment;
     if segment > 0 {
         half.congestion.sent(in_flight.saturating_add(end - start), segment);
     }
@@ -201,7 +301,7 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
     half.retransmissions_since = 0;
 }
 
-fn begin_flight(half: &mut crate::tcp::half::Half, start: i64, segment: i64, near: i64, at: At) {
+fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
     let first = half.last_data_packet == 0;
     let idle = at.time.saturating_sub(half.last_data_time).max(0);
     half.flight = Flight {

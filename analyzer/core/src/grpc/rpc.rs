@@ -3,14 +3,18 @@
 use crate::at::At;
 use crate::budget::{Budget, Cause};
 use crate::context::{Context, NO_METHOD};
+use crate::http2::held::Interval;
 use crate::http2::streams::{Kind, Stream};
 use crate::http2::{End, Http2};
 use crate::limits;
-use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
 
 use super::headers::Summary;
 use super::message::{Event, Message};
 use super::status;
+
+/// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
+const HEAD_OF_LINE: i64 = 1_000_000;
 
 /// DATA this long after HEADERS is late: 1 ms, as the shortest wait.
 const LATE_DATA: i64 = 1_000_000;
@@ -62,7 +66,7 @@ impl Http2 {
         let &HeaderBlock { side, stream: id, summary, last, .. } = block;
         if id <= self.highest_stream() {
             if let Some(stream) = self.streams.find_mut(id) {
-                stream.charge_activity(side, true, last.ready_time, self.near_rtt[side]);
+                stream.charge_activity(side, true, &last, self.near_rtt[side], &self.held);
             }
             return; // trailers of the client, or a stream that is over
         }
@@ -93,7 +97,7 @@ impl Http2 {
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
-        stream.charge_activity(side, true, last.ready_time, -1);
+        stream.charge_activity(side, true, &last, -1, &self.held);
         stream.directions[side].headers = (last.time, last.packet);
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
@@ -110,7 +114,7 @@ impl Http2 {
     fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
         let near = self.near_rtt[side];
         if let Some(stream) = self.streams.find_mut(id) {
-            stream.charge_activity(side, false, at.ready_time, near);
+            stream.charge_activity(side, false, &at, near, &self.held);
             if let Some(http_status) = summary.http_status {
                 stream.http_status = http_status;
             }
@@ -128,7 +132,7 @@ impl Http2 {
     pub(crate) fn end_direction(&mut self, side: usize, id: u32, at: At, cx: &mut Context) {
         let (is_client, near, late) = (side == self.client, self.near_rtt[side], self.begun_late);
         let Some(stream) = self.streams.find_mut(id) else { return };
-        stream.charge_activity(side, is_client, at.ready_time, near);
+        stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
         let over = stream.directions[1 - side].ended;
@@ -149,7 +153,7 @@ impl Http2 {
         if let Some(stream) = self.streams.find_mut(id) {
             // a client that gives up waiting ends a time in which the answer was owed to it
             let held = if side == client && stream.turn_since >= 0 { 1 - side } else { side };
-            stream.charge_activity(held, held == client, at.ready_time, near[held]);
+            stream.charge_activity(held, held == client, &at, near[held], &self.held);
             stream.reset = Some((direction, code));
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
             self.remove_stream(id, cx);
@@ -184,6 +188,7 @@ impl Http2 {
         self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
         self.open_rpcs = self.open_rpcs.saturating_sub(1);
         self.budget.add_all(&stream.budget);
+        self.after_loss_ns += stream.after_loss_ns;
         write_rpc(stream, client, status, true, at, cx);
     }
 
@@ -199,6 +204,7 @@ impl Http2 {
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
             self.budget.add_all(&stream.budget);
+            self.after_loss_ns += stream.after_loss_ns;
             write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
@@ -212,7 +218,17 @@ impl Http2 {
         let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
         let direction_code = self.direction(side);
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        stream.charge_activity(side, is_client, at.ready_time, near);
+        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot && stream.is_inside(side);
+        if behind && at.time.saturating_sub(stream.since) >= HEAD_OF_LINE {
+            went_behind(
+                stream,
+                side,
+                WaitRow { connection: self.connection, direction: direction_code, ..WaitRow::NOTHING_KNOWN },
+                at,
+                cx,
+            );
+        }
+        stream.charge_activity(side, is_client, &at, near, &self.held);
         if stream.kind != Kind::Grpc {
             return;
         }
@@ -310,15 +326,32 @@ impl Http2 {
     }
 
     /// Charges a wait of `side` to the RPCs whose messages it interrupted; gives how many they were.
-    pub(crate) fn charge_wait(&mut self, side: usize, start: i64, end: i64, cause: Cause) -> u32 {
+    pub(crate) fn charge_wait(&mut self, side: usize, wait: &Interval) -> u32 {
         let mut streams = 0;
         for stream in self.streams.unfinished(side, limits::STREAMS_PER_WAIT) {
-            stream.charge(start, Cause::Transmission);
-            stream.charge(end, cause);
+            stream.charge(wait.start, Cause::Transmission);
+            stream.charge_interval(wait.end, wait);
             streams += 1;
         }
         streams
     }
+}
+
+/// Inside its message a stream's bytes come after those of other streams: they went first.
+#[cold]
+fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut Context) {
+    cx.waits.push(WaitRow {
+        stream: stream.id,
+        start_time_ns: stream.since,
+        duration_ns: at.time.saturating_sub(stream.since),
+        cause: Cause::HeadOfLine as u8,
+        owed_bytes: u64::from(stream.directions[side].reader.owed()),
+        stopped_at_packet: stream.last_packet,
+        resumed_at_packet: at.packet,
+        streams: 1,
+        ..row
+    });
+    stream.charge(at.time, Cause::HeadOfLine);
 }
 
 /// Notes that a stream's first DATA came late after its HEADERS.

@@ -7,6 +7,7 @@ pub mod frame;
 pub mod goaway;
 pub mod habits;
 pub mod headers;
+pub mod held;
 pub mod hpack;
 pub mod ping;
 pub mod policy;
@@ -35,6 +36,7 @@ use crate::grpc::headers::Strings;
 use crate::tables::Layer;
 
 use frame::FrameType;
+use held::Held;
 use settings::Settings;
 use streams::Streams;
 
@@ -87,6 +89,8 @@ pub struct Http2 {
     forced: bool,
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
+    /// What held up each side's bytes below HTTP/2.
+    pub held: [Held; 2],
     /// RPCs seen.
     pub rpcs: u32,
     /// RPCs open now.
@@ -101,6 +105,8 @@ pub struct Http2 {
     pub client_agent: Option<u32>,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
+    /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
+    pub after_loss_ns: u64,
     /// Whose turn it is.
     pub turns: turns::Turns,
     /// The client's PINGs under gRPC's policy.
@@ -123,6 +129,7 @@ impl Http2 {
             begun_late,
             forced: false,
             near_rtt: [-1; 2],
+            held: Default::default(),
             rpcs: 0,
             open_rpcs: 0,
             max_open_rpcs: 0,
@@ -130,6 +137,7 @@ impl Http2 {
             bytes: ByteCounts::default(),
             client_agent: None,
             budget: Budget::default(),
+            after_loss_ns: 0,
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             highest_client_stream: 0,

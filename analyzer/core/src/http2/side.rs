@@ -66,6 +66,8 @@ pub struct Side {
     pub(super) frame_first: At,
     pub(super) data: Remaining,
     pub(super) slot: u32,
+    /// The slot of the stream whose DATA came last.
+    pub(crate) data_slot: u32,
     /// A control frame cut over segments.
     pub(super) kept: Vec<u8>,
     pub(super) block: Option<OpenBlock>,
@@ -133,6 +135,7 @@ impl Side {
             frame_first: At::default(),
             data: Remaining::default(),
             slot: super::streams::NONE,
+            data_slot: super::streams::NONE,
             kept: Vec::new(),
             block: None,
             search: None,

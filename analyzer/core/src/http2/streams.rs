@@ -7,6 +7,8 @@ use crate::budget::{Budget, Cause};
 use crate::grpc::message::Reader;
 use crate::limits;
 
+use super::held::{Held, Interval};
+
 /// No row or slot.
 pub const NONE: u32 = u32::MAX;
 
@@ -60,10 +62,16 @@ pub struct Stream {
     pub first: At,
     /// The side whose bytes came last.
     pub last_side: u8,
+    /// The packet in which they came.
+    pub last_packet: u32,
+    /// Where they end in that side's bytes.
+    pub position: i64,
     /// Up to when `budget` is filled, nanoseconds since the epoch.
     pub since: i64,
     /// Where the RPC's time went so far.
     pub budget: Budget,
+    /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
+    pub after_loss_ns: u64,
     /// Its client waits for an answer, or a message is on the way.
     pub waiting: bool,
     /// Who reset it and with what error code.
@@ -111,30 +119,84 @@ impl Stream {
         }
     }
 
-    /// Accounts the time up to bytes of `side` at `now`.
+    /// Accounts the time up to the end of an interval, or `now`, to its cause.
+    pub fn charge_interval(&mut self, now: i64, interval: &Interval) {
+        let before = self.since;
+        self.charge(now.min(interval.end), interval.cause);
+        if interval.cause == Cause::CongestionWindow && interval.after_loss {
+            self.after_loss_ns += self.since.abs_diff(before);
+        }
+    }
+
+    /// Accounts the time up to bytes of `side` at `at`.
     ///
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
     /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
     /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
     #[inline]
-    pub fn charge_activity(&mut self, side: usize, is_client: bool, now: i64, near_rtt: i64) {
-        if now <= self.since {
-            self.last_side = side as u8;
-            return;
-        }
-        if self.is_inside(0) || self.is_inside(1) {
-            self.charge(now, Cause::Transmission);
-        } else {
-            if usize::from(self.last_side) != side {
-                match near_rtt {
-                    rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
-                    rtt => self.charge(now.min(self.since.saturating_add(rtt)), Cause::Network),
-                }
+    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, held: &[Held; 2]) {
+        if at.ready_time > self.since {
+            let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
+            if at.time != at.ready_time || held[side].is_held() || held[1 - side].resent_after(self.since) {
+                self.charge_held(side, &turn, at, held);
+            } else {
+                let start = self.since;
+                self.charge_plain(start, &turn, at.ready_time);
             }
-            self.charge(now, if is_client { Cause::Client } else { Cause::Server });
         }
         self.last_side = side as u8;
+        self.last_packet = at.packet;
+        self.position = held[side].position;
     }
+
+    /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.
+    #[inline]
+    fn charge_plain(&mut self, start: i64, turn: &Turn, now: i64) {
+        if self.is_inside(0) || self.is_inside(1) {
+            return self.charge(now, Cause::Transmission);
+        }
+        if turn.passed {
+            match turn.near_rtt {
+                rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
+                rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
+            }
+        }
+        self.charge(now, if turn.is_client { Cause::Client } else { Cause::Server });
+    }
+
+    /// The same when lost bytes or a blocked sender held them up. What was sent before bytes that were lost could not
+    /// be read until they were sent again. What follows blocked bytes in one burst stood in the queue behind them.
+    /// What came while an earlier byte was missing waited for that.
+    #[cold]
+    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, held: &[Held; 2]) {
+        let came = at.time.min(at.ready_time);
+        if turn.passed && !self.is_inside(side) {
+            // an answer that came sooner than a round trip after does not answer what was sent again; clocks jitter
+            let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
+            if let Some(time) = held[1 - side].last_resent_before(self.position, self.since, answered) {
+                self.charge(time, Cause::LossRecovery);
+            }
+        }
+        let start = self.since;
+        if turn.passed && turn.near_rtt > 0 {
+            self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
+        }
+        for interval in held[side].intervals() {
+            self.charge_plain(start, turn, came.min(interval.start));
+            self.charge_interval(came, interval);
+        }
+        self.charge_plain(start, turn, came);
+        self.charge(at.ready_time, if held[side].lost { Cause::LossRecovery } else { Cause::Network });
+    }
+}
+
+/// What is known when bytes come.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// The other side's bytes came last.
+    passed: bool,
+    is_client: bool,
+    near_rtt: i64,
 }
 
 /// Places of the table in front of the map: more than a busy connection usually has streams open.

@@ -1,8 +1,9 @@
 //! A Linux sender's congestion window, estimated from outside.
 //!
 //! Slow start, the restart after idle time and the reduction on loss follow net/ipv4/tcp_input.c and tcp_output.c.
-//! What a sender shows to have in flight is always allowed, so the estimate is never below it. In congestion
-//! avoidance the estimate is a lower bound, and for BBR, which paces, it says nothing beyond that.
+//! What a sender shows to have in flight is always allowed, so the estimate is never below it; where it is proved to
+//! have stopped at its window, the estimate is what was in flight. In congestion avoidance the estimate is a lower
+//! bound, and for BBR, which paces and does not halve on loss, it says nothing beyond that.
 
 /// TCP_INIT_CWND, include/net/tcp.h (RFC 6928).
 const INITIAL_SEGMENTS: i64 = 10;
@@ -14,6 +15,8 @@ pub struct CongestionWindow {
     threshold: Option<i64>,
     largest_in_flight: i64,
     in_recovery_until: i64,
+    /// Idle time reduced it since the last loss.
+    restarted: bool,
 }
 
 impl CongestionWindow {
@@ -43,9 +46,27 @@ impl CongestionWindow {
             return;
         }
         self.window = match self.threshold {
-            Some(threshold) if window >= threshold => window + (segment * bytes) / window.max(1),
+            Some(threshold) if window >= threshold => {
+                self.restarted = false;
+                // congestion avoidance: only a window in full use grows (`tcp_is_cwnd_limited`)
+                let full = self.largest_in_flight + segment > window;
+                window + if full { (segment * bytes) / window.max(1) } else { 0 }
+            }
             _ => window + bytes,
         };
+    }
+
+    /// A loss set the window, or the threshold up to which it grows again, and idle time did not reduce it further.
+    pub fn is_after_loss(&self) -> bool {
+        self.threshold.is_some() && !self.restarted
+    }
+
+    /// The sender stopped at its window with `in_flight` bytes unacknowledged: that is the window.
+    pub fn proved(&mut self, in_flight: i64, segment: i64) {
+        let before = self.bytes(segment);
+        self.window = before.min(in_flight.max(segment));
+        // above the threshold it does not grow by what is acknowledged: so the threshold was less too
+        self.threshold = self.threshold.map(|set| if before >= set { set.min(self.window) } else { set });
     }
 
     /// Everything is acknowledged: a new flight begins.
@@ -67,16 +88,22 @@ impl CongestionWindow {
             now /= 2;
             left -= timeout.max(1);
         }
+        self.restarted |= now.max(restart) < window;
         self.window = now.max(restart);
     }
 
     /// A retransmission at `offset` with bytes up to `highest` in flight: one reduction per window of data, to 7/10
-    /// (cubic's beta, net/ipv4/tcp_cubic.c).
-    pub fn lost(&mut self, offset: i64, highest: i64, segment: i64) {
+    /// (cubic's beta, net/ipv4/tcp_cubic.c). After a retransmission timeout one segment may be in flight, and slow
+    /// start begins anew (`tcp_enter_loss`).
+    pub fn lost(&mut self, offset: i64, highest: i64, segment: i64, timeout: bool) {
+        self.restarted = false;
         if offset >= self.in_recovery_until {
             self.window = (self.bytes(segment) * 7 / 10).max(2 * segment);
             self.threshold = Some(self.window);
             self.in_recovery_until = highest;
+        }
+        if timeout {
+            self.window = segment;
         }
     }
 }
@@ -133,8 +160,56 @@ mod tests {
     fn loss_reduces_once_per_window() {
         let mut window = CongestionWindow::default();
         window.sent(100_000, SEGMENT);
-        window.lost(10_000, 100_000, SEGMENT);
-        window.lost(20_000, 100_000, SEGMENT);
+        window.lost(10_000, 100_000, SEGMENT, false);
+        window.lost(20_000, 100_000, SEGMENT, false);
         assert_eq!(window.bytes(SEGMENT), 70_000);
+        assert!(window.is_after_loss());
+    }
+
+    #[test]
+    fn a_timeout_starts_at_one_segment_up_to_the_threshold() {
+        let mut window = CongestionWindow::default();
+        window.sent(20_000, SEGMENT);
+        window.lost(0, 20_000, SEGMENT, true);
+        assert_eq!(window.bytes(SEGMENT), SEGMENT);
+        for _ in 0..4 {
+            let bytes = window.bytes(SEGMENT);
+            window.flight_over();
+            window.sent(bytes, SEGMENT);
+            window.acknowledged(bytes, SEGMENT);
+        }
+        assert_eq!(window.bytes(SEGMENT), 16_000, "doubled while below 14 segments");
+        window.flight_over();
+        window.sent(16_000, SEGMENT);
+        window.acknowledged(16_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 17_000, "one segment per round trip after that");
+    }
+
+    #[test]
+    fn after_a_loss_sparse_traffic_does_not_grow_it() {
+        let mut window = CongestionWindow::default();
+        window.lost(0, 10_000, SEGMENT, false);
+        for _ in 0..100 {
+            window.flight_over();
+            window.sent(4_000, SEGMENT);
+            window.acknowledged(4_000, SEGMENT);
+        }
+        assert_eq!(window.bytes(SEGMENT), 7_000);
+        window.sent(9_000, SEGMENT);
+        window.proved(8_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 8_000, "what it stopped at");
+    }
+
+    #[test]
+    fn idle_time_that_reduces_the_window_takes_the_blame_from_the_loss() {
+        let mut window = CongestionWindow::default();
+        window.sent(40_000, SEGMENT);
+        window.lost(0, 40_000, SEGMENT, false);
+        window.restart_after_idle(1_000, 300, SEGMENT);
+        assert!(!window.is_after_loss());
+        window.lost(50_000, 60_000, SEGMENT, false);
+        assert!(window.is_after_loss());
+        window.restart_after_idle(1_000, 300, SEGMENT);
+        assert!(window.is_after_loss(), "ten segments or less stay as they are");
     }
 }

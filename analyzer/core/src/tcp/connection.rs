@@ -1,8 +1,9 @@
 //! One TCP connection: both senders, what they delivered in order, and the HTTP/2 read from it.
 
 use crate::at::At;
-use crate::budget::Budget;
+use crate::budget::{Budget, Cause};
 use crate::context::Context;
+use crate::http2::held::Interval;
 use crate::http2::{End, Http2, Protocol};
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
@@ -12,6 +13,7 @@ use crate::waits;
 use super::half::{Ack, Half};
 use super::note::Note;
 use super::roles::{self, RolesFrom};
+use super::rtt;
 
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
 
@@ -34,6 +36,8 @@ pub struct Counters {
     pub(super) packets: [u32; 2],
     pub(super) bytes: [u64; 2],
     pub(super) retransmitted: u32,
+    pub(super) timeouts: u32,
+    pub(super) recovery: Recovery,
     pub(super) duplicates: u32,
     pub(super) keep_alives: u32,
     pub(super) out_of_order: u32,
@@ -43,6 +47,14 @@ pub struct Counters {
     pub(super) retransmitted_bytes: u64,
     pub(super) outgoing: [u32; 2],
     pub(super) incoming: [u32; 2],
+}
+
+/// The longest time from a loss to its repair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recovery {
+    pub(super) ns: i64,
+    pub(super) from_packet: u32,
+    pub(super) to: At,
 }
 
 /// A connection that still receives packets.
@@ -181,6 +193,10 @@ impl Connection {
             return;
         }
         let offset = peer.offset(segment.ack);
+        if !segment.sack.is_empty() {
+            self.selective(side, segment, offset, at);
+        }
+        let peer = &self.halves[1 - side];
         if offset <= peer.acked {
             return;
         }
@@ -189,6 +205,23 @@ impl Connection {
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         peer.rtt.acknowledged(offset, at.time);
         self.refresh_near(1 - side);
+    }
+
+    /// An ACK with SACK blocks (RFC 2018) releases its receiver too. A first block below the ACK says that those bytes
+    /// came twice (RFC 2883).
+    #[cold]
+    fn selective(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
+        let peer = &mut self.halves[1 - side];
+        if let Some(&(left, right)) = segment.sack.as_slice().first()
+            && peer.offset(right) <= offset
+        {
+            let twice = peer.offset(left);
+            self.http2.held[1 - side].was_not_missing(twice);
+        }
+        let peer = &mut self.halves[1 - side];
+        if offset <= peer.acked {
+            peer.acks.push(Ack { time: at.time, offset: peer.acked, packet: at.packet });
+        }
     }
 
     /// The halves of the handshake give the first round-trip times: SYN to SYN-ACK is the server's side of the path,
@@ -224,19 +257,20 @@ impl Connection {
     fn data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
         let end = offset + i64::from(segment.payload_len);
         if end <= self.halves[side].next {
-            return self.old_data(side, segment, offset, end);
+            return self.old_data(side, segment, offset, at);
         }
         let note = self.note_late(side, offset, at);
         if note == Note::Retransmission {
-            self.note_retransmission(side, offset);
+            self.note_retransmission(side, offset, at);
         }
         self.new_data(side, offset, end, at, cx);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
             return self.keep_out_of_order(side, segment, offset, at, cx);
         }
-        self.deliver(side, segment.payload, offset, end, at, cx);
         if self.halves[side].out_of_order.is_some() {
-            self.drain(side, Some(at), cx);
+            self.fill(side, segment, offset, note, at, cx);
+        } else {
+            self.deliver(side, segment.payload, offset, end, at, cx);
         }
         waits::stopped(self, side);
         note
@@ -253,14 +287,15 @@ impl Connection {
 
     /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
     /// (RFC 9293 section 3.8.4).
-    fn old_data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, end: i64) -> Note {
+    fn old_data(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) -> Note {
+        let end = offset + i64::from(segment.payload_len);
         self.counters.retransmitted_bytes += segment.payload.len() as u64;
         let half = &self.halves[side];
         if segment.payload_len == 1 && end == half.next && half.acked >= end {
             self.counters.keep_alives += 1;
             return Note::KeepAlive;
         }
-        self.note_retransmission(side, offset);
+        self.note_retransmission(side, offset, at);
         Note::Retransmission
     }
 
@@ -284,13 +319,28 @@ impl Connection {
         }
     }
 
-    fn note_retransmission(&mut self, side: usize, offset: i64) {
+    fn note_retransmission(&mut self, side: usize, offset: i64, at: At) {
         let segment_size = i64::from(self.halves[side].segment_size(&self.halves[1 - side]));
+        let round_trip = self.http2.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
         half.rtt.retransmitted();
-        half.congestion.lost(offset, half.highest, segment_size);
+        // Linux's timeout is the round trip and at least this
+        let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
+        let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);
+        half.last_retransmission = at.time;
+        self.counters.timeouts += u32::from(timeout);
+        // a hole shows by the first packet behind it, a repeated segment by the sender's last before
+        let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
+        let (from, from_packet) =
+            behind.map_or((half.last_data_time, half.last_data_packet), |behind| (behind.time, behind.packet));
+        let ns = at.time.saturating_sub(from);
+        if ns > self.counters.recovery.ns {
+            self.counters.recovery = Recovery { ns, from_packet, to: at };
+        }
+        half.congestion.lost(offset, half.highest, segment_size, timeout);
+        self.http2.held[side].resent(offset, at.time);
     }
 
     /// Bytes not sent before: the moment at which waits end and flights begin.
@@ -300,10 +350,33 @@ impl Connection {
             return;
         }
         // behind a hole it is not known what the side owes
-        if self.http2.owes(side) && self.halves[side].out_of_order.is_none() {
-            waits::resumed(self, side, at, cx);
+        if self.halves[side].out_of_order.is_none() {
+            if self.http2.owes(side) {
+                waits::resumed(self, side, end - offset, at, cx);
+            } else if self.http2.held[side].is_held() || self.halves[side].congestion.is_after_loss() {
+                waits::began(self, side, at);
+            }
         }
         waits::sent(self, side, offset, end, at);
+    }
+
+    /// A segment in front of kept ones: if it was sent again, its bytes would have come before theirs.
+    #[cold]
+    fn fill(&mut self, side: usize, segment: &Segment<'_>, offset: i64, note: Note, at: At, cx: &mut Context) {
+        let end = offset + i64::from(segment.payload_len);
+        let lost = note == Note::Retransmission;
+        let behind = self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at());
+        if let (true, Some(behind)) = (lost, behind) {
+            let interval = Interval { start: behind.time, end: at.time, cause: Cause::LossRecovery, after_loss: true };
+            self.http2.held[side].add(interval);
+            self.deliver(side, segment.payload, offset, end, at, cx);
+            self.http2.held[side].take_back();
+        } else {
+            self.deliver(side, segment.payload, offset, end, at, cx);
+        }
+        self.http2.held[side].lost = lost;
+        self.drain(side, Some(at), cx);
+        self.http2.held[side].lost = false;
     }
 
     /// Delivers what is new of a segment that begins at or before the expected byte.
@@ -316,6 +389,7 @@ impl Connection {
         let fresh = payload.get(known..).unwrap_or_default();
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
         if !fresh.is_empty() {
+            self.http2.held[side].position = end;
             self.http2.feed(side, fresh, at, cx);
         }
         let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;

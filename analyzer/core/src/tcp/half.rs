@@ -10,7 +10,7 @@ use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
-const NEAR: i64 = 200_000;
+pub const NEAR: i64 = 200_000;
 
 /// An acknowledgement of a sender's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,49 @@ impl Acks {
     }
 }
 
+/// A data packet as sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Offset behind its last byte.
+    end: i64,
+    /// Segments of this sender up to and with this packet.
+    segments: i64,
+}
+
+/// The last [`limits::RECENT_SENT`] packets with new data. Linux counts its window in segments, whatever their length.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    ring: [Mark; limits::RECENT_SENT],
+    count: usize,
+    segments: i64,
+}
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self { ring: [Mark::default(); limits::RECENT_SENT], count: 0, segments: 0 }
+    }
+}
+
+impl Sent {
+    /// Remembers a packet of `length` new bytes up to `end`; one recorded before it was cut is several segments.
+    #[inline]
+    pub fn push(&mut self, end: i64, length: i64, segment: i64) {
+        self.segments += if length <= segment || segment <= 0 { 1 } else { (length + segment - 1) / segment };
+        self.ring[self.count % limits::RECENT_SENT] = Mark { end, segments: self.segments };
+        self.count += 1;
+    }
+
+    /// Segments sent behind `offset`; `None` when the ring does not reach back that far.
+    pub fn behind(&self, offset: i64) -> Option<i64> {
+        let kept = self.count.min(limits::RECENT_SENT);
+        let mut marks = (0..kept).map(|back| self.ring[(self.count - 1 - back) % limits::RECENT_SENT]);
+        match marks.find(|mark| mark.end <= offset) {
+            Some(mark) => Some(self.segments - mark.segments),
+            None => (self.count <= limits::RECENT_SENT).then_some(self.segments),
+        }
+    }
+}
+
 /// Bytes sent one after the other while others were unacknowledged, since the sender last had nothing in flight.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
@@ -98,6 +141,10 @@ pub struct Half {
     pub acks_reach_back: bool,
     /// Acknowledgements of this sender's bytes.
     pub acks: Acks,
+    /// The last packets with new data.
+    pub sent: Sent,
+    /// The last packet with new data was shorter than a full segment.
+    pub sent_short: bool,
     /// MSS option this sender announced: the longest segment it accepts.
     pub mss: Option<u16>,
     /// Window scale option this sender announced.
@@ -120,6 +167,8 @@ pub struct Half {
     pub flight: Flight,
     /// The estimated congestion window.
     pub congestion: CongestionWindow,
+    /// When this sender last retransmitted, nanoseconds since the epoch.
+    pub last_retransmission: i64,
     /// Time of the last new data, nanoseconds since the epoch.
     pub last_data_time: i64,
     /// Packet of the last new data, 0 before any.
@@ -189,5 +238,25 @@ impl Half {
             Some(ack) => Some(ack.offset),
             None => self.acks.is_whole().then_some(0), // no ACK had come: nothing is acknowledged
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_in_flight_are_counted_whatever_their_length() {
+        let mut sent = Sent::default();
+        sent.push(100, 100, 1_000);
+        sent.push(3_100, 3_000, 1_000);
+        sent.push(3_101, 1, 1_000);
+        assert_eq!(sent.behind(0), Some(5));
+        assert_eq!(sent.behind(100), Some(4));
+        assert_eq!(sent.behind(3_101), Some(0));
+        for n in 0..limits::RECENT_SENT as i64 {
+            sent.push(4_000 + n, 1, 1_000);
+        }
+        assert_eq!(sent.behind(3_101), None, "forgotten");
     }
 }

@@ -1,7 +1,7 @@
 //! Round-trip times (RFC 6298) as the capture point sees them: from a sender's packet to its peer's acknowledgement.
 
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
-const RTO_MIN: i64 = 200_000_000;
+pub const RTO_MIN: i64 = 200_000_000;
 
 /// Longer round trips are broken clocks, one hour: TCP gives up long before.
 const LONGEST: i64 = 3_600_000_000_000;
