@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts
+from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts
 from .text import count, duration, safe, size
 
 CAUSE_STYLES = {
@@ -41,6 +40,14 @@ MOST_CONNECTIONS = 20
 """Connections shown; the rest are counted."""
 
 
+MOST_EVIDENCE = 4
+"""Packets shown for a finding; the rest are in the JSON report."""
+MOST_REMEDIES = 2
+"""Remedies shown for a finding; the rest are in the JSON report."""
+MOST_NAMES = 8
+"""Connections or methods named for a finding; the rest are counted."""
+
+
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """The report as text, with escape sequences only when `colour` is set."""
     return draw(_parts(analysis), width=max(60, width), colour=colour)
@@ -67,11 +74,13 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
 def _parts(analysis: Analysis) -> list[RenderableType]:
     parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis), Text()]
     parts += [_verdict(analysis), Text(), _budget(analysis)]
-    for number, finding in enumerate(analysis.findings, start=1):
+    costly = [finding for finding in analysis.findings if finding.severity != "info"]
+    for number, finding in enumerate(sorted(costly, key=_rank), start=1):
         parts += [Text(), _finding(number, finding, analysis)]
+    if len(costly) < len(analysis.findings):
+        parts += [Text(), _remarks([finding for finding in analysis.findings if finding.severity == "info"])]
     parts += [Text(), _methods(analysis), Text(), _connections(analysis)]
-    for skipped in analysis.skipped:
-        parts += [Text(f"\nnot judged: {skipped.id}: {safe(skipped.reason)}", style="dim")]
+    parts += [Text(f"\nnot judged: {line}", style="dim") for line in _not_judged(analysis)]
     for warning in analysis.quality.warnings:
         parts.append(Text(f"\nnote: {safe(warning)}", style="dim"))
     return parts
@@ -129,36 +138,104 @@ def _budget(analysis: Analysis) -> RenderableType:
     return Group(Text(f"where {duration(total)} of RPC time went", style="bold"), table)
 
 
+def _rank(finding: Finding) -> tuple[int, int]:
+    """The costliest first; those without a time by severity."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity)
+
+
 def _finding(number: int, finding: Finding, analysis: Analysis) -> RenderableType:
-    start = analysis.capture.first_time_ns or 0
-    head = Text(f"{number}. ", style="bold")
-    head.append(finding.severity, style=SEVERITY_STYLES[finding.severity])
+    head = Text(finding.severity, style=SEVERITY_STYLES[finding.severity])
     head.append(f" {finding.id}", style="bold")
-    head.append(f"  {safe(finding.title)}")
-    cost = Text(style="dim")
-    if finding.lost_ns is not None and finding.share is not None:
-        cost.append(f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time; ")
-    cost.append(f"confidence {finding.confidence}; connections {', '.join(map(str, finding.scope.connections))}")
-    if finding.scope.methods:
-        cost.append(f"; {', '.join(map(safe, finding.scope.methods))}")
-    evidence = Table.grid(padding=(0, 2, 0, 0))
-    for justify in ("right", "right", "left"):
-        evidence.add_column(justify=justify, no_wrap=justify == "right")
-    for item in finding.evidence:
-        evidence.add_row(f"#{item.packet}", f"{(item.time_ns - start) / 1e9:.6f} s", safe(item.what))
-    knobs = Table.grid(padding=(0, 2, 0, 0))
-    for remedy in finding.remedies:
-        knobs.add_row(Text(safe(remedy.implementation), style="bold"), Text(safe(f"{remedy.knob}: {remedy.note}")))
+    head.append(f"  {safe(finding.title)}", style="not bold")
     body = Group(
-        cost,
+        head,
+        _cost(finding),
         Text(safe(finding.explanation)),
         Text("packets that show it", style="bold"),
-        evidence,
-        Text("what to do", style="bold"),
-        knobs,
-        Text(f"more: grpcdiag explain {finding.id}", style="dim"),
+        _evidence(finding, analysis.capture.first_time_ns or 0),
+        *((Text("what to do", style="bold"), _knobs(finding)) if finding.remedies else ()),
+        Text(_more_of(finding, analysis), style="dim"),
     )
-    return Group(head, Padding(body, (0, 0, 0, 3)))
+    numbered = Table.grid(padding=(0, 1, 0, 0))
+    numbered.add_column(no_wrap=True)
+    numbered.add_row(Text(f"{number}.", style="bold"), body)
+    return numbered
+
+
+def _cost(finding: Finding) -> Text:
+    """What it costs, how sure that is, and whom it concerns."""
+    if finding.lost_ns is not None and finding.share is not None:
+        cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
+    elif finding.part_of:
+        cost = f"part of {finding.part_of}, which counts the time"
+    else:
+        cost = "costs packets or risk, not time"
+    cost += f"; confidence {finding.confidence}; {_listed('connection', list(map(str, finding.scope.connections)))}"
+    if finding.scope.methods:
+        cost += f"; {_listed('', [safe(method) for method in finding.scope.methods])}"
+    return Text(cost, style="dim")
+
+
+def _listed(noun: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"{noun}{'s' * (noun != '' and len(names) != 1)} {shown}{more}".strip()
+
+
+def _evidence(finding: Finding, start: int) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("right", "right", "left"):
+        table.add_column(justify=justify, no_wrap=justify == "right")
+    for item in finding.evidence[:MOST_EVIDENCE]:
+        table.add_row(f" #{item.packet}", f"{(item.time_ns - start) / 1e9:.6f} s", safe(item.what))
+    return table
+
+
+def _knobs(finding: Finding) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for remedy in finding.remedies[:MOST_REMEDIES]:
+        table.add_row(Text(safe(remedy.implementation), style="bold"), Text(safe(f"{remedy.knob}: {remedy.note}")))
+    return table
+
+
+def _more_of(finding: Finding, analysis: Analysis) -> str:
+    """Where the rest of a finding is: its page, its packets in their place, and what is not shown here."""
+    lines = [f"more: grpcdiag explain {finding.id}"]
+    if len(finding.scope.connections) == 1:
+        times = [item.time_ns - (analysis.capture.first_time_ns or 0) for item in finding.evidence[:MOST_EVIDENCE]]
+        begin, end = min(times) // 1_000_000, max(times) // 1_000_000 + 1  # rounded outwards
+        span = f"--from {begin / 1e3:.3f} --to {end / 1e3:.3f}"
+        lines.append(f"      grpcdiag timeline FILE --connection {finding.scope.connections[0]} {span}")
+    left = [
+        count(number, noun, nouns)
+        for number, noun, nouns in (
+            (len(finding.evidence) - MOST_EVIDENCE, "more packet", "more packets"),
+            (len(finding.remedies) - MOST_REMEDIES, "more remedy", "more remedies"),
+        )
+        if number > 0
+    ]
+    return "\n".join([*lines, *([f"      grpcdiag analyze --json has {' and '.join(left)}"] if left else [])])
+
+
+def _remarks(findings: Sequence[Finding]) -> RenderableType:
+    """What is worth knowing and costs next to nothing: a line each."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        cost = "" if finding.lost_ns is None else f" ({duration(finding.lost_ns)} lost)"
+        table.add_row(f"  {finding.id}", safe(finding.title) + cost)
+    return Group(Text("also seen", style=f"bold {SEVERITY_STYLES['info']}"), table)
+
+
+def _not_judged(analysis: Analysis) -> list[str]:
+    """Findings that could not be told, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for skipped in analysis.skipped:
+        ids = reasons.setdefault(skipped.reason, [])
+        if skipped.id not in ids:
+            ids.append(skipped.id)
+    return [f"{', '.join(ids)}: {safe(reason)}" for reason, ids in reasons.items()]
 
 
 def _methods(analysis: Analysis) -> RenderableType:

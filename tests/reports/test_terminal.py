@@ -11,7 +11,8 @@ from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.excerpt import excerpt
+from grpcdiag.analyzer.result import Analysis, Skipped
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -71,8 +72,85 @@ def test_the_figures_are_the_analysis() -> None:
     text = " ".join(terminal.render(analysis, width=200).split())
     assert "4 messages waited an extra round trip (205 ms each, 40% of all RPC time)" in text
     assert "net.ipv4.tcp_slow_start_after_idle=0" in text
-    for item in analysis.findings[0].evidence:
-        assert f"#{item.packet} " in text
+    shown, rest = analysis.findings[0].evidence[:4], analysis.findings[0].evidence[4:]
+    assert all(f"#{item.packet} " in text for item in shown)
+    assert rest
+    assert not any(f"#{item.packet} " in text for item in rest)
+    assert f"--json has {len(rest)} more packets and 2 more remedies" in text
+
+
+def many() -> Analysis:
+    """A report with a finding of every kind: grave ones that cost time, some that do not, parts of others, remarks."""
+    analysis = named("rtt205-go-16000.pcap")
+    model = analysis.findings[0]
+    found = [
+        replace(
+            model,
+            id=f"finding-{number}",
+            title=f"Title of {number}",
+            severity=("critical", "warning", "info")[number % 3],
+            lost_ns=None if number % 5 == 0 else (26 - number) * 10_000_000,
+            share=None if number % 5 == 0 else (26 - number) / 200,
+            part_of="finding-1" if number % 10 == 0 else None,
+            remedies=model.remedies if number % 2 else model.remedies[:1],
+            evidence=model.evidence if number % 2 else model.evidence[:3],
+            scope=replace(model.scope, connections=tuple(range(40)) if number == 1 else (number,)),
+        )
+        for number in range(25)
+    ]
+    found.sort(key=lambda finding: -(finding.lost_ns or 0))
+    skipped = [Skipped("a", "it is dark"), Skipped("b", "it is dark"), Skipped("a", "it is dark"), Skipped("a", "why")]
+    return replace(analysis, findings=tuple(found), skipped=tuple(skipped))
+
+
+def test_snapshot_of_many_findings(update_snapshots: bool) -> None:
+    text, path = terminal.render(many()), SNAPSHOTS / "many-findings.txt"
+    if update_snapshots:
+        path.write_text(text)
+    assert text == path.read_text(), "to accept the new text: pytest --update-snapshots"
+
+
+def test_of_many_findings_the_costliest_come_first_and_remarks_last() -> None:
+    analysis, text = many(), terminal.render(many())
+    heads = re.findall(r"^(\d+)\. +(critical|warning|info) (finding-\d+)", text, re.MULTILINE)
+    assert [int(number) for number, _, _ in heads] == list(range(1, 18))
+    lost = {finding.id: finding.lost_ns for finding in analysis.findings}
+    costs = [lost[name] or 0 for _, _, name in heads]
+    assert costs == sorted(costs, reverse=True)
+    free = [severity for _, severity, name in heads if lost[name] is None]
+    assert free == sorted(free), "critical before warning"
+    remarks = text[text.index("also seen") : text.index("method   ")].splitlines()[1:-1]
+    assert len(remarks) == 8
+    assert text.index("verdict") < text.index("\n1. ") < text.index("also seen")
+
+
+def test_a_finding_shows_a_part_and_says_where_the_rest_is() -> None:
+    text = terminal.render(many())
+    blocks = dict(re.findall(r"^ ?\d+\. +\w+ (finding-\d+)  (.*?)(?=^ ?\d+\. |^also seen)", text, re.M | re.S))
+    for name, block in blocks.items():
+        odd = int(name.removeprefix("finding-")) % 2
+        assert len(re.findall(r"^ +#\d+ ", block, re.MULTILINE)) == (4 if odd else 3)
+        assert ("8 more packets and 2 more remedies" in block) == bool(odd)
+        assert f"grpcdiag explain {name}" in block
+    assert "connections 0, 1, 2, 3, 4, 5, 6, 7 and 32 more" in blocks["finding-1"]
+    assert "grpcdiag timeline" not in blocks["finding-1"], "the packets could be on any of the connections"
+    assert "grpcdiag timeline FILE --connection 7 --from 2.823 --to 3.030" in blocks["finding-7"]
+    assert "part of finding-1, which counts the time" in blocks["finding-10"]
+    assert "costs packets or risk, not time" in blocks["finding-15"]
+
+
+def test_the_packets_of_a_finding_are_in_the_time_line_it_names() -> None:
+    analysis = named("rtt205-go-16000.pcap")
+    found = re.search(r"--connection (\d+) --from ([\d.]+) --to ([\d.]+)", terminal.render(analysis))
+    assert found
+    begin, end = (round(float(found[n]) * 1e9) for n in (2, 3))
+    part = excerpt([recorded("rtt205-go-16000.pcap")], int(found[1]), from_ns=begin, to_ns=end)
+    assert {item.packet for item in analysis.findings[0].evidence[:4]} <= set(part.packets.packet.tolist())
+
+
+def test_what_was_not_judged_is_told_once_per_reason() -> None:
+    lines = [line for line in terminal.render(many()).splitlines() if line.startswith("not judged")]
+    assert lines == ["not judged: a, b: it is dark", "not judged: a: why"]
 
 
 def nasty_capture(folder: Path) -> Path:
