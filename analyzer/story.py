@@ -29,6 +29,9 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """Findings that, on the same connections, are what another finding looks like from elsewhere; the likeliest first."""
 
+_WITH_TIME_OF_THEIR_OWN = ("delayed-data",)
+"""Findings that leave the time of others to those themselves: what they count is not told by any other."""
+
 FIRST: tuple[str, ...] = (
     "too-many-pings",
     "connection-closed-early",
@@ -55,6 +58,8 @@ def told(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _linked(finding: Finding, found: Sequence[Finding]) -> Finding:
+    if finding.id in _WITH_TIME_OF_THEIR_OWN and finding.lost_ns is not None:
+        return finding
     own = set(finding.scope.connections)
     for cause in CAUSED_BY.get(finding.id, ()):
         for other in found:

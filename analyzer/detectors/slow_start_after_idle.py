@@ -53,6 +53,9 @@ from ..tables import DIRECTIONS, Ints, Tables
 
 ID = "slow-start-after-idle"
 
+INITIAL_SEGMENTS = 10
+"""Linux's initial congestion window (TCP_INIT_CWND, include/net/tcp.h; RFC 6928)."""
+
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
@@ -89,6 +92,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")
     late = tables.connections.complete[waits.connection] == 0 if len(waits.connection) else blocked
     restarted = blocked & (waits.rto_ns > 0) & (waits.idle_before_ns > waits.rto_ns)
+    restarted &= waits.window_before_idle_bytes > INITIAL_SEGMENTS * waits.mss.astype(np.int64)  # else it never grew
     if (restarted & late).any():
         yield Skipped(
             ID, "the capture begins after the connection: its congestion window before idle times is not known"

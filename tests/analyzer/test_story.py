@@ -47,6 +47,14 @@ def test_what_is_not_one_story_stays_apart(cause: Finding) -> None:
     assert (idle.part_of, idle.lost_ns) == (None, 1_000)
 
 
+def test_data_that_the_client_itself_held_back_keeps_its_time() -> None:
+    stall = finding("stream-window-stall")
+    (own,) = [f for f in story.told([finding("delayed-data"), stall]) if f.id == "delayed-data"]
+    assert (own.part_of, own.lost_ns) == (None, 1_000)
+    (told,) = [f for f in story.told([finding("delayed-data", lost_ns=None, share=None), stall]) if f is not stall]
+    assert told.part_of == "stream-window-stall"
+
+
 def test_the_gravest_comes_first_then_the_costliest() -> None:
     slow, errors = finding("loss-recovery", lost_ns=9_000), finding("rpc-errors", lost_ns=None, share=None)
     assert story.verdict([errors, slow], {}).finding == "loss-recovery"
