@@ -10,7 +10,8 @@ How it is decided
 -----------------
 By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent; dropped
 packets are what the file says itself. It is for information, and a warning when a larger part of the bytes or packets
-is hidden, because then figures and findings speak of a part of the traffic alone. Packets recorded twice and clock
+is hidden, because then figures and findings speak of a part of the traffic alone. A snaplen and a late
+begin were chosen by who captured: what they hide is for information only. Packets recorded twice and clock
 steps are told when they are more than one in a hundred; the analysis copes with both.
 
 When it cannot tell
@@ -55,7 +56,9 @@ class Limits:
     """Thresholds, each with its source."""
 
     hidden_bytes: float = 0.05
-    """Part of the payload bytes hidden from which it is a warning (own choice: one byte in twenty)."""
+    """Part of the payload bytes missing or not readable from which it is a warning (own choice: one in twenty)."""
+    encrypted_bytes: float = 0.50
+    """Part of the payload bytes encrypted from which it is a warning (own choice: more than is seen)."""
     dropped_packets: float = 0.01
     """Part of the packets dropped from which it is a warning (own choice: a loss that TCP itself would feel)."""
     odd_packets: float = 0.01
@@ -94,14 +97,16 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     table = tables.connections
     seen = (table.protocol == HTTP2) | (table.protocol == TLS)
     whole = max(1, int(table.payload_bytes[seen].sum()) + int(table.missing_bytes[seen].sum()))
-    gap = _SNAPLEN if tables.capture["truncated_packets"] else _BUFFER
-    for name, column, text, hides, remedy in (
-        ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap),
-        ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, _BUFFER),
-        ("encrypted_bytes", table.encrypted_bytes, "bytes are TLS that was not decrypted", _RPCS, _KEYS),
+    cut = bool(tables.capture["truncated_packets"])
+    gap, most, half = _SNAPLEN if cut else _BUFFER, limits.hidden_bytes, limits.encrypted_bytes
+    unmeant = seen & (table.complete == 1) & (not cut)
+    for name, column, text, hides, remedy, where, limit in (
+        ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap, unmeant, most),
+        ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, gap, unmeant, most),
+        ("encrypted_bytes", table.encrypted_bytes, "bytes are TLS that was not decrypted", _RPCS, _KEYS, seen, half),
     ):
         count = int(column[seen].sum())
-        grave = count >= limits.hidden_bytes * whole
+        grave = int(column[where].sum()) >= limit * whole
         words = f"{count:,} {text} ({count / whole:.1%})"
         yield _Trouble(name, count, words, hides, grave, _connections(seen & (column > 0)), remedy)
     late = (table.protocol == HTTP2) & (table.complete == 0)

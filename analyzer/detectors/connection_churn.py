@@ -11,7 +11,8 @@ How it is decided
 For each client address and server port: at least five generations of connections, that is five times as many
 connections as were ever open at once, with few RPCs each. A pool of parallel connections is one generation,
 however large. The set-up lasts from the SYN to the first request HEADERS; connections that waited longer than a second
-were opened early and are left out. It is a warning when the set-up is a part of the time worth saving.
+were opened early and are left out. It is a warning when the set-up is large against all RPC time of the capture:
+a health check with a connection of its own, beside busy traffic, is none.
 
 When it cannot tell
 -------------------
@@ -48,7 +49,7 @@ from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
 from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, quality_allows, severity
+from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
 
@@ -66,7 +67,7 @@ class Limits:
     told_share: float = 0.02
     """Set-up, of set-up and RPC time together, from which it is told (own choice: above what runs differ by)."""
     warning_share: float = 0.10
-    """The same from which it is a warning (own choice: a tenth of the time)."""
+    """Set-up, of set-up and all RPC time, from which it is a warning (own choice: a tenth of the time)."""
     critical_share: float = 0.50
     """The same from which it is critical (own choice: more set-up than RPCs)."""
     critical_connections: int = 20
@@ -139,8 +140,14 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
 
 
-def _severity(churn: _Churn, limits: Limits) -> Severity:
-    grave = severity(churn.share, limits.warning_share, limits.critical_share)
+def _share_of_capture(tables: Tables, churn: _Churn) -> float:
+    """The set-up as a part of itself and the time of all RPCs, also those of other clients and servers."""
+    setup = int(churn.setup_ns.sum())
+    return setup / (setup + rpc_time(tables))
+
+
+def _severity(tables: Tables, churn: _Churn, limits: Limits) -> Severity:
+    grave = severity(_share_of_capture(tables, churn), limits.warning_share, limits.critical_share)
     return "warning" if grave == "critical" and len(churn.connections) < limits.critical_connections else grave
 
 
@@ -159,7 +166,7 @@ def _finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{count:,} connections for {per:.1f} RPCs each",
-        severity=_severity(churn, limits),
+        severity=_severity(tables, churn, limits),
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
         lost_ns=None,
@@ -194,6 +201,7 @@ def _metrics(tables: Tables, churn: _Churn, per: float, trips: float) -> dict[st
         "setup_per_rpc_ns": int(churn.setup_ns.sum() // max(1, int(tables.connections.rpcs[churn.connections].sum()))),
         "setup_round_trips": trips,
         "setup_share": churn.share,
+        "setup_share_of_capture": _share_of_capture(tables, churn),
         "rpc_time_ns": churn.rpc_time_ns,
     }
 

@@ -60,7 +60,8 @@ ID = "delayed-data"
 _SAID = {
     "idle_restart": ("a congestion window that idle time had reset", "slow-start-after-idle"),
     "initial_window": ("the congestion window of a new connection", "initial-congestion-window"),
-    "congestion_window": ("a congestion window that was growing or that a loss had reduced", None),
+    "window_after_loss": ("a congestion window that a loss had reduced", "loss-recovery"),
+    "congestion_window": ("a congestion window that was still growing", None),
     "receive_window": ("the receiver's TCP window", "receive-window-stall"),
     "stream_window": ("the stream's HTTP/2 window", "stream-window-stall"),
     "connection_window": ("the connection's HTTP/2 window", "connection-window-stall"),
@@ -141,13 +142,17 @@ def _messages(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """The waits by what held them: their cause, and for congestion windows what made them small."""
     waits = tables.waits
+    loss = waits.after_loss[rows] != 0
     idle = (waits.rto_ns[rows] > 0) & (waits.idle_before_ns[rows] > waits.rto_ns[rows])
-    new = _stalls.from_initial_window(tables, rows)
+    new = _stalls.from_initial_window(tables, rows) & ~loss
+    idle &= ~new & ~loss
     for number in np.unique(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:
-            yield from (("initial_window", rows[mine & new]), ("idle_restart", rows[mine & idle & ~new]))
-            mine = mine & ~idle & ~new
+            yield "window_after_loss", rows[mine & loss]
+            yield "initial_window", rows[mine & new]
+            yield "idle_restart", rows[mine & idle]
+            mine = mine & ~idle & ~new & ~loss
         yield CAUSES[number], rows[mine]
 
 

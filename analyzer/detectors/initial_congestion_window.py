@@ -98,6 +98,7 @@ def _beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
         & (rtt > 0)
         & (duration <= limits.longest_round_trips * rtt)
         & (waits.in_flight_bytes[rows] > 0)
+        & (waits.after_loss[rows] == 0)
     ]
     rows = rows[waits.start_time_ns[rows] < _first_loss(tables)[_ends(tables, rows)]]
     rows = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]

@@ -137,7 +137,7 @@ def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     title = (
         f"{len(closed):,} connections were closed for too many PINGs"
         if closed
-        else f"On {len(trips):,} connections the client sends more PINGs than servers allow by default"
+        else f"On {counted(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
     )
     return Finding(
         id=ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from judging import check_evidence, must, tables_of_scene, told
+from judging import changed, check_evidence, must, tables_of_scene, told
 from support import RECORDINGS, Recording, recording, synthetic
 
 from grpcdiag.analyzer.decode import decode
@@ -81,6 +81,23 @@ def test_one_step_of_the_clock_is_nothing_among_many_packets(packets: int, fires
     assert (told(capture_quality, replace(tables, capture=capture)) is not None) is fires
 
 
+def test_what_was_not_meant_alone_is_grave() -> None:
+    """The same hole in a capture with a snaplen, or on a connection that began before the capture."""
+    tables = tables_of_scene("capture_hole")
+    assert must(capture_quality, tables).severity == "warning"
+    cut = {**tables.capture, "truncated_packets": 3}
+    assert must(capture_quality, replace(tables, capture=cut)).severity == "info"
+    assert must(capture_quality, changed(tables, "connections", complete=[0])).severity == "info"
+
+
+@pytest.mark.parametrize(("bytes_", "severity"), [(1000, "info"), (1001, "warning")])
+def test_encrypted_bytes_are_grave_when_they_are_most(bytes_: int, severity: str) -> None:
+    tables = tables_of_scene("failures-none")
+    some = changed(tables, "connections", payload_bytes=[2001], encrypted_bytes=[bytes_])
+    assert must(capture_quality, some).severity == severity
+
+
 def test_a_cut_packet_asks_for_whole_ones_first() -> None:
     found = must(capture_quality, tables_of_scene("snaplen_96"))
+    assert found.severity == "info"
     assert found.remedies[0].knob == "-s 0"

@@ -89,6 +89,16 @@ def test_other_servers_are_counted_apart() -> None:
     assert told(connection_churn, changed(churning(), "connections", server_port=ports)) is None
 
 
+def test_churn_beside_busy_traffic_is_for_information() -> None:
+    """The calls of another server, half of the time of all RPCs and more, on a connection of their own."""
+    tables = churning()
+    ports = np.array([1, 1, 1, 1, 1, 1, 1, 2])
+    for long, severity in ((100, "warning"), (1000, "info")):
+        durations = np.where(tables.rpcs.connection == 7, long * MS, 2 * MS)
+        beside = changed(changed(tables, "connections", server_port=ports), "rpcs", duration_ns=durations)
+        assert must(connection_churn, beside).severity == severity
+
+
 def test_critical_needs_many() -> None:
     assert must(connection_churn, churning(), critical_connections=8).severity == "critical"
     assert must(connection_churn, churning(), critical_connections=9).severity == "warning"

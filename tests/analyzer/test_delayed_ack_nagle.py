@@ -16,8 +16,7 @@ FIRES = "delayed-ack-fires"
 
 
 def waiting() -> Tables:
-    """The waits of that capture are the delayed ACKs', whatever name the core gives them."""
-    return relabelled(decode([synthetic(FIRES).file]), "unexplained", "delayed_ack")
+    return decode([synthetic(FIRES).file])
 
 
 def test_each_call_waits_forty_milliseconds() -> None:

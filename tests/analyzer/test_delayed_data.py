@@ -11,6 +11,7 @@ from stalls import check_evidence, firing, found, relabelled, with_waits, writte
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.budget import CAUSES
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors.delayed_data import ID, Limits, detect
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
@@ -48,7 +49,9 @@ def test_quiet_on_every_implementation(name: str) -> None:
     assert found(detect(decode(recording(name).files), Limits())) is None
 
 
-@pytest.mark.parametrize("name", ["ably-synchronised-veth", "roguedb-threads-4", "loss-0pct-rtt20"])
+@pytest.mark.parametrize(
+    "name", ["ably-synchronised-veth", "roguedb-threads-4", "loss-0pct-rtt20", "ydb-stream-single-inflight8"]
+)
 def test_quiet_on_streams_at_their_own_pace(name: str) -> None:
     assert found(detect(decode(recording(name).files), Limits())) is None
 
@@ -100,6 +103,7 @@ def test_what_frees_the_client_of_blame() -> None:
     server = replace(delays, direction=np.ones_like(delays.direction))
     assert found(detect(replace(tables, delays=server), Limits())) is None
     borrowed = decode([synthetic("delayed-ack-fires").file]).waits
+    borrowed = replace(borrowed, cause=np.full_like(borrowed.cause, CAUSES.index("unexplained")))
     during = replace(borrowed, start_time_ns=delays.headers_time_ns + 10 * MS)
     assert found(detect(replace(tables, waits=during), Limits())) is None
     ends = delays.headers_time_ns + delays.duration_ns
@@ -113,6 +117,13 @@ def test_severity_follows_the_share_held_by_clients() -> None:
     assert firing(detect(tables, Limits(warning_share=share))).severity == "warning"
     assert firing(detect(tables, Limits(warning_share=share + 0.001))).severity == "info"
     assert found(detect(tables, Limits(least_share=share + 0.001))) is None
+
+
+def test_a_window_that_a_loss_reduced_is_the_losss() -> None:
+    tables = decode([synthetic("initial-window-fires").file])
+    finding = firing(detect(with_waits(tables, after_loss=np.ones_like(tables.waits.after_loss)), Limits()))
+    assert "see loss-recovery" in finding.verdict
+    assert "see initial-congestion-window" in firing(detect(tables, Limits())).verdict
 
 
 def test_limits_of_waits_inside_messages() -> None:

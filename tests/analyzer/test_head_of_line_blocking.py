@@ -10,11 +10,20 @@ from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors.head_of_line_blocking import Limits, detect
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
+from grpcdiag.fixtures.synthetic.words import MS
 
 
 def behind() -> Tables:
     """Waits of a known length, as if other streams had gone first in them."""
     return relabelled(decode([synthetic("stream-window-fires").file]), "stream_window", "head_of_line")
+
+
+def test_a_small_message_waits_for_a_large_one() -> None:
+    """Six pieces of another stream, 0.4 ms each."""
+    finding = firing(detect(decode([synthetic("head-of-line-fires").file]), Limits()))
+    assert finding.lost_ns == pytest.approx(6 * 0.4 * MS, rel=0.01)
+    assert finding.scope.methods == ("/demo.Store/Get",)
+    assert finding.evidence[1].time_ns - finding.evidence[0].time_ns == finding.lost_ns
 
 
 def test_the_time_behind_others_is_lost() -> None:

@@ -43,7 +43,7 @@ def test_the_first_call_of_five_pays(name: str) -> None:
     check_evidence(finding, capture.files, "client", RTT_205 - 2 * MS)
 
 
-@pytest.mark.parametrize("name", ["impl-java", "h2-flow-control-go-64k", "loss-0pct-rtt20", "any"])
+@pytest.mark.parametrize("name", ["impl-go", "impl-java", "any", "rotated"])
 def test_quiet_on_real_captures(name: str) -> None:
     assert found(detect(decode(recording(name).files), Limits())) is None
 
@@ -99,6 +99,8 @@ def test_limits_of_a_beginning() -> None:
     assert found(detect(acked, Limits())) is None
     lossy = with_waits(tables, retransmissions=np.ones_like(waits.retransmissions))
     assert found(detect(lossy, Limits())) is None
+    reduced = with_waits(tables, after_loss=np.ones_like(waits.after_loss))
+    assert found(detect(reduced, Limits())) is None
 
 
 def test_other_causes_and_late_captures_are_not_judged() -> None:

@@ -197,9 +197,9 @@ impl Http2 {
         let client = self.client;
         let Some(stream) = self.streams.find_mut(id) else { return };
         if !stream.finished && stream.kind == Kind::Grpc {
-            stream.charge(at.time, if end == End::CaptureEnds { Cause::CaptureGap } else { Cause::Unexplained });
             // only if the server's answer cannot have been missed
             let whole = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            stream.charge(at.time, held_at_the_end(stream, client, end, whole));
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
@@ -352,6 +352,20 @@ fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut 
         ..row
     });
     stream.charge(at.time, Cause::HeadOfLine);
+}
+
+/// Who held the ball of an RPC that its connection's end ended: the side that owed the next bytes. `whole` says that
+/// none of the server's were missed.
+fn held_at_the_end(stream: &Stream, client: usize, end: End, whole: bool) -> Cause {
+    let inside = stream.is_inside(0) || stream.is_inside(1);
+    match end {
+        End::CaptureEnds => Cause::CaptureGap,
+        End::ServerCloses | End::ClientCloses if whole && !inside => {
+            let owed = stream.turn_since >= 0 || stream.directions[client].ended;
+            if owed { Cause::Server } else { Cause::Client }
+        }
+        _ => Cause::Unexplained,
+    }
 }
 
 /// Notes that a stream's first DATA came late after its HEADERS.
