@@ -167,7 +167,7 @@ def _cost(finding: Finding) -> Text:
     if finding.lost_ns is not None and finding.share is not None:
         cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
     elif finding.part_of:
-        cost = f"part of {finding.part_of}, which counts the time"
+        cost = f"part of {finding.part_of}"
     else:
         cost = "costs packets or risk, not time"
     cost += f"; confidence {finding.confidence}; {_listed('connection', list(map(str, finding.scope.connections)))}"
@@ -223,7 +223,8 @@ def _remarks(findings: Sequence[Finding]) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        cost = "" if finding.lost_ns is None else f" ({duration(finding.lost_ns)} lost)"
+        cost = f" (part of {finding.part_of})" if finding.part_of else ""
+        cost = cost if finding.lost_ns is None else f" ({duration(finding.lost_ns)} lost)"
         table.add_row(f"  {finding.id}", safe(finding.title) + cost)
     return Group(Text("also seen", style=f"bold {SEVERITY_STYLES['info']}"), table)
 

@@ -156,9 +156,9 @@ def test_the_longest_pattern_is_bounded() -> None:
 def test_thousands_of_stalls_fit_a_screen() -> None:
     found = recording("h2-flow-control-go-64k")
     text = timeline.render(excerpt(found.files, 0), width=100)
-    assert len(text.splitlines()) < 220
+    assert len(text.splitlines()) < 200 + 40, "the lines asked for, the head and what was left out"
     times = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) times more like the \d+ lines above", text)]
-    assert sum(times) > 200
+    assert sum(times) > 100
     assert "connection_window" in text
 
 
