@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from io import StringIO
 
 from rich import box
@@ -42,17 +43,24 @@ MOST_CONNECTIONS = 20
 
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """The report as text, with escape sequences only when `colour` is set."""
+    return draw(_parts(analysis), width=max(60, width), colour=colour)
+
+
+def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: bool = True) -> str:
+    """Parts one below the other as text, with escape sequences only when `colour` is set."""
     out = StringIO()
     console = Console(
         file=out,
-        width=max(60, width),
+        width=width,
         force_terminal=colour,
         color_system="standard" if colour else None,
         highlight=False,
         emoji=False,
         markup=False,
+        soft_wrap=not wrap,
     )
-    console.print(Group(*_parts(analysis)))
+    for part in parts:
+        console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

@@ -26,14 +26,58 @@ IDS = """client-idle-gap shared-connection request-batching small-packets ping-s
 
 # Committed real captures on which a finding fires, and on which it must not.
 REAL = {
+    "cancelled": ([], ["deadline-exceeded", "rpc-errors"]),
+    "capture-quality": (["truncated"], ["impl-go", "rpc-errors", "max-concurrent-streams"]),
+    "client-idle-gap": ([], ["any", "ydb-unary-single-inflight1"]),
+    "connection-churn": ([], ["impl-go", "ydb-unary-single-inflight1"]),
+    "connection-closed-early": (["too-many-pings"], ["impl-go", "impl-js", "deadline-exceeded"]),
+    "connection-window-stall": ([], ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]),
+    "deadline-exceeded": (["deadline-exceeded"], ["rpc-errors", "impl-go"]),
+    "delayed-ack-nagle": ([], ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]),
+    "delayed-data": (
+        ["rtt205-go-14000", "rtt205-go-16000", "rtt205-py-16000"],
+        ["impl-cpp", "impl-go", "impl-java", "impl-js", "impl-py", "impl-tonic"],
+    ),
+    "head-of-line-blocking": ([], ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]),
+    "header-overhead": ([], ["impl-go", "ydb-unary-single-inflight1"]),
+    "initial-congestion-window": (
+        ["rtt205-go-14000", "rtt205-go-16000", "rtt205-go-32000", "rtt205-go-32000-noslowstart", "rtt205-py-16000"],
+        ["impl-go", "impl-java", "any", "ydb-unary-single-inflight1"],
+    ),
+    "loss-recovery": ([], ["impl-go", "rtt205-go-16000", "too-many-pings"]),
+    "max-concurrent-streams": (["max-concurrent-streams"], ["max-concurrent-streams-control"]),
+    "ping-storm": (["rpc-errors"], ["impl-go", "rtt205-go-16000"]),
+    "receive-window-stall": ([], ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]),
+    "request-batching": ([], ["any", "ydb-unary-single-inflight1"]),
+    "rpc-errors": (["rpc-errors", "impl-go", "impl-py"], ["deadline-exceeded", "ipv6"]),
+    "server-latency": (["max-concurrent-streams-control"], ["impl-java", "rtt205-go-14000", "rpc-errors"]),
+    "shared-connection": ([], ["any", "ydb-unary-single-inflight1"]),
     "slow-start-after-idle": (
         ["rtt205-go-16000", "rtt205-py-16000"],
         ["rtt205-go-14000", "rtt205-go-32000-noslowstart"],
-    )
+    ),
+    "small-packets": ([], ["impl-tonic", "max-concurrent-streams-control"]),
+    "stream-window-stall": ([], ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]),
+    "too-many-pings": (["too-many-pings"], ["impl-go", "impl-py", "rtt205-go-16000"]),
+    "window-update-storm": (["rpc-errors"], ["impl-go", "ydb-unary-single-inflight1"]),
 }
 
 # Findings that no committed real capture shows: synthetic ones do.
-NOT_RECORDED: set[str] = set()
+NOT_RECORDED = {
+    "cancelled",
+    "client-idle-gap",
+    "connection-churn",
+    "connection-window-stall",
+    "delayed-ack-nagle",
+    "head-of-line-blocking",
+    "header-overhead",
+    "loss-recovery",
+    "receive-window-stall",
+    "request-batching",
+    "shared-connection",
+    "small-packets",
+    "stream-window-stall",
+}
 
 every_detector = pytest.mark.parametrize("detector", [pytest.param(d, id=d.id) for d in DETECTORS])
 

@@ -9,8 +9,31 @@ from typing import Any
 from ..result import Finding, Skipped
 from ..tables import Tables
 from . import (
+    cancelled,
+    capture_quality,
+    client_idle_gap,
+    connection_churn,
+    connection_closed_early,
+    connection_window_stall,
+    deadline_exceeded,
+    delayed_ack_nagle,
+    delayed_data,
+    head_of_line_blocking,
+    header_overhead,
+    initial_congestion_window,
     loss_recovery,
+    max_concurrent_streams,
+    ping_storm,
+    receive_window_stall,
+    request_batching,
+    rpc_errors,
+    server_latency,
+    shared_connection,
     slow_start_after_idle,
+    small_packets,
+    stream_window_stall,
+    too_many_pings,
+    window_update_storm,
 )
 
 HEADINGS = (
@@ -42,8 +65,31 @@ def _detector(module: Any) -> Detector:
 
 DETECTORS: tuple[Detector, ...] = (
     # one line each
+    _detector(cancelled),
+    _detector(capture_quality),
+    _detector(client_idle_gap),
+    _detector(connection_churn),
+    _detector(connection_closed_early),
+    _detector(connection_window_stall),
+    _detector(deadline_exceeded),
+    _detector(delayed_ack_nagle),
+    _detector(delayed_data),
+    _detector(head_of_line_blocking),
+    _detector(header_overhead),
+    _detector(initial_congestion_window),
     _detector(loss_recovery),
+    _detector(max_concurrent_streams),
+    _detector(ping_storm),
+    _detector(receive_window_stall),
+    _detector(request_batching),
+    _detector(rpc_errors),
+    _detector(server_latency),
+    _detector(shared_connection),
     _detector(slow_start_after_idle),
+    _detector(small_packets),
+    _detector(stream_window_stall),
+    _detector(too_many_pings),
+    _detector(window_update_storm),
 )
 """All detectors. The one place where a detector is registered."""
 

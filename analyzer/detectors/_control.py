@@ -1,0 +1,69 @@
+"""Packets that carry control frames alone: what the detectors of storms share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..result import Evidence
+from ..tables import Ints, Tables
+from . import _shared
+
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
+
+
+def both(column: npt.NDArray[np.unsignedinteger]) -> Ints:
+    """A column of `directions` summed over both directions: one element per connection."""
+    summed: Ints = column.astype(np.int64).reshape(-1, 2).sum(axis=1)
+    return summed
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Some kind of control packets on every connection."""
+
+    packets: Ints
+    """Packets of that kind, both directions."""
+    payload_packets: Ints
+    """Packets with payload, both directions."""
+    share: Shares
+    """One divided by the other."""
+    duration_ns: Ints
+    """From the connection's first packet to its last."""
+    per_second: Shares
+    """Packets of that kind per second of that time."""
+
+
+def load(tables: Tables, packets: Ints) -> Load:
+    """How much of every connection's packets `packets` are."""
+    payload = both(tables.directions.payload_packets)
+    duration = np.maximum(tables.connections.last_time_ns - tables.connections.first_time_ns, 1)
+    return Load(packets, payload, packets / np.maximum(payload, 1), duration, packets / (duration / 1e9))
+
+
+def paced(tables: Tables, streams: int, messages_per_stream: int, interval_ns: int) -> Mask:
+    """Connections with many long streams, each of which sends a message only now and then.
+
+    There a message or a control frame could wait for others at little cost: the next one of its stream is far away.
+    """
+    d, connections = tables.directions, tables.connections
+    messages = np.maximum(d.messages[0::2], d.messages[1::2]).astype(np.int64)
+    rpcs = connections.rpcs.astype(np.int64)
+    many = (connections.max_concurrent_rpcs >= streams) & (messages >= messages_per_stream * np.maximum(rpcs, 1))
+    last = np.maximum(d.last_message_time_ns[0::2], d.last_message_time_ns[1::2])
+    first = np.where(d.first_message_time_ns[0::2] > 0, d.first_message_time_ns[0::2], d.first_message_time_ns[1::2])
+    open_streams = connections.max_concurrent_rpcs.astype(np.int64)
+    return many & ((last - first) * open_streams >= messages * interval_ns)
+
+
+def span_evidence(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
+    """The first and the last packet of a connection, between which `what` was counted."""
+    c = tables.connections
+    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first packet of the connection: {what}")
+    length = _shared.milliseconds(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))
+    yield Evidence(int(c.last_packet[row]), int(c.last_time_ns[row]), f"its last packet, {length} later")

@@ -1,0 +1,158 @@
+"""Whose turn it was on each connection: what the detectors of callers that wait for each other share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..result import Evidence
+from ..tables import Ints, Tables
+from . import _shared
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Shares = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The turns of some connections, one element per element of `rows`."""
+
+    rows: Rows
+    """Rows of the connections table."""
+    callers: Ints
+    """Most RPCs open at once: for unary calls and for streams alike, those who may wait at the same time."""
+    active_ns: Ints
+    """From the first message to the last one, without the application's pauses."""
+    held: Shares
+    """Share of that time in which the client held the ball."""
+    paused: Shares
+    """Share of the time from the first message to the last one that was pauses."""
+    round_messages: Shares
+    """Request messages each time the ball went round: from one moment of silence to the next."""
+
+
+def turns_of(tables: Tables, rows: Rows) -> Turn:
+    """Whose turn it was on the connections `rows`."""
+    turns, directions = tables.turns, tables.directions
+    begins = np.stack([directions.first_message_time_ns[2 * rows], directions.first_message_time_ns[2 * rows + 1]])
+    ends = np.stack([directions.last_message_time_ns[2 * rows], directions.last_message_time_ns[2 * rows + 1]])
+    first = np.where(begins > 0, begins, np.iinfo(np.int64).max).min(axis=0)
+    span = np.maximum(ends.max(axis=0) - first, 1)
+    active = np.maximum(span - turns.pause_ns[rows], 1)
+    silences = turns.idles[rows].astype(np.int64) + turns.pauses[rows]
+    return Turn(
+        rows=rows,
+        callers=tables.connections.max_concurrent_rpcs[rows].astype(np.int64),
+        active_ns=active,
+        held=np.minimum(turns.idle_ns[rows] / active, 1.0),
+        paused=np.minimum(turns.pause_ns[rows] / span, 1.0),
+        round_messages=turns.burst_messages[rows] / np.maximum(silences, 1),
+    )
+
+
+def in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
+    """Where callers send again as soon as they are answered, instead of by timers of their own.
+
+    The client holds the ball only when every caller has its answer. Callers that send again at once are then all out
+    together: a round carries about as many requests as there are callers, and the connection seldom pauses. Timers
+    make rounds of one or two requests, or pauses that fill most of the time.
+    """
+    return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
+
+
+def measured(tables: Tables, rows: Rows) -> Mask:
+    """Where gaps are longer than the round trip from the capture to the client, whose jitter could feign them."""
+    turns = tables.turns
+    return turns.idle_ns[rows] >= tables.connections.near_client_rtt_ns[rows] * turns.idles[rows].astype(np.int64)
+
+
+def with_gaps(tables: Tables, least: int) -> Rows:
+    """The connections on which the client held the ball `least` times or more, for more than one caller."""
+    return np.flatnonzero((tables.turns.idles >= least) & (tables.connections.max_concurrent_rpcs > 1))
+
+
+def alone(tables: Tables, rows: Rows) -> Mask:
+    """Which of the connections had no other one with RPCs open beside them between the same client and server."""
+    if not len(rows):
+        return np.zeros(0, dtype=bool)
+    c = tables.connections
+    used = np.flatnonzero(c.rpcs > 0)
+    ends = np.stack([c.client_ip[used], c.server_ip[used], c.server_port[used]], axis=1)
+    _, pair = np.unique(ends, axis=0, return_inverse=True)
+    begin, end = c.first_time_ns[used] // 1000, c.last_time_ns[used] // 1000  # microseconds: room for the pair's number
+    begin, end = begin - begin.min(), end - begin.min()
+    order = np.lexsort((begin, pair.reshape(-1)))
+    apart = pair.reshape(-1)[order] * (int(end.max()) + 2)  # pairs lie one after the other, and never overlap
+    begin, end = begin[order] + apart, end[order] + apart
+    beside = np.zeros(len(c.rpcs), dtype=bool)
+    beside[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
+    beside[used[order[:-1]]] |= begin[1:] < end[:-1]
+    return ~beside[rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """The distribution of the client's gaps on some connections."""
+
+    count: int
+    total_ns: int
+    p50_ns: int
+    """Median length, interpolated in its class of lengths: classes are a factor of two wide."""
+    p90_ns: int
+    """The same for the ninetieth percentile."""
+    classes: str
+    """`64-128 µs: 210, ...`."""
+
+    def metrics(self) -> dict[str, int | float | str]:
+        """For a finding."""
+        return {
+            "gaps": self.count,
+            "gap_p50_ns": self.p50_ns,
+            "gap_p90_ns": self.p90_ns,
+            "gap_mean_ns": self.total_ns // max(self.count, 1),
+            "gap_distribution": self.classes,
+        }
+
+
+def gaps(tables: Tables, rows: Rows) -> Gaps:
+    """The gaps of the connections `rows`."""
+    idles = tables.idles
+    mine = np.isin(idles.connection, rows)
+    lengths = idles.length_class[mine].astype(np.int64)
+    counts = np.bincount(lengths, weights=idles.count[mine], minlength=1).astype(np.int64)
+    running = np.cumsum(counts)
+
+    def quantile(share: float) -> int:
+        if not running[-1]:
+            return 0
+        rank = share * float(running[-1])
+        place = int(np.searchsorted(running, rank))
+        inside = 1 - (float(running[place]) - rank) / float(counts[place])
+        return int(1000 * 2 ** (place + inside))
+
+    words = [f"{1 << n}-{2 << n} µs: {count:,}" for n, count in enumerate(counts.tolist()) if count]
+    return Gaps(int(counts.sum()), int(idles.total_ns[mine].sum()), quantile(0.5), quantile(0.9), ", ".join(words))
+
+
+def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
+    """Both ends of gaps of one connection: one of each of the most frequent lengths."""
+    idles = tables.idles
+    mine = np.flatnonzero(idles.connection == row)
+    most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][:examples]
+    for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
+        start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
+        yield Evidence(
+            int(idles.before_packet[one]),
+            start,
+            "the last answer that was owed: the client can have it here, nothing is in flight and nobody waits for the "
+            "server",
+        )
+        yield Evidence(
+            int(idles.after_packet[one]),
+            start + length,
+            f"the client's next request, {_shared.milliseconds(length)} later",
+        )

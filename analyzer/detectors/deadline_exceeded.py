@@ -1,0 +1,166 @@
+"""RPCs reached their deadline before the answer was there.
+
+What it finds
+-------------
+RPCs that ended because their time was over: with status `DEADLINE_EXCEEDED` on the wire, or given up with RST_STREAM
+CANCEL when the time that the request named in `grpc-timeout` had passed. Most implementations end such a call that way,
+so the status that the client's application sees is often not on the wire. It tells who held the ball meanwhile.
+
+How it is decided
+-----------------
+A cancelled RPC counts when it lasted at least as long as its deadline, less a tolerance for rounding: C-core rounds
+`grpc-timeout` up to two or three digits, and a little time passes between taking the time and the first packet. Either
+side's RST_STREAM will do: a server may keep the same clock. Where the time went is the budget of these RPCs.
+
+When it cannot tell
+-------------------
+Without `grpc-timeout` in the capture: some clients keep a deadline to themselves, and header fields sent before the
+capture began are not known. Such calls are told as `cancelled`. Time before the request's first packet (name
+resolution, connecting, a queue in the client) takes its part of the caller's deadline and is not on the wire.
+
+What would refute it
+--------------------
+The client's application cancelled the calls itself, just then; or its log shows another status than
+`DEADLINE_EXCEEDED` for them.
+
+What to do
+----------
+Where the server held the ball: make that method faster, give it more time, or let it stop early. A server can read
+the remaining time and refuse what it cannot finish; one that does not look at cancellation works on in vain. Where the
+network or a window held it, look at the other findings first: a longer deadline only hides them.
+
+References
+----------
+- https://grpc.io/docs/guides/deadlines/
+- grpc/grpc doc/PROTOCOL-HTTP2.md: Timeout, and RST_STREAM CANCEL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..result import Finding, Remedy, Scope, Skipped
+from ..tables import Tables
+from . import _failures as common
+from ._failures import Failed
+from ._shared import host, milliseconds, quality_allows
+
+ID = "deadline-exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    early_share: float = 0.05
+    """Part of the deadline by which a cancelled RPC may be shorter (C-core rounds grpc-timeout up by per cents)."""
+    early_ns: int = 1_000_000
+    """The same at the least, up to half of the deadline (own choice: a timer's and a packet's delay, 1 ms)."""
+    warning_share: float = 0.01
+    """Share of RPCs from which it is a warning (own choice: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Share of RPCs from which it is critical (own choice: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are told for information only (own choice: one or two show no pattern)."""
+    examples: int = 3
+    """RPCs shown as evidence (own choice: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over all RPCs that reached their deadline."""
+    if not len(tables.failures.rpc):
+        return
+    rows = common.failed(tables)
+    rows = rows.where(common.missed(rows, limits.early_share, limits.early_ns))
+    if len(rows):
+        yield _finding(tables, rows, limits)
+
+
+def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+    everything = len(tables.rpcs.connection)
+    share = len(rows) / everything
+    methods = common.by_method(tables, rows.rpc)
+    connections = common.connections_of(tables, rows.rpc)
+    time, deadline = _time_words(tables, rows), _deadline_words(rows)
+    return Finding(
+        id=ID,
+        title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
+        severity=common.severity_of_count(
+            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
+        ),
+        confidence=quality_allows(tables),
+        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
+        lost_ns=None,
+        share=None,
+        metrics=_metrics(tables, rows, methods),
+        evidence=tuple(common.spans(tables, rows, limits.examples)),
+        explanation=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
+            f"{common.listed(methods)}. They took {milliseconds(rows.duration_ns.sum())} together, and the callers "
+            f"got nothing for it. {time}"
+        ),
+        remedies=(_stop(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
+        verdict=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
+            "Find out what they waited for before giving them more time."
+        ),
+    )
+
+
+def _deadline_words(rows: Failed) -> str:
+    known = rows.deadline_ns[rows.deadline_ns > 0]
+    if not len(known):
+        return ""
+    least, most = milliseconds(int(known.min())), milliseconds(int(known.max()))
+    return f" of {least}" if least == most else f" of {least} to {most}"
+
+
+def _time_words(tables: Tables, rows: Failed) -> str:
+    went = common.where_time_went(tables, rows)
+    if not went:
+        return "Where their time went is not known."
+    whole = sum(went.values())
+    parts = ", ".join(f"{cause} {ns / whole:.0%}" for cause, ns in list(went.items())[:3] if ns / whole >= 0.005)
+    return f"Their time went to: {parts}."
+
+
+def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[str, int | float | str]:
+    known = rows.deadline_ns[rows.deadline_ns > 0]
+    went = common.where_time_went(tables, rows)
+    deadline = {"deadline_p50_ns": int(np.median(known))} if len(known) else {}
+    return {
+        "deadline_exceeded_rpcs": len(rows),
+        "rpcs": len(tables.rpcs.connection),
+        "deadline_exceeded_share": len(rows) / len(tables.rpcs.connection),
+        "status_on_wire_rpcs": int((rows.status == common.DEADLINE_EXCEEDED).sum()),
+        "reset_by_client_rpcs": int((rows.reset_by == 0).sum()),
+        "reset_by_server_rpcs": int((rows.reset_by == 1).sum()),
+        **deadline,
+        "time_in_vain_ns": int(rows.duration_ns.sum()),
+        **{f"time_in_vain_{cause}_ns": ns for cause, ns in went.items()},
+        "deadline_exceeded_by_method": common.listed(methods),
+    }
+
+
+def _stop(tables: Tables, connection: int) -> Remedy:
+    return Remedy(
+        "application",
+        "look at the remaining time and at cancellation in the handler",
+        f"on {host(tables, connection, 1)}: stops work that nobody waits for; Go ctx.Done(), C++ "
+        "ServerContext::IsCancelled(), Java Context.current().isCancelled(), Python context.time_remaining()",
+    )
+
+
+_NOTE = "a longer deadline, if the work needs it: callers wait longer"
+_LONGER = (
+    Remedy("grpc-go", "context.WithTimeout(ctx, ...)", _NOTE),
+    Remedy("grpc-java", "stub.withDeadlineAfter(...)", _NOTE),
+    Remedy("C-core", "ClientContext::set_deadline(...) in C++, timeout=... in Python", _NOTE),
+    Remedy("grpc-js", "the call option deadline", _NOTE),
+    Remedy("grpc-dotnet", "the call option deadline", _NOTE),
+    Remedy("tonic", "Request::set_timeout(...)", _NOTE),
+)

@@ -1,0 +1,157 @@
+"""RPCs queue in the client because the server allows no more streams at once.
+
+What it finds
+-------------
+The server's SETTINGS_MAX_CONCURRENT_STREAMS bounds how many RPCs a connection carries at a time. RPCs beyond it wait in
+the client, before their first packet: the caller sees the waiting, and neither the server nor the RPC's duration on the
+wire shows it.
+
+How it is decided
+-----------------
+The client's open streams reached the limit that the server sent, ten streams or more ended while they did, and in at
+least half of these cases, and ten of them, a new stream took the place at once: somebody had been waiting for it. While
+that goes on at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time that RPCs
+queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
+
+It is a warning from a tenth of the time between first and last message on, critical from half of it.
+
+When it cannot tell
+-------------------
+The limit is sent once, at the opening: a capture that begins later does not know it. How many RPCs wait, and for how
+long each, is not on the wire.
+
+What would refute it
+--------------------
+The client's own measure of its calls agrees with the durations on the wire: then nobody queued.
+
+What to do
+----------
+Raise the limit at the server, if it can do more at a time; or open more connections from the client; or make the calls
+shorter. With grpc-dotnet `EnableMultipleHttp2Connections` opens connections as they are needed.
+
+References
+----------
+- RFC 9113 sections 5.1.2 and 6.5.2
+- https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md
+- https://grpc.io/docs/guides/performance/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Tables
+from . import _knobs, _shared, _turns
+
+ID = "max-concurrent-streams"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    refills: int = 10
+    """Places taken at once (own choice: fewer may be chance)."""
+    refilled: float = 0.5
+    """Share of the streams that ended at the limit whose place was taken at once (own choice: most)."""
+    warning_share: float = 0.1
+    """Share of the active time at the limit from which it is a warning (own choice: a tenth)."""
+    critical_share: float = 0.5
+    """The same for critical (own choice: most of the time)."""
+    unknown_streams: int = 100
+    """Open streams from which a limit that was not seen is worth a word (RFC 9113: no limit below 100 is advised)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over the connections with a queue, or why some could not be judged."""
+    turns, connections = tables.turns, tables.connections
+    bound = turns.refills >= limits.refills
+    bound &= turns.refills >= limits.refilled * turns.ended_at_limit
+    unknown = (connections.complete == 0) & (connections.peer_max_concurrent_streams < 0)
+    unknown &= connections.max_concurrent_rpcs >= limits.unknown_streams
+    if unknown.any():
+        yield Skipped(
+            ID, f"{int(unknown.sum())} connections with many streams began before the capture: limit not known"
+        )
+    if bound.any():
+        yield _finding(tables, np.flatnonzero(bound), limits)
+
+
+def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
+    turns, connections = tables.turns, tables.connections
+    row = int(rows[np.argmax(turns.at_limit_ns[rows])])
+    limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
+    at_limit = int(turns.at_limit_ns[row])
+    share = min(1.0, at_limit / int(_turns.turns_of(tables, np.array([row])).active_ns[0]))
+    lost = min(int(turns.at_limit_ns[rows].sum()), _shared.rpc_time(tables))
+    client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
+    ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
+    return Finding(
+        id=ID,
+        title=f"RPCs queue for {limit} streams: the limit of {server} binds {share:.0%} of the time",
+        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        lost_ns=lost,
+        share=_shared.share_of_time(tables, lost),
+        metrics={
+            "connections": len(rows),
+            "max_concurrent_streams": limit,
+            "at_limit_ns": at_limit,
+            "at_limit_share": round(share, 4),
+            "times_at_limit": int(turns.at_limit_times[row]),
+            "streams_ended_at_limit": ended,
+            "places_taken_at_once": refills,
+        },
+        evidence=tuple(_evidence(tables, row, limit)),
+        explanation=(
+            f"{server} allows {limit} streams at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open "
+            f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
+            f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
+            "all that time, before its first packet; this is no part of the durations on the wire, and a lower bound, "
+            "for the length of the queue is not on the wire."
+        ),
+        remedies=_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        references=(
+            "RFC 9113 section 5.1.2",
+            "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
+        ),
+        verdict=(
+            f"RPCs of {client} queue before their first packet because {server} allows {limit} streams at once (the "
+            f"limit binds {share:.0%} of the time): raise MAX_CONCURRENT_STREAMS there, or open more connections."
+        ),
+    )
+
+
+def _evidence(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
+    turns = tables.turns
+    opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
+    what = f"a stream ends while {limit} are open, as many as the server allows"
+    yield Evidence(int(turns.refill_ended_packet[row]), when, what)
+    yield Evidence(opened, when, "a new stream takes its place at once: its RPC had been waiting")
+
+
+def _remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
+    price = "at the server: more RPCs at a time, and the memory they need"
+    more = "at the client: one TCP connection more for each"
+    raised = (
+        Remedy("grpc-go", "grpc.MaxConcurrentStreams(n)", price),
+        Remedy("grpc-java", "NettyServerBuilder.maxConcurrentCallsPerConnection(n)", price),
+        Remedy(_knobs.C_CORE, "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n", price),
+        Remedy("grpc-js", "'grpc.max_concurrent_streams': n", price),
+        Remedy("tonic", "Server::builder().max_concurrent_streams(n)", price),
+        Remedy("grpc-dotnet", "KestrelServerOptions.Limits.Http2.MaxStreamsPerConnection = n", price),
+        Remedy("Envoy", "http2_protocol_options: max_concurrent_streams", price),
+    )
+    opened = (
+        Remedy("any gRPC implementation", "several channels, callers spread over them", more),
+        Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
+        Remedy(_knobs.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+    )
+    at_server = _knobs.seen_first(raised, server)
+    at_client = _knobs.seen_first(opened, client)
+    return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

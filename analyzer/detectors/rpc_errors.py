@@ -1,0 +1,171 @@
+"""RPCs ended with an error status.
+
+What it finds
+-------------
+RPCs whose status is another one than OK, counted by status and by method. The status is what the client sees: the
+`grpc-status` of the trailers, or what gRPC makes of an RST_STREAM, of an HTTP status without gRPC's, or of a
+connection that the server closed. `DEADLINE_EXCEEDED` and `CANCELLED` have findings of their own (`deadline-exceeded`,
+`cancelled`) and are left out. The text of the error (`grpc-message`) may hold anything and is never shown.
+
+How it is decided
+-----------------
+By the status on the wire. The severity follows the share of all RPCs that failed; one or two errors alone are told
+for information only. A status is a fact; whether it is a fault is the application's to know: `NOT_FOUND` may be
+an answer like any other.
+
+When it cannot tell
+-------------------
+RPCs whose status is not in the capture (cut packets, packets missing, header fields sent before the capture began) are
+not counted as failed or as good. What an interceptor or a retry made of the error is not on the wire.
+
+What would refute it
+--------------------
+The client's own count of statuses differs, although the capture has all RPCs with their status.
+
+What to do
+----------
+Look for the status in the server's log at the times given. `UNAVAILABLE` and `RESOURCE_EXHAUSTED` speak of the way or
+of limits; `UNIMPLEMENTED` of a method that the server does not have: unlike versions, or the wrong port or proxy;
+`INTERNAL` and `UNKNOWN` of a fault in the server's code, or of a proxy between; `UNAUTHENTICATED` and
+`PERMISSION_DENIED` of credentials. A retry policy in the service config hides `UNAVAILABLE`, at the price of more load.
+
+References
+----------
+- https://grpc.io/docs/guides/status-codes/, grpc/grpc doc/statuscodes.md
+- grpc/grpc doc/PROTOCOL-HTTP2.md, sections Responses and Errors; doc/http-grpc-status-mapping.md
+- gRFC A6: client retries, retryPolicy in the service config
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _core
+from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import NOT_SEEN, Tables
+from . import _failures as common
+from ._failures import Failed
+from ._shared import quality_allows
+
+ID = "rpc-errors"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    warning_share: float = 0.01
+    """Share of RPCs failing from which it is a warning (own choice: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Share of RPCs failing from which it is critical (own choice: one call in ten)."""
+    few: int = 3
+    """Fewer failing RPCs are told for information only (own choice: one or two errors show no pattern)."""
+    examples: int = 2
+    """RPCs of each status shown as evidence (own choice: enough to look one up)."""
+    statuses: int = 5
+    """Statuses shown as evidence, the most frequent first (own choice: enough for a report)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over all RPCs that ended with an error status."""
+    if not len(tables.failures.rpc):
+        return
+    rows = common.failed(tables)
+    others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
+    rows = rows.where(~np.isin(rows.status, others))
+    if len(rows):
+        yield _finding(tables, rows, limits)
+
+
+def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+    everything = len(tables.rpcs.connection)
+    statuses = _by_status(rows)
+    methods = common.by_method(tables, rows.rpc)
+    share = len(rows) / everything
+    first = next(iter(statuses))
+    return Finding(
+        id=ID,
+        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, most with {first}",
+        severity=common.severity_of_count(
+            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
+        ),
+        confidence=quality_allows(tables),
+        scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "failed_rpcs": len(rows),
+            "rpcs": everything,
+            "failed_share": share,
+            **{f"{status.lower()}_rpcs": count for status, count in statuses.items()},
+            "failed_by_method": common.listed(methods),
+            "failed_rpc_time_ns": int(rows.duration_ns.sum()),
+        },
+        evidence=tuple(_evidence(tables, rows, statuses, limits)),
+        explanation=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with another status than OK: "
+            f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
+            f"{rows.duration_ns.sum() / 1e6:,.1f} ms. {_hint(first)} RPCs that missed a deadline or were cancelled "
+            "are not among them."
+        ),
+        remedies=_remedies(first),
+        references=(
+            "https://grpc.io/docs/guides/status-codes/",
+            "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
+            "gRFC A6 (client retries)",
+        ),
+        verdict=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed, most with {first} "
+            f"({next(iter(methods))}): look in the server's log at the times of the evidence."
+        ),
+    )
+
+
+def _by_status(rows: Failed) -> dict[str, int]:
+    counts = Counter(int(code) for code in rows.status.tolist())
+    return {_core.STATUSES[code]: count for code, count in counts.most_common()}
+
+
+def _evidence(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
+    """The last packets of some RPCs of each status."""
+    for name in list(statuses)[: limits.statuses]:
+        for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[: limits.examples]:
+            words = common.reset_words(tables, rows, int(place))
+            yield common.ended(tables, int(rows.rpc[place]), words)
+
+
+_HINTS = {
+    "UNAVAILABLE": "UNAVAILABLE says that the server or the way to it was not there; such calls may be sent again.",
+    "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED names a quota, a limit on message size, or a server that sheds load.",
+    "UNIMPLEMENTED": "UNIMPLEMENTED says that the server lacks the method: unlike versions, or a wrong address.",
+    "INTERNAL": "INTERNAL names a broken promise in the server, a library or a proxy between.",
+    "UNKNOWN": "UNKNOWN is what a server's exception without a status becomes.",
+    "UNAUTHENTICATED": "UNAUTHENTICATED says that credentials were missing or no longer good.",
+    "PERMISSION_DENIED": "PERMISSION_DENIED says that the caller is known and may not.",
+}
+
+
+def _hint(status: str) -> str:
+    return _HINTS.get(status, f"{status} is the application's own answer.")
+
+
+def _remedies(status: str) -> tuple[Remedy, ...]:
+    log = Remedy(
+        "application", "the server's log at the times of the evidence", f"what made it answer {status}; costs nothing"
+    )
+    retry = Remedy(
+        "any gRPC implementation",
+        '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
+        "the library sends the call again; only for methods that may run twice, and more load on a server in trouble",
+    )
+    size = Remedy(
+        "any gRPC implementation",
+        "the limit on received messages (4 MiB by default), or the server's quota",
+        "if the size of messages is what is exhausted; more memory per call",
+    )
+    more = {"UNAVAILABLE": (retry,), "RESOURCE_EXHAUSTED": (size,)}
+    return (*more.get(status, ()), log) if status == "RESOURCE_EXHAUSTED" else (log, *more.get(status, ()))

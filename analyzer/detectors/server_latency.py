@@ -1,0 +1,249 @@
+"""The server took long to answer.
+
+What it finds
+-------------
+Methods whose time is the server's: from the last byte of a request message to the first byte of the next response
+message on the stream. It tells two patterns apart. *All calls alike*: the handler needs that time, which is told for
+information. *A long tail*: most calls are answered quickly and some take very much longer, which is a warning: such
+calls wait for something in the server (a lock, a pool, a queue, garbage collection, another service).
+
+How it is decided
+-----------------
+By the method's distribution of this turnaround, less the round trip between the capture point and the server. It must
+be long in itself and against the round trip between client and server, and most of the method's RPC time must be the
+server's; the server's part being merely the largest part of a fast call is nothing. A tail counts for methods with one
+answer per request alone: a stream may be silent because there is nothing to say.
+
+When it cannot tell
+-------------------
+From the packets the server is one box: its host, its gRPC library, its handler and what the handler calls. Packets
+lost on the way make answers late, too: with more retransmitted or reordered packets than the tail allows for, a tail is
+not judged. Nor is one with fewer than a hundred answers.
+
+What would refute it
+--------------------
+The server's own figures for the handler (interceptor, tracing) are far below these. Then its host or its library
+held the call: the CPU, the number of threads, a proxy on the same host.
+
+What to do
+----------
+Trace the handler at the times of the evidence. For a tail look for what these calls have in common: the same moment
+(garbage collection, a full thread pool), the same key or size. For handlers that are slow alike: that is the work; call
+them in parallel, or make the work less.
+
+References
+----------
+- https://grpc.io/docs/guides/performance/
+- https://opentelemetry.io/docs/specs/semconv/rpc/ (server duration, to compare with)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..budget import CAUSES
+from ..facts import HTTP2
+from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Ints, Method, Tables
+from . import _failures as common
+from ._shared import host, lower, milliseconds, names, quality_allows, rpc_time
+
+ID = "server-latency"
+
+_SERVER = CAUSES.index("server")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    long_ns: int = 10_000_000
+    """Median turnaround from which a method is slow (own choice: ten times a usual lookup in memory, 10 ms)."""
+    tail_ns: int = 50_000_000
+    """99th percentile that is a long tail (own choice: above scheduling and garbage collection on a busy host)."""
+    tail_factor: float = 5.0
+    """How many medians the 99th percentile of a long tail is (own choice; an exponential distribution has 6.6)."""
+    round_trips: float = 2.0
+    """Round trips between client and server that it must exceed (own choice: the network cannot be meant)."""
+    of_method: float = 0.5
+    """Part of the method's RPC time that must be the server's (own choice: most of it)."""
+    of_capture: float = 0.02
+    """Part of all RPC time that it must be (own choice: above what runs differ by)."""
+    least_answers: int = 20
+    """Fewest answers for a median (own choice: first calls, with cold caches, are few)."""
+    tail_answers: int = 100
+    """Fewest answers for a tail (own choice: with fewer the 99th percentile is one answer)."""
+    disturbed: float = 0.1
+    """Retransmitted or reordered packets, for each answer in the tail, up to which it is the server's (own choice)."""
+    unary_messages: float = 2.1
+    """Messages per RPC up to which a method has one answer per request (own choice: two, and some rounding)."""
+    examples: int = 3
+    """RPCs shown as evidence (own choice: enough to see a pattern)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slow:
+    """One method with its turnaround, the round trip to the server taken off."""
+
+    method: Method
+    p50_ns: int
+    p99_ns: int
+    tail: bool
+
+    @property
+    def server_ns(self) -> int:
+        return self.method.budget[_SERVER]
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over all methods that the server answers slowly, or why tails could not be judged."""
+    long = [method for method in tables.methods if _may_be_long(method, limits)]
+    if not long:
+        return
+    round_trip, near = _round_trips(tables)
+    if round_trip < 0:
+        yield Skipped(ID, "no round-trip time was measured, so the server's part of the turnaround is not known")
+        return
+    whole = rpc_time(tables)
+    long = [m for m in long if m.budget[_SERVER] >= max(limits.of_method * sum(m.budget), limits.of_capture * whole)]
+    slow: list[_Slow] = []
+    for method in long:
+        found = _judge(tables, method, round_trip, near, limits)
+        if isinstance(found, Skipped):
+            yield found
+        elif found:
+            slow.append(found)
+    if slow:
+        yield _finding(tables, sorted(slow, key=lambda s: (not s.tail, -s.server_ns)), limits)
+
+
+def _may_be_long(method: Method, limits: Limits) -> bool:
+    figures = method.turnaround
+    if not figures or figures["count"] < limits.least_answers:
+        return False
+    return figures["p50"] >= limits.long_ns or figures["p99"] >= limits.tail_ns
+
+
+def _round_trips(tables: Tables) -> tuple[int, int]:
+    """The largest of the connections' smallest round trips, whole and between capture point and server; -1 for none."""
+    connections = tables.connections
+    chosen = (connections.protocol == HTTP2) & (connections.rpcs > 0)
+    whole = np.maximum(connections.min_rtt_ns[chosen], connections.handshake_rtt_ns[chosen])
+    near = connections.near_server_rtt_ns[chosen]
+    return int(whole.max(initial=-1)), max(0, int(near.max(initial=0)))
+
+
+def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: Limits) -> _Slow | Skipped | None:
+    figures = method.turnaround or {}
+    p50, p99 = max(0, figures["p50"] - near), max(0, figures["p99"] - near)
+    least = limits.round_trips * round_trip
+    slow = p50 >= max(limits.long_ns, least)
+    tail = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
+    if tail and _is_unary(tables, method, limits):
+        if _disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
+            return Skipped(
+                ID, f"packets were lost or reordered, which may be why some answers of {method.name} are late"
+            )
+        return _Slow(method, p50, p99, True)
+    return _Slow(method, p50, p99, False) if slow else None
+
+
+def _is_unary(tables: Tables, method: Method, limits: Limits) -> bool:
+    rpcs = int((tables.rpcs.method == method.number).sum())
+    return method.messages <= limits.unary_messages * rpcs
+
+
+def _disturbed(tables: Tables) -> int:
+    connections = tables.connections
+    return int(connections.retransmitted_packets.sum()) + int(connections.out_of_order_packets.sum())
+
+
+def _finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
+    first = slow[0]
+    rows = _examples(tables, first, limits)
+    connections = tuple(int(c) for c in np.unique(tables.rpcs.connection[rows]))
+    server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
+    share = first.server_ns / max(1, rpc_time(tables))
+    words = _words(first, server, name)
+    return Finding(
+        id=ID,
+        title=f"{name}: {server} took {milliseconds(first.p99_ns if first.tail else first.p50_ns)} "
+        + ("for one answer in a hundred" if first.tail else "for the median answer"),
+        severity="warning" if first.tail else "info",
+        confidence=lower("medium" if first.tail else "high", quality_allows(tables)),
+        scope=Scope(connections, names(tables, [s.method.number for s in slow])),
+        lost_ns=None,
+        share=None,
+        metrics=_metrics(slow, share),
+        evidence=tuple(_evidence(tables, rows)),
+        explanation=(
+            f"{words} The round trip between client and server is taken off, and {share:.0%} of all RPC time is this. "
+            "From the packets the server is one box: host, library, handler and what it calls."
+        ),
+        remedies=_remedies(first.tail, server),
+        references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
+        verdict=f"{words} Trace the handler at the times of the evidence.",
+    )
+
+
+def _words(slow: _Slow, server: str, name: str) -> str:
+    count = (slow.method.turnaround or {})["count"]
+    p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    if slow.tail:
+        return (
+            f"{server} answers {name} in {p50} (median of {count:,}) but needs {p99} and more for one answer in a "
+            "hundred: some calls wait for something there."
+        )
+    return f"{server} needs {p50} for an answer of {name} (median of {count:,}; 99th percentile {p99})."
+
+
+def _examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
+    """The first RPCs of the method that lasted as long as what is told."""
+    rpcs = tables.rpcs
+    mine = np.flatnonzero(rpcs.method == slow.method.number)
+    least = slow.p99_ns if slow.tail else slow.p50_ns
+    long = mine[rpcs.duration_ns[mine] >= least]
+    return (long if len(long) else mine)[: limits.examples]
+
+
+def _evidence(tables: Tables, rows: Ints) -> Iterator[Evidence]:
+    for row in rows.tolist():
+        yield common.began(tables, row)
+        yield common.ended(tables, row, "the last packet of this RPC")
+
+
+def _metrics(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]:
+    first = slow[0]
+    return {
+        "server_p50_ns": first.p50_ns,
+        "server_p99_ns": first.p99_ns,
+        "answers": (first.method.turnaround or {})["count"],
+        "server_time_ns": first.server_ns,
+        "server_time_share": share,
+        "long_tail": int(first.tail),
+        "slow_methods": len(slow),
+        "slow_methods_p50": ", ".join(f"{s.method.name} {milliseconds(s.p50_ns)}" for s in slow[:5]),
+    }
+
+
+def _remedies(tail: bool, server: str) -> tuple[Remedy, ...]:
+    trace = Remedy(
+        "application", "trace the handler at the times of the evidence", f"on {server}: shows what it waits for"
+    )
+    if not tail:
+        parallel = Remedy(
+            "application", "call in parallel, or ask for several things in one call", "more load on the server at once"
+        )
+        return (trace, parallel)
+    threads = Remedy(
+        "application",
+        "the server's pools: threads, connections to other services, locks",
+        "a pool that is too small makes some calls wait; larger ones need more memory",
+    )
+    deadline = Remedy(
+        "any gRPC implementation", "a deadline on the client", "bounds the wait; the calls in the tail fail instead"
+    )
+    return (trace, threads, deadline)

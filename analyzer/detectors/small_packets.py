@@ -1,0 +1,272 @@
+"""Many small packets where a few would do.
+
+What it finds
+-------------
+Two habits that multiply packets. Messages of many streams that come spread over time, so that each leaves in a packet
+of its own, although the next message of its stream is far away and others follow within milliseconds; and messages that
+are written in pieces. Each packet costs a system call, an interrupt and a wake-up at both ends: the load of both hosts
+grows with packets, not with bytes. PINGs and WINDOW_UPDATEs that answer the messages come on top.
+
+How it is decided
+-----------------
+A direction of a connection sends small packets when their payload is a quarter of a full segment or less on average.
+
+Spread: 16 or more streams are open at once, each with five messages or more and at most one message every 50 ms; the
+direction sends 200 messages a second or more and fewer than four of them per packet. Its packets are compared with the
+fewest that would carry the same: one for each interval of 10 ms in which a message ended, or as many full segments as
+the bytes need, whichever is more. Callers that wait for their answers are left out by the 50 ms: holding back one of
+their messages would delay them.
+
+Cut up: packets that are no control frames alone are compared with messages and header blocks, or with full segments,
+whichever is more.
+
+Three times the packets are a warning, ten times are critical. A lone caller's only message is never too small.
+
+When it cannot tell
+-------------------
+The capture may show larger packets than the wire, where the network card cuts them (TSO) or joins them (GRO): there are
+at least as many on the wire. Whether packets are what loads the hosts, packets do not show.
+
+What would refute it
+--------------------
+The load of both hosts stays the same when the same messages are sent together.
+
+What to do
+----------
+Send messages of many streams together: align the timers that produce them, or gather messages for some milliseconds and
+send several in one write or one message. Answer several messages with one. Fix the HTTP/2 windows, so that no bandwidth
+estimator answers each message with PING and WINDOW_UPDATE. Let the network card gather interrupts.
+
+References
+----------
+- https://ably.com/blog/grpc-stream-performance: ten times the packets for the same messages
+- https://github.com/grpc/grpc-go/issues/1512: many callers on one connection
+- https://github.com/grpc/grpc-go/issues/1256, https://github.com/grpc/grpc-go/issues/1043: packets per message
+- https://docs.kernel.org/networking/segmentation-offloads.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import DIRECTIONS, Ints, Tables
+from . import _control, _knobs, _shared
+
+ID = "small-packets"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Thresholds, each with its source."""
+
+    streams: int = 16
+    """Streams open at once that are many (own choice: fewer seldom have messages ready together)."""
+    messages_per_stream: int = 5
+    """Messages of a long stream (own choice: a unary call has one)."""
+    stream_interval_ns: int = 50_000_000
+    """Time between messages of a slow stream (own choice: five times the 10 ms that a message may wait for others)."""
+    messages_per_second: float = 200.0
+    """Messages per second of a direction (own choice: one each 5 ms, two in an interval of 10 ms)."""
+    messages_per_packet: float = 4.0
+    """Messages per packet from which they do travel together (own choice; measured: 2 spread, 11 bunched)."""
+    filled: float = 0.25
+    """Payload per packet as a share of a full segment (own choice: four such packets would fit)."""
+    packets: int = 500
+    """Packets with payload of the direction (own choice: fewer are no load)."""
+    messages: int = 100
+    """Messages of a direction that cuts them up (own choice: fewer are no habit)."""
+    warning_factor: float = 3.0
+    """Packets against what would do, for a warning (own choice: HEADERS, DATA and END_STREAM apart make three)."""
+    critical_factor: float = 10.0
+    """The same for critical (ably.com/blog/grpc-stream-performance had ten times the packets)."""
+    undecoded: float = 0.01
+    """Share of the payload that could not be read as HTTP/2 up to which messages count (own choice: next to none)."""
+    default_mss: int = 1448
+    """Bytes of a full segment where the capture does not tell (Ethernet MTU 1500 less headers and timestamps)."""
+    examples: int = 2
+    """Messages shown as evidence (own choice: enough to see a pattern)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wasted:
+    """Directions and how many times the packets they need they send, one element per direction of the capture."""
+
+    spread: _control.Shares
+    cut: _control.Shares
+    needed: Ints
+
+    @property
+    def factor(self) -> _control.Shares:
+        return np.maximum(self.spread, self.cut)
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding over the directions that send too many packets."""
+    if int(tables.directions.payload_packets.max(initial=0)) < min(limits.packets, limits.messages):
+        return
+    wasted = _wasted(tables, limits)
+    if (wasted.factor >= limits.warning_factor).any():
+        yield _finding(tables, wasted, limits)
+
+
+def _wasted(tables: Tables, limits: Limits) -> _Wasted:
+    d, c = tables.directions, tables.connections
+    packets, messages = d.payload_packets.astype(np.int64), d.messages.astype(np.int64)
+    mss = np.stack([c.mss_client, c.mss_server], axis=1).reshape(-1).astype(np.int64)
+    mss = np.where(mss > 0, mss, limits.default_mss)
+    sent = np.stack([c.bytes_client, c.bytes_server], axis=1).reshape(-1).astype(np.int64)
+    small = sent <= limits.filled * mss * packets
+    small &= np.repeat(c.undecoded_bytes <= limits.undecoded * c.payload_bytes, 2)
+    segments = -(-sent // mss)
+    needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
+    slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    spread = small & np.repeat(slow, 2) & (packets >= limits.packets)
+    spread &= messages < limits.messages_per_packet * d.message_packets
+    seconds = (d.last_message_time_ns - d.first_message_time_ns) / 1e9
+    spread &= messages >= limits.messages_per_second * np.maximum(seconds, 1e-9)
+    whole = np.maximum(np.maximum(messages + d.header_frames, segments), 1)
+    cut = small & (messages >= limits.messages)
+    return _Wasted(
+        spread=np.where(spread, packets / needed, 0.0),
+        cut=np.where(cut, (packets - d.control_packets) / whole, 0.0),
+        needed=np.where(spread, needed, whole),
+    )
+
+
+def _finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
+    d, factors = tables.directions, wasted.factor
+    guilty = np.flatnonzero(factors >= limits.warning_factor)
+    worst = int(guilty[np.argmax(d.payload_packets[guilty] - wasted.needed[guilty])])
+    row, factor = worst // 2, float(factors[worst])
+    sender = _shared.host(tables, row, worst % 2)
+    connections = np.unique(guilty // 2).tolist()
+    spread = float(wasted.spread[worst]) >= float(wasted.cut[worst])
+    packets, needed = int(d.payload_packets[worst]), int(wasted.needed[worst])
+    reason = "messages of many streams leave one by one" if spread else "messages are written in pieces"
+    return Finding(
+        id=ID,
+        title=f"{sender} sends {packets:,} packets where {needed:,} would do: {reason}",
+        severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
+        confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
+        scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
+        lost_ns=None,
+        share=None,
+        metrics=_metrics(tables, wasted, worst, len(connections)),
+        evidence=tuple(_evidence(tables, row, limits)),
+        explanation=_explanation(tables, worst, needed, spread=spread),
+        remedies=_remedies(_shared.implementation(tables, row, worst % 2)),
+        references=(
+            "https://ably.com/blog/grpc-stream-performance",
+            "https://github.com/grpc/grpc-go/issues/1512",
+            "https://docs.kernel.org/networking/segmentation-offloads.html",
+        ),
+        verdict=(
+            f"{sender} sends {packets:,} packets where {needed:,} would do ({factor:,.0f} times as many) because "
+            f"{reason}: "
+            + (
+                "gather them for some milliseconds, or align the timers that make them."
+                if spread
+                else "write them whole."
+            )
+        ),
+    )
+
+
+def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> dict[str, int | float | str]:
+    d, row = tables.directions, worst // 2
+    payload, control = int(_control.both(d.payload_packets)[row]), int(_control.both(d.control_packets)[row])
+    messages = int(_control.both(d.messages)[row])
+    sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
+    seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
+    return {
+        "connections": connections,
+        "sender": DIRECTIONS[worst % 2],
+        "packets_sent": int(d.payload_packets[worst]),
+        "packets_needed": int(wasted.needed[worst]),
+        "factor": round(float(wasted.factor[worst]), 2),
+        "payload_packets": payload,
+        "control_packets": control,
+        "messages": messages,
+        "packets_per_message": round(payload / max(messages, 1), 3),
+        "messages_per_packet": round(int(d.messages[worst]) / max(int(d.message_packets[worst]), 1), 2),
+        "payload_bytes_per_packet": round(sent / max(int(d.payload_packets[worst]), 1), 1),
+        "control_frames_per_data_frame": round(_control_frames(tables, row), 3),
+        "streams": int(tables.connections.max_concurrent_rpcs[row]),
+        "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
+        "busy_intervals_10ms": int(d.busy_intervals[worst]),
+        "intervals_10ms": int(seconds * 100) + 1,
+    }
+
+
+def _control_frames(tables: Tables, row: int) -> float:
+    """PING, WINDOW_UPDATE and SETTINGS frames for each DATA frame of a connection."""
+    d = tables.directions
+    frames = sum(int(_control.both(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings))
+    return frames / max(int(_control.both(d.data_frames)[row]), 1)
+
+
+def _explanation(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
+    d, row = tables.directions, worst // 2
+    m = _metrics(tables, _Wasted(np.zeros(worst + 1), np.zeros(worst + 1), np.full(worst + 1, needed)), worst, 1)
+    sender = _shared.host(tables, row, worst % 2)
+    head = (
+        f"{sender} sent {int(d.messages[worst]):,} messages on {m['streams']} streams in {m['packets_sent']:,} "
+        f"packets of {m['payload_bytes_per_packet']} bytes on average, {m['messages_per_packet']} messages per packet. "
+    )
+    reason = (
+        f"They came spread: each stream sends seldom, but together they make {float(m['messages_per_s']):,.0f} "
+        f"messages a second in {m['busy_intervals_10ms']:,} of {m['intervals_10ms']:,} intervals of 10 ms; gathered "
+        f"within these they would need {needed:,} packets. "
+        if spread
+        else f"Messages, headers and full segments would need {needed:,} packets: messages are cut up. "
+    )
+    return (
+        head
+        + reason
+        + (
+            f"{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both directions carry "
+            f"PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such frames for "
+            f"each DATA frame. It costs load at both ends, not time on the wire."
+        )
+    )
+
+
+def _evidence(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
+    idles = tables.idles
+    mine = np.flatnonzero(idles.connection == row)
+    most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][: limits.examples]
+    for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
+        start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
+        yield Evidence(int(idles.before_packet[one]), start, "the last message that was owed ends in this packet")
+        after = f"the next message leaves {_shared.milliseconds(length)} later, in a packet of its own"
+        yield Evidence(int(idles.after_packet[one]), start + length, after)
+    counted = "packets and messages are counted from here on"
+    yield from _control.span_evidence(tables, row, counted)
+
+
+def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
+    windows = "no bandwidth estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
+    return _knobs.seen_first(
+        (
+            Remedy(
+                "application",
+                "gather messages for 5 to 10 ms, or align the timers that make them",
+                "fewer packets and wake-ups for the delay of that time",
+            ),
+            Remedy("application", "one answer for several messages", "fewer packets back"),
+            Remedy(
+                "grpc-go",
+                "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
+                "grpc.InitialConnWindowSize(n), n of 64 KiB or more",
+                windows,
+            ),
+            Remedy("grpc-java", "NettyServerBuilder.flowControlWindow(n)", windows),
+            Remedy(_knobs.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
+            Remedy("linux", "ethtool -C DEVICE adaptive-rx on", "fewer interrupts for the same packets, some µs later"),
+        ),
+        implementation,
+    )

@@ -1,0 +1,405 @@
+"""One connection against time: the client's frames point right, the server's left, waits and silences in between."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from itertools import groupby
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from ..analyzer import _core, facts
+from ..analyzer.budget import CAUSES
+from ..analyzer.excerpt import Excerpt
+from ..analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, in_flight, sequence, steps
+from ..analyzer.tables import DIRECTIONS, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints
+from .terminal import CAUSE_STYLES, draw
+from .text import count, duration, safe, size
+
+LINES = 200
+"""Lines drawn unasked."""
+
+_BARS = "▁▂▃▄▅▆▇█"
+_LEFT = 25
+"""Columns before the client's line: time and packets."""
+_SPARK = 20
+"""Columns before a sparkline, and as many behind it for its figure."""
+_MOST_STREAMS = 4
+_USUAL_ACKS = 2
+_LONGEST = 5
+_UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
+_LEGEND = "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n"
+_END_STREAM = 1
+_NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
+_STYLES = ("cyan", "blue")
+
+
+def render(excerpt: Excerpt, *, width: int = 100, colour: bool = False, limit: int = LINES) -> str:
+    """The time line as text; `limit` bounds the lines of events, 0 draws all of them and folds nothing."""
+    page = _Page(excerpt, sequence(excerpt), max(width, 80))
+    body = list(page.events(limit))
+    return draw([*page.head(), Text(), page.axis(), *body, *page.legend()], width=page.width, colour=colour, wrap=False)
+
+
+class _Page:
+    """What is drawn, and how wide."""
+
+    def __init__(self, excerpt: Excerpt, events: Sequence, width: int) -> None:
+        self.excerpt, self.sequence, self.width = excerpt, events, width
+        self.inner = width - _LEFT - 2
+        self.zero = excerpt.tables.capture["first_time_ns"] or 0
+        rpcs = excerpt.tables.rpcs
+        rows = np.flatnonzero(rpcs.connection == excerpt.connection)
+        self.by_start = rows[np.argsort(rpcs.first_packet[rows], kind="stable")]
+        self.by_end = rows[np.argsort(rpcs.last_packet[rows], kind="stable")]
+        self.starts, self.ends = rpcs.first_packet[self.by_start], rpcs.last_packet[self.by_end]
+
+    # the head
+
+    def head(self) -> list[Text]:
+        """Whose connection it is, what the range holds, and how full it was."""
+        tables, row = self.excerpt.tables, self.excerpt.connection
+        c = facts.connection(tables, row)
+        stream = "" if self.excerpt.stream is None else f", stream {self.excerpt.stream}"
+        lines = [Text(f"connection {row}{stream}", style="bold")]
+        ends = (
+            ("client", c.client, c.client_implementation, c.client_implementation_inferred),
+            ("server", c.server, c.server_implementation, c.server_implementation_inferred),
+        )
+        for side, end, runs, inferred in ends:
+            runs = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation not known"
+            lines += self._wrapped(f"{side} {end}  {runs}", "  ")
+        mss = tables.connections.mss_client[row], tables.connections.mss_server[row]
+        segments = " / ".join(f"{int(m):,} B" if m else "-" for m in mss)
+        opening = "" if c.complete else "; begun before the capture"
+        protocol = "" if c.protocol == "http2" else f"; {c.protocol}: packets only"
+        lines += self._wrapped(
+            f"RTT {duration(c.min_rtt_ns)}, MSS {segments}, captured at: {c.vantage}{opening}{protocol}", "  "
+        )
+        return [*lines, *self._totals(), *self._sparklines()]
+
+    def _totals(self) -> list[Text]:
+        excerpt, bursts = self.excerpt, self.sequence.bursts
+        sides = []
+        for side, name in enumerate(DIRECTIONS):
+            mine = bursts.direction == side
+            sides.append(
+                f"{name} {count(int(bursts.packets[mine].sum()), 'packet')} {size(int(bursts.bytes[mine].sum()))} "
+                f"{count(len(self.sequence.frame_rows[side]), 'frame')}"
+            )
+        rpcs = excerpt.tables.rpcs
+        begun = rpcs.start_time_ns[self.by_start]
+        mine = (begun >= excerpt.start_ns) & (begun <= excerpt.end_ns)
+        if excerpt.stream is not None:
+            mine &= rpcs.stream[self.by_start] == excerpt.stream
+        span = f"{self.time(excerpt.start_ns)} s to {self.time(excerpt.end_ns)} s"
+        lines = self._wrapped(f"{span}, drawn: {', '.join(sides)}; {count(int(mine.sum()), 'RPC')} begun", "  ")
+        told = self._waits_by_cause(self.sequence.wait_rows)
+        if self.sequence.short_waits:
+            short, ns = self.sequence.short_waits, self.sequence.short_waits_ns
+            told.append(f"{short:,} too short to draw {duration(ns)}")
+        return lines + self._wrapped(f"waits: {', '.join(told) or 'none'}", "  ")
+
+    def _waits_by_cause(self, rows: Ints) -> list[str]:
+        waits = self.sequence.waits
+        said = []
+        for cause in np.unique(waits.cause[rows]):
+            mine = rows[waits.cause[rows] == cause]
+            said.append((int(waits.duration_ns[mine].sum()), f"{len(mine):,} {CAUSES[cause]}"))
+        return [f"{text} {duration(ns)}" for ns, text in sorted(said, reverse=True)]
+
+    def _sparklines(self) -> list[Text]:
+        if self.excerpt.stream is not None:
+            return []
+        lines = []
+        columns = self.width - 2 * _SPARK
+        for side, name in enumerate(DIRECTIONS):
+            flight = in_flight(self.excerpt.packets, side, columns)
+            most = int(flight.max()) if len(flight) else 0
+            if most:
+                bars = "".join(
+                    _BARS[min(int(n) * len(_BARS) // (most + 1), len(_BARS) - 1)] if n else " " for n in flight
+                )
+                lines.append(Text(f"  in flight, {name}".ljust(_SPARK) + f"{bars} ≤ {most:,} B"))
+        return lines
+
+    def axis(self) -> Text:
+        """The names of the columns."""
+        lane = "client" + " " * (self.inner - 10) + "server"
+        return Text(f"{'time s':>11}  packets    {lane}", style="bold")
+
+    def legend(self) -> list[Text]:
+        """What the marks mean."""
+        return [Text(), *self._wrapped(_LEGEND, "", "dim")]
+
+    # the events
+
+    def events(self, limit: int) -> Iterator[Text]:
+        """Lines of events, at most about `limit`, and what was left out."""
+        shape = self.sequence.shape
+        if not len(shape):
+            yield Text("no packets with data in this range", style="dim")
+            return
+        drawn = 0
+        every = ((n, n + 1, 0) for n in range(len(shape)))
+        folded = ((step.start, step.stop, step.repeats) for step in steps(shape))
+        for start, stop, repeats in every if limit == 0 else folded:
+            lines = self.fold(start, stop, repeats) if repeats else self.event(start)
+            if limit and drawn + len(lines) > limit:
+                yield from self._rest(start)
+                return
+            yield from lines
+            drawn += len(lines)
+
+    def _rest(self, event: int) -> list[Text]:
+        """What the limit left out: how much, where to go on, and where the longest waits are."""
+        at, left = self.time(self._when(event)[0]), len(self.sequence.shape)
+        number = count(left - event, "more burst, wait or silence", "more bursts, waits and silences")
+        lines = self._wrapped(f"... {number}: {self._held(event, left)}", "    ")
+        lines += self._wrapped(f"    --from {at} goes on here, --limit 0 draws everything", "    ")
+        waits, rest = self.sequence.waits, self.sequence.row[event:][self.sequence.kind[event:] == WAIT]
+        longest = rest[np.argsort(-waits.duration_ns[rest], kind="stable")][:_LONGEST]
+        said = []
+        for w in longest:
+            length, start = duration(int(waits.duration_ns[w])), self.time(int(waits.start_time_ns[w]))
+            said.append(f"{length} {CAUSES[int(waits.cause[w])]} from {start} s")
+        return lines + (self._wrapped(f"    longest waits left out: {', '.join(said)}", "    ") if said else [])
+
+    def event(self, event: int) -> list[Text]:
+        """The lines of one event."""
+        kind, row = int(self.sequence.kind[event]), int(self.sequence.row[event])
+        return {BURST: self.burst, WAIT: self.wait, SILENCE: self.silence}[kind](row)
+
+    def fold(self, start: int, stop: int, repeats: int) -> list[Text]:
+        """What a run of repetitions holds together."""
+        first, last = self._when(start), self._when(stop - 1)
+        like = (stop - start) // repeats
+        above = "the line above" if like == 1 else f"the {like} lines above"
+        text = f"{repeats:,} times more like {above}, until {self.time(last[1])} s: {self._held(start, stop)}"
+        lines = _fill(text, self.inner - 5)
+        rows = [self._row(first[0], first[2], last[3], f"  : {lines[0]}", "dim", sides="::")]
+        return rows + [self._row(None, None, None, f"  : {line}", "dim", sides="::") for line in lines[1:]]
+
+    def _held(self, start: int, stop: int) -> str:
+        """Packets, bytes, RPCs, waits and silence of some events together."""
+        kinds, rows = self.sequence.kind[start:stop], self.sequence.row[start:stop]
+        bursts, mine = self.sequence.bursts, rows[kinds == BURST]
+        parts = []
+        for number, name in enumerate(DIRECTIONS):
+            side = mine[bursts.direction[mine] == number]
+            if len(side):
+                packets, payload = int(bursts.packets[side].sum()), int(bursts.bytes[side].sum())
+                parts.append(f"{name} {count(packets, 'packet')} {size(payload)}")
+        first, last = self._when(start)[2], self._when(stop - 1)[3]
+        rpcs = int(np.searchsorted(self.starts, last, side="right") - np.searchsorted(self.starts, first))
+        parts += [f"{count(rpcs, 'RPC')} begun"] if rpcs and self.excerpt.stream is None else []
+        waits = self._waits_by_cause(rows[kinds == WAIT])
+        parts += [f"waits {', '.join(waits)}"] if waits else []
+        silent = int(self.sequence.silences.duration_ns[rows[kinds == SILENCE]].sum())
+        return "; ".join([*parts, *([f"silent {duration(silent)}"] if silent else [])])
+
+    def burst(self, row: int) -> list[Text]:
+        """An arrow with its frames, and what begins and ends with it."""
+        bursts = self.sequence.bursts
+        side = int(bursts.direction[row])
+        packets, payload = int(bursts.packets[row]), int(bursts.bytes[row])
+        meta = f"{payload:,} B" if packets == 1 else f"{packets:,} packets, {payload:,} B"
+        if bursts.retransmissions[row]:
+            meta += f", {int(bursts.retransmissions[row]):,} retransmitted"
+        lasted = int(bursts.last_time_ns[row] - bursts.first_time_ns[row])
+        if lasted >= 1_000_000:
+            meta += f", {duration(lasted)}"
+        what = self._frames(row) or self._unframed(row)
+        texts = [f"{what}  ({meta})" if payload else what]
+        if len(texts[0]) > self.inner - 6:
+            texts = [*_fill(what, self.inner - 6), f"({meta})"]
+        first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
+        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), _STYLES[side])]
+        lines += [self._row(None, None, None, self._beside(text, side), _STYLES[side]) for text in texts[1:]]
+        notes = [line for note in self._notes(first, last, side) for line in _fill(note, self.inner - 2)]
+        return lines + [self._row(None, None, None, self._beside(line, side), "bold") for line in notes]
+
+    def wait(self, row: int) -> list[Text]:
+        """Its cause, what was owed, how full every window was, and the packets."""
+        waits = self.sequence.waits
+        cause, side = CAUSES[int(waits.cause[row])], DIRECTIONS[int(waits.direction[row])]
+        windows = [("in flight", int(waits.in_flight_bytes[row]), -1)]
+        windows += [("congestion window", int(waits.congestion_window_bytes[row]), -1)]
+        windows += [("receive", int(waits.receive_window_bytes[row]), -1)]
+        windows += [("stream", int(waits.stream_window_bytes[row]), WINDOW_NOT_KNOWN)]
+        windows += [("connection", int(waits.connection_window_bytes[row]), WINDOW_NOT_KNOWN)]
+        released = int(waits.released_by_packet[row])
+        path = f"stopped #{int(waits.stopped_at_packet[row])} -> "
+        path += f"released by #{released} -> " if released else ""
+        path += f"resumed #{int(waits.resumed_at_packet[row])}"
+        of = "" if self.excerpt.stream is not None else f" of stream {int(waits.stream[row])}"
+        head = f"WAIT {duration(int(waits.duration_ns[row]))}: {cause}"
+        owed = f"{side} owes {int(waits.owed_bytes[row]):,} B{of};"
+        known = ", ".join(f"{name} {value:,}" for name, value, unknown in windows if value != unknown)
+        text = [head, *_fill(f"{owed} {known} B", self.inner - 6), *_fill(path, self.inner - 6)]
+        style = f"bold {CAUSE_STYLES.get(cause, '')}".strip()
+        start = int(waits.start_time_ns[row])
+        lines = [self._row(start, None, None, f" !! {text[0]}", style)]
+        return lines + [self._row(None, None, None, f" !! {line}", style) for line in text[1:]]
+
+    def silence(self, row: int) -> list[Text]:
+        """Its length, and whether an RPC was open."""
+        silences = self.sequence.silences
+        open_rpcs, others = int(silences.open_rpcs[row]), int(silences.acks[row])
+        text = f"silence {duration(int(silences.duration_ns[row]))}, "
+        text += "no RPC open" if not open_rpcs else f"{count(open_rpcs, 'RPC')} open"
+        if others > _USUAL_ACKS:
+            text += f", {count(others, 'packet')} {'without data' if self.excerpt.stream is None else 'beside it'}"
+        return [self._row(int(silences.start_time_ns[row]), None, None, f" ~~ {text}", "dim")]
+
+    # parts of lines
+
+    def _row(
+        self, at: int | None, first: int | None, last: int | None, lane: str, style: str, sides: str = "||"
+    ) -> Text:
+        when = "" if at is None else self.time(at)
+        numbers = "" if first is None else f"#{first}" if first == last else f"#{first}-{last}"
+        line = Text(f"{when:>11}  {numbers:<{_LEFT - 13}}{sides[0]}")
+        line.append(set_cell_size(lane, self.inner), style=style)
+        line.append(sides[1])
+        return line
+
+    def _arrow(self, text: str, side: int) -> str:
+        room = self.inner - len(text) - 2
+        return f" {text} " + "─" * (room - 1) + ">" if side == 0 else "<" + "─" * (room - 1) + f" {text} "
+
+    def _beside(self, text: str, side: int) -> str:
+        return f" {text}" if side == 0 else " " * (self.inner - cell_len(text) - 1) + text
+
+    def _frames(self, row: int) -> str:
+        """The frames that have bytes in a burst; dots for what went before or comes later."""
+        bursts, frames = self.sequence.bursts, self.excerpt.frames
+        begin, end = int(bursts.frames_from[row]), int(bursts.frames_to[row])
+        rows = self.sequence.frame_rows[int(bursts.direction[row])][begin:end]
+        first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
+        rows = rows[(frames.first_packet[rows] <= last) & (frames.last_packet[rows] >= first)]
+        if len(rows) > 64:
+            return self._many_frames(rows)
+        names = []
+        for frame in rows:
+            stream = int(frames.stream[frame])
+            name = _NAMES[min(int(frames.kind[frame]), len(_NAMES) - 1)]
+            flags = int(frames.flags[frame])
+            name += " ACK" if name in ("SETTINGS", "PING") and flags & 1 else ""
+            name += f"[{stream}]" if stream else ""
+            name = f"..{name}" if frames.first_packet[frame] < first else name
+            if frames.last_packet[frame] > last:
+                name += ".."
+            elif name.lstrip(".").startswith(("DATA", "HEADERS")) and flags & _END_STREAM:
+                name += " END"
+            names.append(name)
+        runs = [(name, len(list(same))) for name, same in groupby(names)]
+        text = " ".join(name if n == 1 else f"{name} x{n}" for name, n in runs)
+        return text if len(text) <= self.inner else self._many_frames(rows)
+
+    def _many_frames(self, rows: Ints) -> str:
+        frames = self.excerpt.frames
+        kinds = np.bincount(np.minimum(frames.kind[rows], len(_NAMES) - 1), minlength=len(_NAMES))
+        text = " ".join(f"{name} x{n}" if n > 1 else name for name, n in zip(_NAMES, kinds.tolist(), strict=True) if n)
+        streams = np.unique(frames.stream[rows])
+        return f"{text} {_streams(streams[streams > 0].tolist())}".rstrip()
+
+    def _unframed(self, row: int) -> str:
+        bursts = self.sequence.bursts
+        flags, payload = int(bursts.flags[row]), int(bursts.bytes[row])
+        names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if flags & bit]
+        if names:
+            return " ".join([*names, "ACK"] if flags & SYN and flags & ACK else names)
+        if bursts.retransmissions[row] == bursts.packets[row]:
+            return "bytes sent before"
+        connections, connection = self.excerpt.tables.connections, self.excerpt.connection
+        protocol = PROTOCOLS[connections.protocol[connection]]
+        if protocol != "http2":
+            return "TLS" if protocol == "tls" else "bytes"
+        preface = bursts.offset[row] == 0 and bursts.direction[row] == 0 and connections.complete[connection]
+        return "connection preface" if preface and payload == 24 else "bytes of no whole frame"
+
+    def _notes(self, first: int, last: int, side: int) -> list[str]:
+        """Which RPCs begin and end in a burst."""
+        begun = self._told(self.by_start, self.starts, first, last) if side == 0 else []
+        ended = self._told(self.by_end, self.ends, first, last)
+        return [*([self._begun(begun)] if begun else []), *([self._ended(ended)] if ended else [])]
+
+    def _told(self, rows: Ints, packets: Counts, first: int, last: int) -> list[int]:
+        """The RPCs among `rows` whose packet is in a burst."""
+        begin, end = np.searchsorted(packets, [first, last + 1])
+        found: list[int] = rows[begin:end].tolist()
+        stream = self.excerpt.stream
+        return found if stream is None else [r for r in found if self.excerpt.tables.rpcs.stream[r] == stream]
+
+    def _begun(self, rows: Items[int]) -> str:
+        rpcs = self.excerpt.tables.rpcs
+        numbers = list(dict.fromkeys(int(rpcs.method[r]) for r in rows))
+        names = [
+            safe(self.excerpt.tables.method_name(n) or "?") if n != NO_METHOD else "method not in the capture"
+            for n in numbers
+        ]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}: {names[0]}{more}"
+
+    def _ended(self, rows: Items[int]) -> str:
+        rpcs = self.excerpt.tables.rpcs
+        codes: dict[int, int] = {}
+        for r in rows:
+            codes[int(rpcs.status[r])] = codes.get(int(rpcs.status[r]), 0) + 1
+        named = {("no status" if code == NOT_SEEN else _core.STATUSES[code]): n for code, n in codes.items()}
+        said = ", ".join(name if len(named) == 1 else f"{n} {name}" for name, n in named.items())
+        took = sorted(
+            {duration(int(ns)): int(ns) for ns in (rpcs.duration_ns[r] for r in rows)}.items(), key=lambda x: x[1]
+        )
+        span = took[0][0] if len(took) == 1 else f"{took[0][0]} to {took[-1][0]}"
+        return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} end{'s' if len(rows) == 1 else ''}: {said} after {span}"
+
+    def _when(self, event: int) -> tuple[int, int, int, int]:
+        """First and last time, first and last packet of an event."""
+        kind, row = int(self.sequence.kind[event]), int(self.sequence.row[event])
+        if kind == BURST:
+            b = self.sequence.bursts
+            return (
+                int(b.first_time_ns[row]),
+                int(b.last_time_ns[row]),
+                int(b.first_packet[row]),
+                int(b.last_packet[row]),
+            )
+        if kind == WAIT:
+            w = self.sequence.waits
+            start = int(w.start_time_ns[row])
+            stopped = int(w.stopped_at_packet[row])
+            return start, start + int(w.duration_ns[row]), stopped, stopped
+        s = self.sequence.silences
+        start, before = int(s.start_time_ns[row]), int(s.before_packet[row])
+        return start, start + int(s.duration_ns[row]), before, before
+
+    def time(self, ns: int) -> str:
+        """Seconds since the capture's first packet."""
+        return f"{(ns - self.zero) / 1e9:.6f}"
+
+    def _wrapped(self, text: str, indent: str, style: str = "") -> list[Text]:
+        return [Text(line, style=style) for line in _fill(text, self.width, indent=indent)]
+
+
+def _fill(text: str, width: int, *, indent: str = "") -> list[str]:
+    """Lines of a text, none of which parts a number from its unit; characters two columns wide count as two."""
+    spaced = "".join(c + "\0" * (cell_len(c) - 1) for c in _UNIT.sub("\xa0", text))
+    lines = textwrap.wrap(spaced, width, subsequent_indent=indent)
+    return [line.replace("\xa0", " ").replace("\0", "") for line in lines]
+
+
+def _streams(streams: Items[int]) -> str:
+    if len(streams) > _MOST_STREAMS:
+        return f"[{streams[0]}..{streams[-1]}]"
+    return f"[{','.join(map(str, streams))}]" if streams else ""
+
+
+def _rpcs(streams: Items[int]) -> str:
+    streams = sorted(streams)
+    return f"RPC {streams[0]}" if len(streams) == 1 else f"{len(streams):,} RPCs {_streams(streams)}"

@@ -1,0 +1,102 @@
+"""`shared-connection`: fires where callers wait for a connection that their client leaves idle, nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from support import RECORDINGS, recording, synthetic
+
+from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.detectors import shared_connection as detector
+from grpcdiag.analyzer.result import Finding, Skipped
+
+FIRING = ["ydb-stream-single-inflight8", "ydb-unary-single-inflight8"]
+# measured by a script of its own: time from first to last message, share of it in gaps, number of gaps
+MEASURED = {"ydb-unary-single-inflight8": (0.96, 0.25, 900), "ydb-stream-single-inflight8": (0.32, 0.33, 1050)}
+
+
+@pytest.mark.parametrize("name", FIRING)
+def test_fires_where_eight_callers_share(name: str) -> None:
+    capture = recording(name)
+    finding = the_finding(detector, capture.files)
+    seconds, share, gaps = MEASURED[name]
+    assert finding.severity == "warning"
+    assert finding.metrics["callers"] == 8
+    assert finding.metrics["active_ns"] == pytest.approx(seconds * 1e9, rel=0.03)
+    assert finding.metrics["client_held_share"] == pytest.approx(share, abs=0.02)
+    assert finding.metrics["gaps"] == pytest.approx(gaps, rel=0.02)
+    assert 6 < float(finding.metrics["requests_per_round"]) < 10
+    assert finding.lost_ns == finding.metrics["client_held_ns"]
+    assert "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL" in finding.remedies[0].knob
+    assert "8 callers share one connection of client" in finding.verdict
+    assert "CPU" not in finding.verdict + finding.explanation
+    evidence_is_in_the_packets(finding, capture.files)
+
+
+def test_the_median_gap_is_the_measured_one() -> None:
+    gap = the_finding(detector, recording("ydb-unary-single-inflight8").files).metrics["gap_p50_ns"]
+    assert int(gap) == pytest.approx(223_000, rel=0.1)  # measured; read off classes of lengths here
+
+
+def test_loud_on_no_other_capture() -> None:
+    assert loud(detector) == {r.name for r in RECORDINGS if r.name in FIRING}
+
+
+def test_silent_with_one_caller_and_for_information_with_four() -> None:
+    assert found(detector, recording("ydb-unary-single-inflight1").files) is None
+    assert found(detector, recording("ydb-unary-multi-inflight8").files) is None
+    assert found(detector, recording("ably-staggered-veth").files) is None
+    finding = the_finding(detector, recording("roguedb-threads-4").files)
+    assert (finding.severity, finding.lost_ns, finding.metrics["callers"]) == ("info", None, 4)
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
+    finding = the_finding(detector, [synthetic("shared-connection-fires").file])
+    assert finding.metrics["gaps"] == 102
+    assert finding.lost_ns == pytest.approx(102 * 300_000, rel=0.02)  # the silence after each round
+    assert finding.metrics["requests_per_burst"] == 8
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, "critical"),
+        ({"callers": 8}, "critical"),
+        ({"callers": 9}, "info"),
+        ({"gaps": 102}, "critical"),
+        ({"gaps": 103}, None),
+        ({"held_share": 0.70}, "critical"),
+        ({"held_share": 0.80}, None),
+        ({"critical_share": 0.80}, "warning"),
+        ({"callers_per_round": 0.99}, "critical"),
+        ({"callers_per_round": 1.05}, None),
+        ({"most_paused": 0.0}, None),
+    ],
+)
+def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) -> None:
+    assert severity(detector, [synthetic("shared-connection-fires").file], **limits) == expected
+
+
+def test_another_connection_beside_it_is_no_sharing() -> None:
+    """The two connections of this capture are each as bad as the one that fires alone."""
+    assert found(detector, [synthetic("client-idle-gap-fires-on-two").file]) is None
+
+
+def test_a_capture_far_from_the_client_is_not_judged() -> None:
+    """Gaps as long as the jitter of the way to the client could be the network's."""
+    tables = decode([synthetic("shared-connection-fires").file])
+
+    def seen_from(near_client_rtt_ns: int) -> list[object]:
+        far = replace(tables.connections, near_client_rtt_ns=np.array([near_client_rtt_ns]))
+        return list(detector.detect(replace(tables, connections=far), detector.Limits()))
+
+    (near,), (far,) = seen_from(290_000), seen_from(310_000)
+    assert isinstance(near, Finding)
+    assert isinstance(far, Skipped)
+    assert near.confidence == "medium"
+    assert "capture at the client" in far.reason

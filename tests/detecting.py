@@ -1,0 +1,59 @@
+"""What tests of detectors share: one detector's answer to a capture, and whether its evidence is in the packets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from support import RECORDINGS, SYNTHETICS, rows
+
+from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.result import Finding
+from grpcdiag.analyzer.tables import Packets
+
+
+def found(module: Any, files: Sequence[str], **limits: Any) -> Finding | None:
+    """The one finding of a detector, with some limits changed; None when it has none."""
+    answers = [a for a in module.detect(decode(list(files)), module.Limits(**limits)) if isinstance(a, Finding)]
+    assert len(answers) <= 1
+    return answers[0] if answers else None
+
+
+def severity(module: Any, files: Sequence[str], **limits: Any) -> str | None:
+    """Its severity, None without a finding."""
+    finding = found(module, files, **limits)
+    return finding.severity if finding else None
+
+
+def the_finding(module: Any, files: Sequence[str], **limits: Any) -> Finding:
+    """The finding that must be there."""
+    finding = found(module, files, **limits)
+    assert finding is not None
+    assert finding.id == module.ID
+    return finding
+
+
+def evidence_is_in_the_packets(finding: Finding, files: Sequence[str]) -> None:
+    """Each packet that is shown exists, on a connection of the finding, at the time that is told."""
+    packets = rows(Packets, files)
+    place = {number: row for row, number in enumerate(packets.packet.tolist())}
+    assert finding.evidence
+    for item in finding.evidence:
+        row = place[item.packet]
+        assert int(packets.connection[row]) in finding.scope.connections
+        assert abs(int(packets.time_ns[row]) - item.time_ns) < 1_000_000, item.what
+
+
+def disagreements(module: Any) -> list[str]:
+    """Synthetic captures whose truth speaks of this finding, and on which the detector says otherwise."""
+    wrong = []
+    for capture in SYNTHETICS:
+        said = module.ID in capture.truth.get("findings", ())
+        if (said or module.ID in capture.truth.get("quiet", ())) and said != bool(found(module, [capture.file])):
+            wrong.append(capture.name)
+    return wrong
+
+
+def loud(module: Any) -> set[str]:
+    """Real captures that are here on which the finding is above `info`."""
+    return {r.name for r in RECORDINGS if severity(module, r.files) in ("warning", "critical")}
