@@ -189,7 +189,7 @@ impl SackBlocks {
     }
 
     /// Adds a block; a fifth is ignored.
-    pub(super) fn push(&mut self, left: u32, right: u32) {
+    pub(crate) fn push(&mut self, left: u32, right: u32) {
         if let Some(free) = self.blocks.get_mut(usize::from(self.count)) {
             *free = (left, right);
             self.count += 1;

@@ -6,6 +6,7 @@ mod holes;
 mod order;
 mod properties;
 mod round_trips;
+mod waits;
 mod windows;
 
 use super::note::Note;
