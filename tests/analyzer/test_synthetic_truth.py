@@ -31,6 +31,7 @@ ENDS = ("first_packet", "first_time_ns", "last_packet", "last_time_ns")
 # In these files bytes arrive before the bytes in front of them. The truth places every byte in the packet that carries
 # it; a reader of TCP has a frame, and an RPC its end, when the bytes in front are there as well, which is later.
 OUT_OF_ORDER = {"out_of_order_file", "reordering", "retransmission", "capture_hole"}
+OUT_OF_ORDER |= {"loss-fires-response", "loss-quiet-reordered"}
 
 
 def rpc_rows(tables: Tables) -> dict[tuple[int, int], dict[str, Any]]:
