@@ -14,8 +14,8 @@ Lost packets show in two ways: the same bytes are sent again, or later bytes com
 sooner than a round trip. An RPC is charged the time from its last bytes until the bytes at or in front of them were
 sent again, if its answer came no sooner than a round trip after; and the time in which its bytes stood behind such a
 hole. It is charged to the congestion window when the sender, after a loss on its side, stopped with at least one
-segment in flight, HTTP/2 and TCP receive windows open, and resumed right after an ACK. Where the sender stopped inside a
-message, what was in flight then is the window; where it stopped at a message's end, the window is estimated from that.
+segment in flight, HTTP/2 and TCP receive windows open, and resumed right after an ACK. Where the sender stopped inside
+a message, what was in flight then is the window; where it stopped at a message's end, the window is estimated.
 Answers that leave in the same burst as blocked bytes stood in the queue behind them. Packets that are late by less
 than a round trip were reordered, and are not counted.
 
