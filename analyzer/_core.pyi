@@ -42,6 +42,7 @@ class Run:
         packets: bool = False,
         rpc_rows: bool = False,
         ports: list[int] = ...,
+        keylog: bytes | None = None,
         threads: int = 1,
     ) -> Run: ...
     def step(self, packets: int) -> bool: ...

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from . import facts, story
 from .decode import Progress, decode
 from .detectors import DETECTORS
 from .errors import NoGrpcError
+from .reading import How
 from .result import Analysis, Finding, Skipped
 from .tables import Tables
 
 
-def analyze(paths: Sequence[str], *, ports: Sequence[int] = (), progress: Progress | None = None) -> Analysis:
+def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
-    return of_tables(decode(paths, ports=ports, progress=progress))
+    return of_tables(decode(paths, progress=progress, **how))
 
 
 def of_tables(tables: Tables) -> Analysis:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from . import _core
 from .errors import CaptureError, NoGrpcError
 from .facts import why_no_grpc
-from .reading import STEP, Progress, Reading
+from .reading import STEP, How, Progress, Reading
 from .tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 
 __all__ = ["CaptureError", "Progress", "decode", "stream"]
@@ -17,23 +17,23 @@ _STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packe
 
 
 def decode(
-    paths: Sequence[str], *, ports: Sequence[int] = (), rpc_rows: bool = False, progress: Progress | None = None
+    paths: Sequence[str], *, rpc_rows: bool = False, progress: Progress | None = None, **how: Unpack[How]
 ) -> Tables:
     """Decode a capture into its tables; frames, messages and packets are counted only.
 
-    `paths` are files of one capture in any order, or `-` for standard input; `ports` are HTTP/2 whatever they look
-    like. Raises CaptureError.
+    `paths` are files of one capture in any order, or `-` for standard input; `how` is described at
+    `How`. Raises CaptureError.
     """
-    return tables_of(Reading(paths, ports=ports, rpc_rows=rpc_rows).finish(progress))
+    return tables_of(Reading(paths, rpc_rows=rpc_rows, **how).finish(progress))
 
 
 def stream(
     kind: type[Table],
     paths: Sequence[str],
     *,
-    ports: Sequence[int] = (),
     require_rows: bool = False,
     progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Iterator[Table]:
     """Decode a capture and yield one of the tables `Frames`, `Messages`, `Packets` piece by piece.
 
@@ -41,9 +41,7 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = _core.Run(
-        list(paths), ports=list(ports), frames=name == "frames", messages=name == "messages", packets=name == "packets"
-    )
+    run = _core.Run(list(paths), frames=name == "frames", messages=name == "messages", packets=name == "packets", **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .reading import STEP, Progress
+from .reading import STEP, How, Progress
 from .tables import Frames, Ints, Packets, Tables, tables_of
 
 _SLACK_NS = 1_000_000_000
@@ -104,14 +104,14 @@ def excerpt(
     stream: int | None = None,
     from_ns: int | None = None,
     to_ns: int | None = None,
-    ports: Sequence[int] = (),
     progress: Progress | None = None,
+    **how: Unpack[How],
 ) -> Excerpt:
     """Read a capture once and keep one connection; `from_ns` and `to_ns` count from the capture's first packet.
 
     Raises CaptureError.
     """
-    run = _core.Run(list(paths), ports=list(ports), frames=True, packets=True)
+    run = _core.Run(list(paths), frames=True, packets=True, **how)
     wanted = _Filter(connection, stream, from_ns, to_ns)
     while run.step(STEP):
         wanted.add(run.take("frames"), run.take("packets"))

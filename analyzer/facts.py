@@ -31,6 +31,14 @@ HTTP2 = PROTOCOLS.index("http2")
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
 
+KEY_LOGS = (
+    "grpc-go: tls.Config.KeyLogWriter; C-core (C++, Python, Ruby, PHP): "
+    "grpc_tls_credentials_options_set_tls_session_key_log_file_path, in C++ set_tls_session_key_log_file_path; "
+    "Java: a key-log agent such as jSSLKeyLog; Node: the socket's `keylog` event, or --tls-keylog=FILE; "
+    "tonic: rustls::KeyLogFile; .NET: SSLKEYLOGFILE where the runtime uses OpenSSL"
+)
+"""How each implementation gives its TLS secrets."""
+
 _NO_AGENT = 0xFFFF_FFFF
 
 
@@ -54,9 +62,15 @@ def quality(tables: Tables) -> Quality:
     return Quality(
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
-        undecoded_bytes=int(connections.undecoded_bytes.sum() + connections.encrypted_bytes.sum()),
+        undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
         warnings=tuple(_warnings(tables)),
     )
+
+
+def still_encrypted(tables: Tables) -> Ints:
+    """Bytes of TLS per connection that were not decrypted; what TLS adds to decrypted data is none of them."""
+    connections = tables.connections
+    return np.where(connections.tls_decrypted == 0, connections.encrypted_bytes, 0).astype(np.int64)
 
 
 def _warnings(tables: Tables) -> Iterator[str]:
@@ -83,9 +97,9 @@ def _warnings(tables: Tables) -> Iterator[str]:
         yield f"{late:,} {text}"
     encrypted = int((connections.protocol == TLS).sum())
     if encrypted:
-        yield f"{encrypted:,} connections are TLS and were not decrypted"
-    if capture["secrets"]:
-        yield "the file holds decryption secrets, which this version does not use"
+        yield f"{encrypted:,} connections are TLS and were not decrypted: --keylog FILE gives the secrets"
+    if capture["secrets"] and encrypted:
+        yield "the file holds decryption secrets, but not of all its TLS connections"
     known = "bytes are missing from the capture"
     for kind, count in zip(tables.problem_kinds, tables.problem_counts, strict=True):
         if kind != known:
@@ -247,7 +261,10 @@ def why_no_grpc(tables: Tables) -> str:
         return f"none of the {capture['packets']:,} packets is TCP"
     encrypted = int((protocol == TLS).sum())
     if encrypted:
-        return f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, which this version does not decrypt"
+        return (
+            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. Record the "
+            f"secrets with the capture and give them with --keylog FILE: {KEY_LOGS}"
+        )
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
     return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from . import _core
 
@@ -22,12 +22,21 @@ _PATIENCE_S = 0.1
 """Seconds between two looks at progress and Ctrl-C."""
 
 
+class How(TypedDict, total=False):
+    """How captures are read, besides their paths."""
+
+    ports: list[int]
+    """Ports whose connections are HTTP/2 whatever they look like."""
+    keylog: bytes
+    """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
+
+
 class Reading:
     """A run of the core over one capture, in a thread of its own."""
 
-    def __init__(self, paths: Sequence[str], *, ports: Sequence[int] = (), rpc_rows: bool = False) -> None:
+    def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[How]) -> None:
         """Open the files and begin to read. Raises CaptureError."""
-        self._run = _core.Run(list(paths), ports=list(ports), rpc_rows=rpc_rows, threads=THREADS)
+        self._run = _core.Run(list(paths), rpc_rows=rpc_rows, threads=THREADS, **how)
         self._total = self._run.bytes_total
         self._read = 0
         self._stopped = False

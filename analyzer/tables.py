@@ -62,6 +62,9 @@ class Connections:
     protocol: Codes = field(metadata={"doc": "index into `PROTOCOLS`"})
     complete: Codes = field(metadata={"doc": "1 when the opening is in the capture"})
     tls: Codes = field(metadata={"doc": "1 when it is TLS"})
+    tls_version: Counts = field(metadata={"doc": "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"})
+    tls_handshake_ns: Ints = field(metadata={"doc": "from the ClientHello to the client's Finished"})
+    tls_decrypted: Codes = field(metadata={"doc": "1 when application data were decrypted"})
     closed_by: Codes = field(metadata={"doc": "direction that closed first, 2 when it was not closed"})
     mss_client: Counts = field(metadata={"doc": "payload bytes of the client's full segments, 0 when not known"})
     mss_server: Counts = field(metadata={"doc": "payload bytes of the server's full segments, 0 when not known"})
@@ -337,7 +340,7 @@ class Problems:
 
 PROTOCOLS = ("undecided", "http2", "tls", "other")
 """Names of `Connections.protocol`."""
-LAYERS = ("packet", "tcp", "http2", "grpc")
+LAYERS = ("packet", "tcp", "http2", "grpc", "tls")
 """Names of `Problems.layer`."""
 
 PAUSE_NS = 10_000_000

@@ -43,7 +43,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..facts import HTTP2, TLS
+from ..facts import HTTP2, TLS, still_encrypted
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Tables
 from ._failures import counted
@@ -103,7 +103,7 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
     for name, column, text, hides, remedy, where, limit in (
         ("missing_bytes", table.missing_bytes, "bytes of TCP payload are missing", _FRAMES, gap, unmeant, most),
         ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, gap, unmeant, most),
-        ("encrypted_bytes", table.encrypted_bytes, "bytes are TLS that was not decrypted", _RPCS, _KEYS, seen, half),
+        ("encrypted_bytes", still_encrypted(tables), "bytes are TLS that was not decrypted", _RPCS, _KEYS, seen, half),
     ):
         count = int(column[seen].sum())
         grave = int(column[where].sum()) >= limit * whole

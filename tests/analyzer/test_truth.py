@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
-from support import RECORDINGS, Recording, canonical_status, recording
+from support import RECORDINGS, Recording, canonical_status, recorded, recording
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
@@ -19,8 +20,7 @@ from grpcdiag.analyzer.tables import COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES
 NOT_WHOLE = {
     "mid-connection-go": "begins about a second after the connection: earlier RPCs, methods and statuses are not in it",
     "snaplen-128": "packets are cut at 128 bytes: some header blocks are not in it",
-    "tls13-go": "TLS, not decrypted",
-    "tls13-go-secrets": "TLS, not decrypted although the file holds the secrets",
+    "tls13-go": "TLS, with its secrets in a file beside it",
 }
 # The client's name of a status that the wire cannot tell: what the wire shows instead.
 ON_THE_WIRE = {"DEADLINE_EXCEEDED": "CANCELLED"}  # grpc-go gives up with RST_STREAM CANCEL
@@ -124,15 +124,39 @@ def test_snaplen_128() -> None:
     assert tables.connections.missing_bytes.sum() > 0
 
 
-@pytest.mark.parametrize(("name", "secrets"), [("tls13-go", 0), ("tls13-go-secrets", 1)])
-def test_tls_is_told_and_not_guessed(name: str, secrets: int) -> None:
-    capture = recording(name)
+def test_tls_without_secrets_is_told_and_not_guessed() -> None:
+    capture = recording("tls13-go")
     with pytest.raises(NoGrpcError, match=r"1 of 1 TCP connections are TLS"):
         analyze(capture.files)
     tables = decode(capture.files)
-    assert (tables.connections.tls.tolist(), tables.frame_counts) == ([1], {})
-    assert tables.connections.encrypted_bytes.sum() == tables.connections.payload_bytes.sum() > 0
-    assert bool(tables.capture["secrets"]) == bool(secrets)
+    c = tables.connections
+    assert (c.tls.tolist(), c.tls_decrypted.tolist(), c.tls_version.tolist()) == ([1], [0], [0x0304])
+    assert 0 < c.tls_handshake_ns[0] < c.last_time_ns[0] - c.first_time_ns[0]
+    assert tables.frame_counts == {}
+    assert c.encrypted_bytes.sum() == c.payload_bytes.sum() > 0
+
+
+def test_a_key_log_and_secrets_in_the_file_give_the_same() -> None:
+    """The pcapng is the pcap with its key log in a decryption secrets block."""
+    keys = Path(recorded("tls13-go.keys")).read_bytes()
+    beside = decode(recording("tls13-go").files, rpc_rows=True, keylog=keys)
+    inside = decode(recording("tls13-go-secrets").files, rpc_rows=True)
+    count = recording("tls13-go").truth.get("raw_count")
+    for tables in (beside, inside):
+        assert short_methods(tables) == recording("tls13-go").report["rpcs"]
+        assert statuses(tables) == {"OK": 100}
+        assert tables.connections.tls_decrypted.tolist() == [1]
+        assert count is None or tables.frame_counts == count["frames_by_type"]
+    for column in ("stream", "method", "duration_ns", "request_bytes", "response_bytes", "first_packet", "last_packet"):
+        assert np.array_equal(getattr(beside.rpcs, column), getattr(inside.rpcs, column)), column
+    assert analyze(recording("tls13-go").files, keylog=keys).verdict.finding is None
+
+
+def test_a_key_log_of_another_run_decrypts_nothing() -> None:
+    keys = Path(recorded("tls13-go.keys")).read_bytes()
+    other = bytes(ord("0") if byte == ord("1") else byte for byte in keys)
+    tables = decode(recording("tls13-go").files, keylog=other)
+    assert (tables.connections.tls_decrypted.tolist(), len(tables.rpcs.stream)) == ([0], 0)
 
 
 def test_truncated_tells_the_byte() -> None:

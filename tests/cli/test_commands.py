@@ -118,7 +118,6 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
         (str(no_packets), "holds no packets"),
         (other_link, "link type 147 is not supported"),
         (recorded("tls13-go.pcap"), "are TLS"),
-        (recorded("tls13-go-secrets.pcapng"), "are TLS"),
         (synthetic("not_grpc").file, "HTTP/2 without gRPC"),
         (no_tcp(tmp_path), "is TCP"),
         (no_http2(tmp_path), "is HTTP/2"),
@@ -127,6 +126,18 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
         assert (outcome.code, outcome.out) == (4, b""), file
         assert outcome.err.startswith("grpcdiag: no gRPC traffic found: ")
         assert says in outcome.err, outcome.err
+
+
+def test_a_key_log_decrypts() -> None:
+    outcome = grpcdiag("analyze", recorded("tls13-go.pcap"), "--keylog", recorded("tls13-go.keys"))
+    assert outcome.code == 0
+    assert "100 RPCs" in " ".join(outcome.text.split())
+
+
+def test_a_missing_key_log_is_3(tmp_path: Path) -> None:
+    outcome = grpcdiag("rpcs", recorded("tls13-go.pcap"), "--keylog", str(tmp_path / "none"))
+    assert outcome.code == 3
+    assert "the key log cannot be read: No such file" in outcome.err
 
 
 def ethernet(protocol: int, body: bytes) -> bytes:

@@ -1,5 +1,7 @@
 //! What all connections of a run share: options, dictionaries, tables and totals.
 
+use std::sync::Arc;
+
 use hdrhistogram::Histogram;
 
 use crate::budget::Budget;
@@ -9,6 +11,7 @@ use crate::limits;
 use crate::tables::{
     Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes, Rpcs, Waits,
 };
+use crate::tls::{Decryptor, KeyLog};
 
 /// Which tables are wanted; totals and RPCs are always kept.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +26,8 @@ pub struct Options {
     pub rpc_rows: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
+    /// Secrets that decrypt TLS.
+    pub keys: Arc<KeyLog>,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
 }
@@ -141,6 +146,8 @@ pub struct Context {
     pub totals: Totals,
     /// By method number plus one; the first entry is for RPCs whose method is not in the capture.
     pub methods: Vec<Option<Box<MethodStats>>>,
+    /// What the TLS connections share; made with the first one.
+    pub decryptor: Option<Box<Decryptor>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
 }

@@ -1,6 +1,6 @@
 //! The decoding core of grpcdiag: capture bytes to columnar tables.
 //!
-//! Layers know the one below and never the one above: `capture_file` -> `packet` -> `tcp` -> `http2` -> `grpc`,
+//! Layers know the one below and never the one above: `capture_file` -> `packet` -> `tcp` -> (`tls`) -> `http2` -> `grpc`,
 //! driven by `pipeline`. Only this file and `python` know Python.
 
 pub mod at;
@@ -18,6 +18,7 @@ pub mod strings;
 pub mod tables;
 pub mod tcp;
 pub mod threads;
+pub mod tls;
 pub mod waits;
 
 use pyo3::prelude::*;

@@ -165,6 +165,48 @@ pub const RESYNC_GIVE_UP: u64 = 16 << 20;
 /// Bytes of an HTTP/1.1 request or response head read to find an upgrade to h2c.
 pub const UPGRADE_HEAD: usize = 16 << 10;
 
+// --- TLS ---
+
+/// Connections whose secrets are kept from key logs, about 300 bytes each; further ones are counted and not decrypted.
+pub const TLS_KEY_LOG_CONNECTIONS: usize = 262_144;
+/// Bytes of a key log's line that may mean something: the longest label (31), a random (64) and a secret of SHA-384 (96)
+/// with two spaces make 193; a longer line is damaged.
+pub const TLS_KEY_LOG_LINE: usize = 1024;
+/// Bytes of a TLS 1.2 record after its header (RFC 5246 section 6.2.3: 2^14 + 2048). TLS 1.3 allows 2^14 + 256
+/// (RFC 8446 section 5.2), which is asked of once the version is known.
+pub const TLS_RECORD_LENGTH: usize = (1 << 14) + 2048;
+/// Bytes of a TLS 1.3 record after its header (RFC 8446 section 5.2).
+pub const TLS13_RECORD_LENGTH: usize = (1 << 14) + 256;
+/// Bytes of a hello message that are kept to be read; one with post-quantum key shares and many tickets has some 5 kB.
+pub const TLS_HELLO_LENGTH: usize = 64 << 10;
+/// Bytes of the protocol names offered by ALPN that are kept; gRPC clients offer one or two, of a few bytes each.
+pub const TLS_ALPN_OFFERS: usize = 512;
+/// Bytes of one side held back until the other side's hello has come: captures with several queues mix the order of
+/// directions by a window's worth of packets, and early data (RFC 8446 section 2.3) waits here too.
+pub const TLS_HELD_BYTES: usize = 128 << 10;
+/// Pieces (packets) held back or searched per direction; more are joined and take the position of the last.
+pub const TLS_HELD_PIECES: usize = 4096;
+/// Consecutive record headers that prove a record boundary after a gap, the lengths of two records linking them.
+pub const TLS_RESYNC_HEADERS: usize = 3;
+/// Bytes looked at in one step of that search, which bounds what it keeps: this and two records of the longest kind.
+pub const TLS_RESYNC_STEP: usize = 32 << 10;
+/// Sequence numbers tried for the first record after a gap: records that one gap may have swallowed. 2^10 records of
+/// the shortest gRPC message fill a socket's buffer.
+pub const TLS_SEQUENCE_STEPS: u64 = 1024;
+/// Records on which keys are tried while the handshake's end cannot be seen; a handshake flight has ten at most, and
+/// half of certificates' chains in one-kilobyte records still fits.
+pub const TLS_TRIAL_RECORDS: u32 = 64;
+/// Bytes that all those attempts of one worker may authenticate over: about a second of work.
+pub const TLS_ATTEMPT_BYTES: u64 = 1 << 30;
+/// Bytes that one attempt counts for besides those of the record: its fixed cost is that of some hundred bytes.
+pub const TLS_ATTEMPT_COST: u64 = 256;
+/// Consecutive records that do not authenticate before a direction's keys are taken to be wrong.
+pub const TLS_OPEN_FAILURES: u32 = 8;
+/// Record buffers in use by the connections of one worker; each holds a record cut over packets, 16 kB as a rule.
+pub const TLS_BUFFERS: usize = 16_384;
+/// Idle record buffers kept for reuse by one worker.
+pub const TLS_SPARE_BUFFERS: usize = 64;
+
 // --- Tables ---
 
 /// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.

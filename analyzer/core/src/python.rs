@@ -1,7 +1,7 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::create_exception;
@@ -18,6 +18,7 @@ use crate::http2::ping::PURPOSES;
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
 use crate::tables::{Column, ProblemLog};
 use crate::tcp::{note, roles};
+use crate::tls::KeyLog;
 
 create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
 
@@ -52,7 +53,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), threads=1))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, threads=1))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -61,16 +62,21 @@ impl Run {
         packets: bool,
         rpc_rows: bool,
         ports: Vec<u16>,
+        keylog: Option<Vec<u8>>,
         threads: u8,
     ) -> PyResult<Self> {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
         }
         let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
+        let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
+        for secrets in py.detach(|| leading_secrets(&paths)) {
+            keys.extend(&secrets);
+        }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
         let reader =
             py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
-        let options = Options { frames, messages, packets, rpc_rows, ports, threads };
+        let options = Options { frames, messages, packets, rpc_rows, ports, keys: Arc::new(keys), threads };
         Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)) }) })
     }
 
@@ -132,6 +138,20 @@ impl Run {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Key logs that pcapng files hold before their first packet, where tools put them. Standard input is not read for
+/// them, and what cannot be opened is told when it is read.
+fn leading_secrets(paths: &[String]) -> Vec<Vec<u8>> {
+    const NSS_KEY_LOG: u32 = 0x544c_534b;
+    let of_file = |path: &String| {
+        let mut reader = CaptureReader::open(vec![Source::Path(PathBuf::from(path))]).ok()?;
+        reader.next_packet();
+        let kept = reader.info().secrets.iter().filter(|secrets| secrets.kind == NSS_KEY_LOG);
+        Some(kept.map(|secrets| secrets.data.clone()).collect::<Vec<_>>())
+    };
+    let regular = |path: &&String| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    paths.iter().filter(regular).filter_map(of_file).flatten().collect()
 }
 
 fn finished() -> PyErr {

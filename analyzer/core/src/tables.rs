@@ -72,6 +72,7 @@ table!(
         first_packet: u32, last_packet: u32,
         handshake_rtt_ns: i64, min_rtt_ns: i64, near_client_rtt_ns: i64, near_server_rtt_ns: i64,
         vantage: u8, roles_from: u8, client_side: u8, protocol: u8, complete: u8, tls: u8, closed_by: u8,
+        tls_version: u32, tls_handshake_ns: i64, tls_decrypted: u8,
         mss_client: u32, mss_server: u32,
         client_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
@@ -268,9 +269,11 @@ pub enum Layer {
     Http2 = 2,
     /// gRPC.
     Grpc = 3,
+    /// TLS.
+    Tls = 4,
 }
 
-const LAYERS: [Layer; 4] = [Layer::Packet, Layer::Tcp, Layer::Http2, Layer::Grpc];
+const LAYERS: [Layer; 5] = [Layer::Packet, Layer::Tcp, Layer::Http2, Layer::Grpc, Layer::Tls];
 
 /// The problems table with its dictionary of texts and its bound.
 #[derive(Debug, Default)]

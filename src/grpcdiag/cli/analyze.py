@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .common import Files, Output, Ports, Quiet, decoding, progress, wants_colour, write
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
 
 NAME = "analyze"
 
@@ -41,13 +41,14 @@ def command(
         Severity | None, typer.Option("--fail-on", help="Exit with 1 when a finding is at least this severe.")
     ] = None,
     port: Ports = None,
+    keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
     from ..analyzer.reading import Reading
 
     with decoding(), progress(quiet) as told:
-        reading = Reading(files, ports=port or ())
+        reading = Reading(files, **how(port, keylog))
         # numpy and the rest are imported while the core reads
         from ..analyzer.analysis import of_tables
         from ..analyzer.result import SEVERITIES

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+if TYPE_CHECKING:
+    from ..analyzer.reading import How
 
 UNREADABLE = 3
 """Exit code: the input cannot be read or is no capture."""
@@ -27,6 +30,10 @@ Files = Annotated[
 Ports = Annotated[
     list[int] | None, typer.Option("--port", min=1, max=65535, help="Read this port as HTTP/2 whatever it looks like.")
 ]
+KeyLog = Annotated[
+    Path | None,
+    typer.Option("--keylog", metavar="FILE", help="TLS secrets, as programs write them to SSLKEYLOGFILE."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")]
 
@@ -38,6 +45,17 @@ def fail(message: str, code: int) -> NoReturn:
     """Tell what went wrong on standard error and exit."""
     typer.echo(f"grpcdiag: {message}", err=True)
     raise typer.Exit(code)
+
+
+def how(ports: list[int] | None, keylog: Path | None) -> How:
+    """How captures are read, out of the options; an unreadable key log ends the command."""
+    chosen: How = {"ports": ports or []}
+    if keylog:
+        try:
+            chosen["keylog"] = keylog.read_bytes()
+        except OSError as error:
+            fail(f"{keylog}: the key log cannot be read: {error.strerror}", UNREADABLE)
+    return chosen
 
 
 @contextmanager

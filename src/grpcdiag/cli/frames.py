@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .common import Files, Output, Ports, Quiet, decoding, progress
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress
 from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
 
 NAME = "frames"
@@ -14,6 +14,7 @@ def command(
     output: Output = None,
     limit: Limit = ROWS_SHOWN,
     port: Ports = None,
+    keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one row per HTTP/2 frame."""
@@ -22,5 +23,5 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        pieces = map(rows.frames, stream(Frames, files, ports=port or (), require_rows=True, progress=told))
+        pieces = map(rows.frames, stream(Frames, files, **how(port, keylog), require_rows=True, progress=told))
         write(pieces, format_, output, limit)

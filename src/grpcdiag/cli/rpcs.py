@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .common import Files, Output, Ports, Quiet, decoding, progress
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress
 from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
 
 NAME = "rpcs"
@@ -14,6 +14,7 @@ def command(
     output: Output = None,
     limit: Limit = ROWS_SHOWN,
     port: Ports = None,
+    keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one row per RPC."""
@@ -23,7 +24,7 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode(files, ports=port or (), rpc_rows=True, progress=told)
+        tables = decode(files, **how(port, keylog), rpc_rows=True, progress=told)
         if not len(tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(tables))
     write([rows.rpcs(tables)], format_, output, limit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, Output, Ports, Quiet, decoding, fail, progress, wants_colour, write
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, progress, wants_colour, write
 
 if TYPE_CHECKING:
     from ..analyzer.excerpt import Excerpt
@@ -49,6 +49,7 @@ def command(
     limit: Annotated[int, typer.Option("--limit", min=0, help="Lines drawn; 0 for all, with nothing folded.")] = 200,
     output: Output = None,
     port: Ports = None,
+    keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
@@ -59,7 +60,7 @@ def command(
     from ..analyzer.facts import why_no_grpc
 
     with decoding(), progress(quiet) as told:
-        part = excerpt(files, connection, stream=stream, from_ns=from_, to_ns=to, ports=port or (), progress=told)
+        part = excerpt(files, connection, stream=stream, from_ns=from_, to_ns=to, **how(port, keylog), progress=told)
         if not len(part.tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(part.tables))
     _check(part)

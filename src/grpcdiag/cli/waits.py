@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .common import Files, Output, Ports, Quiet, decoding, progress
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress
 from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
 
 NAME = "waits"
@@ -14,6 +14,7 @@ def command(
     output: Output = None,
     limit: Limit = ROWS_SHOWN,
     port: Ports = None,
+    keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
     """Write one row per interval in which a side owed bytes and sent none."""
@@ -21,5 +22,5 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode(files, ports=port or (), progress=told)
+        tables = decode(files, **how(port, keylog), progress=told)
     write([rows.waits(tables)], format_, output, limit)

@@ -10,6 +10,7 @@ use crate::packet::{Segment, TcpFlags};
 use crate::tables::{ConnectionRow, DirectionRow, Layer, PacketRow, TurnRow};
 use crate::waits;
 
+use super::encrypted::Encrypted;
 use super::half::{Ack, Half};
 use super::note::Note;
 use super::roles::{self, RolesFrom};
@@ -66,6 +67,10 @@ pub struct Connection {
     pub halves: [Half; 2],
     /// What is read from it.
     pub http2: Http2,
+    /// Its TLS, when it begins with a TLS record.
+    pub(super) tls: Option<Box<Encrypted>>,
+    /// Payload has been read: what it is is decided.
+    begun: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
     pub(super) syn_time: Option<i64>,
@@ -96,6 +101,8 @@ impl Connection {
             row,
             halves: Default::default(),
             http2,
+            tls: None,
+            begun: false,
             counters: Counters::default(),
             roles_from,
             syn_time: None,
@@ -390,12 +397,33 @@ impl Connection {
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
         if !fresh.is_empty() {
             self.http2.held[side].position = end;
-            self.http2.feed(side, fresh, at, cx);
+            self.read(side, fresh, at, cx);
         }
         let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         if cut > 0 {
             self.counters.missing_bytes += cut;
-            self.http2.gap(side, cut, at, cx);
+            self.lack(side, cut, at, cx);
+        }
+    }
+
+    /// Reads the next bytes: TLS when the connection begins as TLS does.
+    #[inline]
+    fn read(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+        if !self.begun {
+            self.begun = true;
+            self.tls = Encrypted::if_begins(bytes, cx);
+        }
+        match &mut self.tls {
+            Some(tls) => tls.feed(&mut self.http2, side, bytes, at, cx),
+            None => self.http2.feed(side, bytes, at, cx),
+        }
+    }
+
+    /// Bytes of `side` are missing from the capture.
+    fn lack(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
+        match &mut self.tls {
+            Some(tls) => tls.gap(&mut self.http2, side, length, at, cx),
+            None => self.http2.gap(side, length, at, cx),
         }
     }
 
@@ -486,7 +514,7 @@ impl Connection {
             half.advance(first);
             self.counters.missing_bytes += missing.unsigned_abs();
             cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
-            self.http2.gap(side, missing.unsigned_abs(), behind, cx);
+            self.lack(side, missing.unsigned_abs(), behind, cx);
         }
         self.drain(side, None, cx);
     }
@@ -533,6 +561,9 @@ impl Connection {
             }
         }
         let (end, at) = self.end_of_rpcs(replaced, capture_end);
+        if let Some(tls) = &mut self.tls {
+            tls.finish(&mut self.http2, at, cx);
+        }
         self.http2.finish(end, at, cx);
         let client = self.http2.client;
         Ended {

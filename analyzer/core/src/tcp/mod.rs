@@ -6,6 +6,7 @@
 pub mod congestion;
 pub mod connection;
 pub mod duplicate;
+mod encrypted;
 pub mod half;
 pub mod note;
 pub mod reassembly;

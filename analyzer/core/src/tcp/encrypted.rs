@@ -1,0 +1,113 @@
+//! A connection that carries TLS: its plaintext goes to HTTP/2 as bytes of the packet that completed their record.
+
+use std::sync::Arc;
+
+use crate::at::At;
+use crate::context::Context;
+use crate::http2::{Http2, Protocol};
+use crate::tables::Layer;
+use crate::tls::{Decryptor, Event, Facts, Session};
+
+/// A handshake record of any version (RFC 8446 section 5.1): every TLS connection begins with one of each side.
+const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
+/// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
+const UNKNOWN_GAP: u64 = u32::MAX as u64;
+
+/// TLS of one connection.
+pub struct Encrypted {
+    session: Session<At>,
+    /// Bytes of records, and of the plaintext that they gave.
+    bytes: u64,
+    plaintext: u64,
+}
+
+impl std::fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encrypted")
+            .field("bytes", &self.bytes)
+            .field("plaintext", &self.plaintext)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Encrypted {
+    /// TLS if the connection's first bytes are those of a handshake record.
+    pub fn if_begins(bytes: &[u8], cx: &mut Context) -> Option<Box<Self>> {
+        if !bytes.starts_with(&HANDSHAKE_RECORD) {
+            return None;
+        }
+        if cx.decryptor.is_none() {
+            cx.decryptor = Some(Box::new(Decryptor::new(Arc::clone(&cx.options.keys))));
+        }
+        Some(Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0 }))
+    }
+
+    /// What is known of it.
+    pub fn facts(&self) -> &Facts<At> {
+        self.session.facts()
+    }
+
+    /// Whether application data were decrypted.
+    pub fn is_decrypted(&self) -> bool {
+        self.plaintext > 0
+    }
+
+    /// From the ClientHello to the client's Finished, nanoseconds.
+    pub fn handshake_ns(&self) -> Option<i64> {
+        let facts = self.facts();
+        let (hello, finished) = (facts.client_hello?, facts.client_finished?);
+        Some(finished.time.saturating_sub(hello.time).max(0))
+    }
+
+    /// The next bytes of a side.
+    pub fn feed(&mut self, http2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+        if http2.protocol == Protocol::Undecided {
+            http2.protocol = Protocol::Tls;
+        }
+        self.bytes += bytes.len() as u64;
+        self.with(http2, cx, |session, decryptor, out| {
+            session.feed(side, bytes, at, decryptor, &mut |event, at| out(event, at));
+        });
+    }
+
+    /// Bytes of a side are missing from the capture.
+    pub fn gap(&mut self, http2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
+        self.with(http2, cx, |session, decryptor, out| {
+            session.gap(side, length, at, decryptor, &mut |event, at| out(event, at));
+        });
+    }
+
+    /// The connection is over; what its records hold besides plaintext is counted as encrypted.
+    pub fn finish(&mut self, http2: &mut Http2, at: At, cx: &mut Context) {
+        self.with(http2, cx, |session, decryptor, out| {
+            session.finish(at, decryptor, &mut |event, at| out(event, at));
+        });
+        http2.bytes.encrypted += self.bytes.saturating_sub(self.plaintext);
+    }
+
+    fn with(
+        &mut self,
+        http2: &mut Http2,
+        cx: &mut Context,
+        step: impl FnOnce(&mut Session<At>, &mut Decryptor, &mut dyn FnMut(Event<'_, At>, At)),
+    ) {
+        let Some(mut decryptor) = cx.decryptor.take() else { return };
+        let plaintext = &mut self.plaintext;
+        step(&mut self.session, &mut decryptor, &mut |event, at| take(event, at, plaintext, http2, cx));
+        cx.decryptor = Some(decryptor);
+    }
+}
+
+fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, cx: &mut Context) {
+    match event {
+        Event::Data { side, bytes, .. } if !bytes.is_empty() => {
+            *plaintext += bytes.len() as u64;
+            http2.feed(side, bytes, at, cx);
+        }
+        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, cx),
+        Event::Undecryptable { reason, .. } => {
+            cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
+        }
+        _ => {}
+    }
+}
