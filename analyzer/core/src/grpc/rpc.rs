@@ -123,6 +123,8 @@ impl Http2 {
             if headers.0 < 0 {
                 *headers = (at.time, at.packet);
             }
+        } else if id > self.highest_stream() {
+            self.answered_early = true;
         }
     }
 
@@ -198,7 +200,8 @@ impl Http2 {
         let Some(stream) = self.streams.find_mut(id) else { return };
         if !stream.finished && stream.kind == Kind::Grpc {
             // only if the server's answer cannot have been missed
-            let whole = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            let whole = read && !self.answered_early;
             stream.charge(at.time, held_at_the_end(stream, client, end, whole));
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };

@@ -111,6 +111,8 @@ pub struct Http2 {
     pub turns: turns::Turns,
     /// The client's PINGs under gRPC's policy.
     pub policy: policy::Policy,
+    /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
+    pub answered_early: bool,
     highest_client_stream: u32,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
@@ -140,6 +142,7 @@ impl Http2 {
             after_loss_ns: 0,
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
+            answered_early: false,
             highest_client_stream: 0,
             upgrade: None,
         }
