@@ -159,11 +159,9 @@ def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
     mine = packets.direction == direction
     ends = np.where(mine, packets.seq.astype(np.int64) + packets.payload_bytes, 0)
     acked = np.where(mine | (packets.flags & ACK == 0), 0, packets.ack.astype(np.int64))
-    known = np.maximum.accumulate(acked)
-    if mine.any() and not known.any():
-        known = np.full_like(known, int(packets.seq[mine].min()))
+    before = int(packets.seq[mine].min()) if mine.any() else 0  # what was sent before the first packet is not in flight
+    known = np.maximum(np.maximum.accumulate(acked), before)
     flight = np.maximum(np.maximum.accumulate(ends) - known, 0)
-    flight[known == 0] = np.minimum(flight[known == 0], ends[known == 0])
     span = max(int(packets.time_ns[-1] - packets.time_ns[0]), 1)
     column = np.minimum((packets.time_ns - packets.time_ns[0]) * columns // (span + 1), columns - 1).clip(0)
     most = np.full(columns, -1, dtype=np.int64)

@@ -49,6 +49,10 @@ _HIDDEN = 0.10
 """Share of RPC time without an explanation from which a clean verdict is not given (own choice: what remains could hide
 a cause that is worth a warning)."""
 
+_CLIENT = 0.10
+"""Share of RPC time in which the client held the ball from which a clean verdict names it beside network and server
+(own choice: streams are open while their client has nothing to send)."""
+
 
 def told(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Name for each finding the one that it is a part of, so that its time is counted once; the costliest first."""
@@ -86,7 +90,9 @@ def verdict(findings: Sequence[Finding], budget: Mapping[str, int]) -> Verdict:
             "quality, and the time budget."
         )
         return Verdict(text, None)
-    return Verdict("Nothing in this capture slows the RPCs beyond network and server time.", None)
+    by_client = whole > 0 and budget.get("client", 0) >= _CLIENT * whole
+    beyond = "client, network and server time" if by_client else "network and server time"
+    return Verdict(f"Nothing in this capture slows the RPCs beyond {beyond}.", None)
 
 
 def _precedence(finding: Finding) -> tuple[int, int, int, str]:

@@ -48,7 +48,7 @@ import numpy as np
 from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
-from ._failures import seen_first
+from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
@@ -212,7 +212,8 @@ def _evidence(tables: Tables, churn: _Churn, place: int) -> Iterator[Evidence]:
     yield Evidence(
         int(table.first_packet[connection]),
         int(table.opened_time_ns[connection]),
-        f"SYN of {tables.client(connection)}: connection {connection}, which carries {table.rpcs[connection]} RPCs",
+        f"SYN of {tables.client(connection)}: connection {connection}, which carries "
+        f"{counted(int(table.rpcs[connection]), 'RPC')}",
     )
     after = milliseconds(int(churn.setup_ns[place]))
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")

@@ -13,12 +13,14 @@ least half of these cases, and ten of them, a new stream took the place at once:
 that goes on at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time that RPCs
 queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
 
-It is a warning from a tenth of the time between first and last message on, critical from half of it.
+It is a warning from a tenth of the time between first and last message on, critical from half of it; with a limit of
+one stream it is a warning at most.
 
 When it cannot tell
 -------------------
 The limit is sent once, at the opening: a capture that begins later does not know it. How many RPCs wait, and for how
-long each, is not on the wire.
+long each, is not on the wire. As many callers as the limit allows, each of which calls again as soon as it is answered,
+look the same, and nobody queues then; with a small limit that may well be, so the confidence is lower.
 
 What would refute it
 --------------------
@@ -43,9 +45,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _knobs, _shared, _turns
+from ._failures import counted
 
 ID = "max-concurrent-streams"
 
@@ -62,8 +65,10 @@ class Limits:
     """Share of the active time at the limit from which it is a warning (own choice: a tenth)."""
     critical_share: float = 0.5
     """The same for critical (own choice: most of the time)."""
-    unknown_streams: int = 100
-    """Open streams from which a limit that was not seen is worth a word (RFC 9113: no limit below 100 is advised)."""
+    unknown_streams: int = 10
+    """Open streams from which a limit that was not seen is worth a word (own choice: servers seldom allow fewer)."""
+    certain_limit: int = 10
+    """Limit from which callers are hardly as many as it by chance (own choice: few callers often are)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -75,7 +80,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     unknown &= connections.max_concurrent_rpcs >= limits.unknown_streams
     if unknown.any():
         yield Skipped(
-            ID, f"{int(unknown.sum())} connections with many streams began before the capture: limit not known"
+            ID,
+            f"{counted(int(unknown.sum()), 'connection')} with many streams began before the capture: limit not known",
         )
     if bound.any():
         yield _finding(tables, np.flatnonzero(bound), limits)
@@ -85,16 +91,18 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
+    streams = counted(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
     share = min(1.0, at_limit / int(_turns.turns_of(tables, np.array([row])).active_ns[0]))
     lost = min(int(turns.at_limit_ns[rows].sum()), _shared.rpc_time(tables))
+    grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
     return Finding(
         id=ID,
-        title=f"RPCs queue for {limit} streams: the limit of {server} binds {share:.0%} of the time",
-        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
-        confidence=_shared.quality_allows(tables),
+        title=f"RPCs queue for {streams}: the limit of {server} binds {share:.0%} of the time",
+        severity="warning" if grave == "critical" and limit == 1 else grave,
+        confidence=_shared.lower(_shared.quality_allows(tables), _sure(limit, limits)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=_shared.share_of_time(tables, lost),
@@ -109,11 +117,12 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
         },
         evidence=tuple(_evidence(tables, row, limit)),
         explanation=(
-            f"{server} allows {limit} streams at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open "
+            f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open "
             f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
             f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
             "all that time, before its first packet; this is no part of the durations on the wire, and a lower bound, "
-            "for the length of the queue is not on the wire."
+            "for the length of the queue is not on the wire. Only exactly as many callers as that, each calling "
+            "again as soon as it is answered, would look the same without a queue."
         ),
         remedies=_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
@@ -121,18 +130,27 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
         ),
         verdict=(
-            f"RPCs of {client} queue before their first packet because {server} allows {limit} streams at once (the "
+            f"RPCs of {client} queue before their first packet because {server} allows {streams} at once (the "
             f"limit binds {share:.0%} of the time): raise MAX_CONCURRENT_STREAMS there, or open more connections."
         ),
     )
 
 
+def _sure(limit: int, limits: Limits) -> Confidence:
+    if limit >= limits.certain_limit:
+        return "high"
+    return "medium" if limit > 1 else "low"  # a lone caller is the most common one
+
+
 def _evidence(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
-    turns = tables.turns
+    turns, rpcs = tables.turns, tables.rpcs
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
-    what = f"a stream ends while {limit} are open, as many as the server allows"
-    yield Evidence(int(turns.refill_ended_packet[row]), when, what)
-    yield Evidence(opened, when, "a new stream takes its place at once: its RPC had been waiting")
+    ended = int(turns.refill_ended_packet[row])
+    its = np.flatnonzero((rpcs.connection == row) & (rpcs.last_packet == ended))
+    if len(its):  # that stream is an RPC whose end is known
+        what = f"a stream ends while {counted(limit, 'stream')} may be open, and as many are"
+        yield Evidence(ended, int((rpcs.start_time_ns[its] + rpcs.duration_ns[its]).max()), what)
+    yield Evidence(opened, when, "a new stream takes the place of one that ended: its RPC had been waiting")
 
 
 def _remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:

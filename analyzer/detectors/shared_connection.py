@@ -11,10 +11,12 @@ How it is decided
 -----------------
 All of this holds for a connection: at least six RPCs or streams were open at once; the client held the ball for 15 % or
 more of the time between the first and the last message, pauses of 10 ms and more left out; that happened at least a
-hundred times; no other connection with RPCs was open beside it between the same client address and server; and its
-callers go round in step. They do when a round, from one silence to the next, carries half as many requests as there are
-callers or more, and pauses fill less than half of the time: then the same callers are out again as soon as they have
-their answers. With two to five callers it is told as `info`: one connection is usually enough for them.
+hundred times; no other connection that takes a share of the work was open beside it between the same client address and
+server; and its callers go round in step. They do when a round, from one silence to the next, carries half as many
+requests as there are callers or more, and pauses fill less than half of the time: then the same callers are out again
+as soon as they have their answers. With two to five callers it is told as `info`: one connection is usually enough for
+them. So it is when the silence is less than 5 µs for each request: connections of their own cost each request about as
+much.
 
 The time lost is the time in which the client held the ball. At least one caller was waiting then. It is a lower bound.
 For unary calls this waiting is before their first packet, so it is no part of the RPCs' durations.
@@ -74,6 +76,8 @@ class Limits:
     """Requests per round for each caller (own choice: callers in step reach one, timers of their own nearly none)."""
     most_paused: float = 0.5
     """Share of the time in pauses (own choice: from here on timers rule the connection, not its callers)."""
+    request_ns: int = _turns.REQUEST_NS
+    """Silence per request from which it costs time (see there)."""
     examples: int = 3
     """Gaps shown as evidence (own choice: enough to see a pattern)."""
 
@@ -94,10 +98,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     many = held & (turn.callers >= limits.callers)
     many[many] = _turns.alone(tables, rows[many])
     few = held & (turn.callers < limits.callers)
-    if many.any():
-        yield _finding(tables, rows[many], limits, costs=True)
-    elif few.any():
-        yield _finding(tables, rows[few], limits, costs=False)
+    dear = turn.request_ns >= limits.request_ns
+    if (many & dear).any():
+        yield _finding(tables, rows[many & dear], limits, costs=True)
+    elif (few | many).any():
+        yield _finding(tables, rows[few | many], limits, costs=False)
 
 
 def losing(tables: Tables, limits: Limits) -> _turns.Rows:
@@ -107,7 +112,7 @@ def losing(tables: Tables, limits: Limits) -> _turns.Rows:
         return rows
     turn = _turns.turns_of(tables, rows)
     held = _held_in_step(turn, limits) & _turns.measured(tables, rows)
-    rows = rows[held & (turn.callers >= limits.callers)]
+    rows = rows[held & (turn.callers >= limits.callers) & (turn.request_ns >= limits.request_ns)]
     return rows[_turns.alone(tables, rows)]
 
 
@@ -136,7 +141,8 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
         share=None if lost is None else _shared.share_of_time(tables, lost),
         metrics=_metrics(tables, turn, seen, len(rows)),
         evidence=tuple(_turns.gap_evidence(tables, worst, limits.examples)),
-        explanation=_explanation(tables, turn, seen, client) + ("" if costs else _few(callers)),
+        explanation=_explanation(tables, turn, seen, client)
+        + ("" if costs else _why_not(callers, float(turn.request_ns[0]), limits)),
         remedies=remedies,
         references=(
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
@@ -172,6 +178,7 @@ def _metrics(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
         "active_ns": active,
         "requests_per_burst": round(int(turns.burst_messages[row]) / max(int(turns.bursts[row]), 1), 2),
         "requests_per_round": round(float(turn.round_messages[0]), 2),
+        "client_held_per_request_ns": round(float(turn.request_ns[0])),
         "round_turnaround_ns": (active - idle) // max(int(turns.idles[row]), 1),
         "estimated_scaling_without_gaps": round(active / max(active - idle, 1), 2),
         **seen.metrics(),
@@ -193,8 +200,14 @@ def _explanation(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: s
     )
 
 
-def _few(callers: int) -> str:
-    return f" With {callers} callers this is for information: one connection is usually enough for so few."
+def _why_not(callers: int, request_ns: float, limits: Limits) -> str:
+    """Why it is told for information only."""
+    if callers < limits.callers:
+        return f" With {callers} callers this is for information: one connection is usually enough for so few."
+    return (
+        f" That is {request_ns / 1000:.1f} µs for each request, about what a packet of its own would cost it: more "
+        "connections are not likely to be faster, so this is for information."
+    )
 
 
 def _remedies(implementation: str | None) -> tuple[Remedy, ...]:

@@ -182,6 +182,7 @@ def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
     messages = int(_control.both(d.messages)[row])
     sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
     seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
+    mss = int((tables.connections.mss_client, tables.connections.mss_server)[worst % 2][row])
     return {
         "connections": connections,
         "sender": DIRECTIONS[worst % 2],
@@ -194,6 +195,9 @@ def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "packets_per_message": round(payload / max(messages, 1), 3),
         "messages_per_packet": round(int(d.messages[worst]) / max(int(d.message_packets[worst]), 1), 2),
         "payload_bytes_per_packet": round(sent / max(int(d.payload_packets[worst]), 1), 1),
+        "mss": mss,
+        "data_frames_per_packet": round(int(d.data_frames[worst]) / max(int(d.message_packets[worst]), 1), 2),
+        "estimator_pings": int(_control.both(d.bdp_pings)[row]),
         "control_frames_per_data_frame": round(_control_frames(tables, row), 3),
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
@@ -215,7 +219,8 @@ def _explanation(tables: Tables, worst: int, needed: int, *, spread: bool) -> st
     sender = _shared.host(tables, row, worst % 2)
     head = (
         f"{sender} sent {int(d.messages[worst]):,} messages on {m['streams']} streams in {m['packets_sent']:,} "
-        f"packets of {m['payload_bytes_per_packet']} bytes on average, {m['messages_per_packet']} messages per packet. "
+        f"packets of {m['payload_bytes_per_packet']} bytes on average{_of_a_segment(int(m['mss']))}, "
+        f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet that holds any. "
     )
     reason = (
         f"They came spread: each stream sends seldom, but together they make {float(m['messages_per_s']):,.0f} "
@@ -230,9 +235,14 @@ def _explanation(tables: Tables, worst: int, needed: int, *, spread: bool) -> st
         + (
             f"{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both directions carry "
             f"PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such frames for "
-            f"each DATA frame. It costs load at both ends, not time on the wire."
+            f"each DATA frame. {m['estimator_pings']:,} PINGs are a bandwidth estimator's. It costs load at both ends, "
+            "not time on the wire."
         )
     )
+
+
+def _of_a_segment(mss: int) -> str:
+    return f" (a full segment holds {mss:,})" if mss > 0 else ""
 
 
 def _evidence(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
@@ -242,9 +252,14 @@ def _evidence(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
     for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
         start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
         yield Evidence(int(idles.before_packet[one]), start, "the last message that was owed ends in this packet")
-        after = f"the next message leaves {_shared.milliseconds(length)} later, in a packet of its own"
+        after = (
+            f"the client's next message leaves {_shared.milliseconds(length)} later, when all before it are answered"
+        )
         yield Evidence(int(idles.after_packet[one]), start + length, after)
-    counted = "packets and messages are counted from here on"
+    packets, messages = (
+        int(_control.both(column)[row]) for column in (tables.directions.payload_packets, tables.directions.messages)
+    )
+    counted = f"from here on {packets:,} packets carry {messages:,} messages, both directions"
     yield from _control.span_evidence(tables, row, counted)
 
 

@@ -134,6 +134,8 @@ def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     connections = tuple(trip.connection for trip in trips)
     client = host(tables, connections[0], 0)
     words, purpose = _words(tables, trips[0], limits), _purpose(tables, trips)
+    if len(trips) > 1:
+        words += f" {counted(len(trips) - 1, 'more connection')} went the same way."
     title = (
         f"{len(closed):,} connections were closed for too many PINGs"
         if closed

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from judging import changed, must, played, skipped
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
+from grpcdiag.fixtures.synthetic.scenes_turns import queue
 
 QUEUE = "max-concurrent-streams-fires"
 
@@ -51,3 +55,23 @@ def test_synthetic_captures() -> None:
 )
 def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) -> None:
     assert severity(detector, [synthetic(QUEUE).file], **limits) == expected
+
+
+def test_the_stream_that_ended_is_shown_at_the_time_of_its_packet() -> None:
+    ended, opened = the_finding(detector, recording("max-concurrent-streams").files).evidence
+    assert 0 < opened.time_ns - ended.time_ns < 2_000_000
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, "low"), (4, "medium"), (10, "high")])
+def test_a_small_limit_is_less_certain(limit: int, expected: str, tmp_path: Path) -> None:
+    """One caller that calls again at once looks like a queue for one stream."""
+    finding = must(detector, played(queue(limit, 40, 5_000), tmp_path))
+    assert finding.confidence == expected
+    assert finding.severity == ("warning" if limit == 1 else "critical")
+    assert ("1 streams" in finding.verdict) is False
+
+
+def test_a_limit_that_was_not_seen_is_named() -> None:
+    tables = decode(recording("max-concurrent-streams").files)
+    begun_late = changed(tables, "connections", complete=[0], peer_max_concurrent_streams=[-1])
+    assert skipped(detector, changed(begun_late, "turns", refills=[0])).startswith("1 connection with many streams")

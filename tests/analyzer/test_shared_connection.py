@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from judging import must, played
 from support import RECORDINGS, recording, synthetic
 
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors import shared_connection as detector
 from grpcdiag.analyzer.result import Finding, Skipped
+from grpcdiag.fixtures.synthetic.scenes_turns import callers, take_turn
+from grpcdiag.fixtures.synthetic.words import MS, US
 
 FIRING = ["ydb-stream-single-inflight8", "ydb-unary-single-inflight8"]
 # measured by a script of its own: time from first to last message, share of it in gaps, number of gaps
@@ -76,6 +80,8 @@ def test_synthetic_captures() -> None:
         ({"callers_per_round": 0.99}, "critical"),
         ({"callers_per_round": 1.05}, None),
         ({"most_paused": 0.0}, None),
+        ({"request_ns": 36_000}, "critical"),  # 300 µs for 8 requests, and what the answers' packets take
+        ({"request_ns": 46_000}, "info"),
     ],
 )
 def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) -> None:
@@ -85,6 +91,33 @@ def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) 
 def test_another_connection_beside_it_is_no_sharing() -> None:
     """The two connections of this capture are each as bad as the one that fires alone."""
     assert found(detector, [synthetic("client-idle-gap-fires-on-two").file]) is None
+
+
+def test_a_connection_with_hardly_any_messages_beside_it_takes_no_work_off_it() -> None:
+    tables = decode([synthetic("client-idle-gap-fires-on-two").file])
+    messages = tables.directions.messages.copy()
+    messages[2:] = messages[2:] // 20
+    small = replace(tables, directions=replace(tables.directions, messages=messages))
+    (finding,) = detector.detect(small, detector.Limits())
+    assert isinstance(finding, Finding)
+    assert (finding.severity, finding.scope.connections) == ("critical", (0, 1))
+
+
+def test_a_long_pause_in_a_run_changes_nothing(tmp_path: Path) -> None:
+    """Two runs of the same callers, a minute apart: timers would pause at each turn, not once."""
+    conv, calls = callers(8)
+    for turn in range(120):
+        conv.advance(300 * US if turn != 60 else 60_000 * MS)
+        take_turn(conv, calls)
+    finding = must(detector, played(conv, tmp_path))
+    assert finding.severity == "critical"
+    assert finding.metrics["gaps"] == 119
+
+
+def test_silence_that_connections_of_their_own_would_not_save_is_for_information() -> None:
+    finding = the_finding(detector, [synthetic("shared-connection-fires").file], request_ns=50_000)
+    assert (finding.severity, finding.lost_ns) == ("info", None)
+    assert "a packet of its own" in finding.explanation
 
 
 def test_a_capture_far_from_the_client_is_not_judged() -> None:

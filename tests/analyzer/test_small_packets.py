@@ -23,7 +23,10 @@ def test_fires_on_publishers_with_timers_of_their_own() -> None:
     assert m["control_packets"] == pytest.approx(2191, abs=2)  # as an independent count of frames per packet has it
     assert float(m["messages_per_packet"]) < 3
     assert float(m["packets_sent"]) / float(m["packets_needed"]) == pytest.approx(float(m["factor"]), rel=0.01)
+    assert (m["mss"], m["estimator_pings"]) == (1448, 3894)
+    assert m["data_frames_per_packet"] == pytest.approx(float(m["messages_per_packet"]), abs=0.1)  # small messages
     assert "spread" in finding.explanation
+    assert "a full segment holds 1,448" in finding.explanation
     evidence_is_in_the_packets(finding, capture.files)
 
 

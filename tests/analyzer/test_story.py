@@ -73,6 +73,8 @@ def test_without_a_finding_the_verdict_says_what_can_be_said() -> None:
     clean = story.verdict([finding("header-overhead", severity="info")], {"server": 90, "unexplained": 10})
     assert clean.finding is None
     assert clean.text == "Nothing in this capture slows the RPCs beyond network and server time."
+    streams = story.verdict([], {"server": 90, "client": 10})
+    assert streams.text == "Nothing in this capture slows the RPCs beyond client, network and server time."
     hidden = story.verdict([], {"server": 89, "unexplained": 6, "capture_gap": 5})
     assert hidden.finding is None
     assert "11%" in hidden.text

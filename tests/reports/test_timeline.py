@@ -124,6 +124,11 @@ def test_bytes_in_flight_are_what_was_sent_less_what_was_acknowledged() -> None:
     assert in_flight(part.packets, 0, 50)[-1] == 14_080, "also where the range begins after the connection"
 
 
+def test_a_part_without_an_acknowledgement_does_not_count_what_was_sent_before_it() -> None:
+    part = excerpt([recorded("max-concurrent-streams.pcap")], 0, from_ns=2_119_000_000, to_ns=2_120_050_000)
+    assert in_flight(part.packets, 1, 50).max() == 140 + 1_260, "two packets, acknowledged together"
+
+
 def pattern(text: str) -> list[Step]:
     return list(steps(np.array([ord(c) for c in text], dtype=np.int64)))
 
