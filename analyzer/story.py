@@ -45,6 +45,9 @@ FIRST: tuple[str, ...] = (
 )
 """What to speak of first among findings that are equally severe and cost no time of their own."""
 
+_WORTH_TELLING = 0.02
+"""Share of RPC time from which a finding that is information alone is told (own choice: above what runs differ by)."""
+
 _HIDDEN = 0.10
 """Share of RPC time without an explanation from which a clean verdict is not given (own choice: what remains could hide
 a cause that is worth a warning)."""
@@ -92,6 +95,10 @@ def verdict(findings: Sequence[Finding], budget: Mapping[str, int]) -> Verdict:
         return Verdict(text, None)
     by_client = whole > 0 and budget.get("client", 0) >= _CLIENT * whole
     beyond = "client, network and server time" if by_client else "network and server time"
+    told = [finding for finding in findings if finding.part_of is None and (finding.share or 0.0) >= _WORTH_TELLING]
+    if told:
+        first = max(told, key=lambda finding: finding.lost_ns or 0)
+        return Verdict(f"Nothing grave slows the RPCs beyond {beyond}; what costs most: {first.verdict}", None)
     return Verdict(f"Nothing in this capture slows the RPCs beyond {beyond}.", None)
 
 

@@ -175,6 +175,93 @@ def from_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     )
 
 
+# Congestion windows after idle time
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """What each wait knows of an idle time before its burst; all columns as long as the waits table."""
+
+    idle_ns: Ints
+    """Time without data that filled a window, before the burst."""
+    window_bytes: Ints
+    """The congestion window before that time."""
+    small: npt.NDArray[np.bool_]
+    """Whether small frames were sent in that time; they do not let a restarted window grow."""
+    after_idle: npt.NDArray[np.bool_]
+    """Whether the idle time was longer than the retransmission timeout and the window before above the initial one."""
+    stops: npt.NDArray[np.bool_]
+    """Whether the sender stopped, here or before in this burst, at what the restarted window allows, until the burst's
+    first ACK could be there."""
+
+
+_OF_WINDOW = 1.5
+"""Bytes in flight at a stop, in restarted windows, up to which it is one (own choice: small frames go ahead)."""
+_FIRST_ACK = 0.9
+"""Part of a round trip from a burst's begin before which no ACK of it comes (own choice: clocks jitter)."""
+_LEAST_WAIT = 0.25
+"""Part of a round trip that a wait for the first ACK lasts (own choice: a paced first burst takes half of one)."""
+
+
+def restarts(tables: Tables) -> Restarts:
+    """Judge all waits. Linux halves the window once per timeout of idle time, down to the initial one.
+
+    A sender that paces (BBR, which keeps its window) stops for less than a round trip, and with more in flight.
+    """
+    waits = tables.waits
+    order, first, same_end = _by_burst(tables)
+    initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)
+    grown, gap = _burst_before(tables, order, first, same_end)
+    small = (waits.window_before_idle_bytes <= initial) & (waits.rto_ns > 0) & (gap > waits.rto_ns) & (grown > initial)
+    idle = np.where(small, gap, waits.idle_before_ns)
+    window = np.where(small, grown, waits.window_before_idle_bytes)
+    halvings = np.clip(idle // np.maximum(waits.rto_ns, 1), 0, 62)
+    left = np.maximum(initial, window >> halvings)
+    resumed = waits.start_time_ns + waits.duration_ns
+    stop = (
+        (waits.cause == CAUSES.index("congestion_window"))
+        & (waits.in_flight_bytes <= _OF_WINDOW * left)
+        & (resumed - waits.flight_start_time_ns >= _FIRST_ACK * waits.rtt_ns)
+        & (waits.duration_ns >= _LEAST_WAIT * waits.rtt_ns)
+    )
+    stops = np.zeros(len(order), dtype=bool)
+    stops[order] = np.maximum.accumulate(np.where(stop[order], np.arange(len(order)), -1)) >= first
+    after_idle = (waits.mss > 0) & (waits.rto_ns > 0) & (idle > waits.rto_ns) & (window > initial)
+    return Restarts(idle, window, small, after_idle, stops)
+
+
+def _by_burst(tables: Tables) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """The waits by end, burst and time; for each place the first of its burst, and whether its end waited before."""
+    waits = tables.waits
+    ends = waits.connection.astype(np.int64) * 2 + waits.direction
+    order = np.lexsort((waits.start_time_ns, waits.flight, ends))
+    if not len(order):
+        return order, order, np.zeros(0, dtype=bool)
+    same_end = np.r_[False, ends[order][1:] == ends[order][:-1]]
+    begins = ~same_end | np.r_[True, np.diff(waits.flight[order].astype(np.int64)) != 0]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    return order, first, same_end[first]
+
+
+def _burst_before(tables: Tables, order: Ints, first: Ints, same_end: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """What the last wait of the same end's burst before let its window grow to, and the time from there; 0 without.
+
+    In slow start each byte that is acknowledged adds one, up to twice what was in flight (tcp_is_cwnd_limited).
+    """
+    waits = tables.waits
+    last = order[np.maximum(first - 1, 0)]
+    window, in_flight = waits.congestion_window_bytes[last], waits.in_flight_bytes[last]
+    owed = np.minimum(waits.owed_bytes[last].astype(np.int64), 2 * window)
+    slow_start = np.minimum(window + in_flight + owed, 2 * np.maximum(in_flight, owed))
+    after = np.where(waits.cause[last] == CAUSES.index("congestion_window"), slow_start, window)
+    known = same_end & (waits.cause[last] != CAUSES.index("loss_recovery"))
+    grown, gap = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
+    grown[order] = np.where(known, after, 0)
+    resumed = waits.start_time_ns[last] + waits.duration_ns[last]
+    gap[order] = np.where(same_end, waits.flight_start_time_ns[order] - resumed, 0)
+    return grown, gap
+
+
 # Windows that a receiver opens: the two of HTTP/2 and TCP's
 
 
@@ -296,7 +383,7 @@ def _evidence(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
         row,
         f"{blocked} stops with {int(waits.owed_bytes[row]):,} bytes of the message owed and "
         f"{int(waits.in_flight_bytes[row]):,} bytes in flight: {_state(tables, window, row)}",
-        f"the newest packet at {blocked} when it goes on; by then {window.credit} is there",
+        f"the newest packet at {blocked} when it goes on; by then the {window.credit} is there",
         f"{blocked} goes on {after} after that packet, {waited} after the stop"
         if waits.released_by_packet[row]
         else f"{blocked} goes on {waited} after the stop",

@@ -143,9 +143,10 @@ def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """The waits by what held them: their cause, and for congestion windows what made them small."""
     waits = tables.waits
     loss = waits.after_loss[rows] != 0
-    idle = (waits.rto_ns[rows] > 0) & (waits.idle_before_ns[rows] > waits.rto_ns[rows])
-    new = _stalls.from_initial_window(tables, rows) & ~loss
-    idle &= ~new & ~loss
+    restarts = _stalls.restarts(tables)
+    idle = restarts.after_idle[rows] & restarts.stops[rows]
+    idle &= ~loss
+    new = _stalls.from_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
     for number in np.unique(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:

@@ -94,6 +94,7 @@ def _beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     rows = rows[
         _stalls.from_initial_window(tables, rows)
+        & ~_stalls.restarts(tables).small[rows]
         & (waits.flight[rows] <= limits.first_flights)
         & (rtt > 0)
         & (duration <= limits.longest_round_trips * rtt)
@@ -140,7 +141,8 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, lost)
     row = int(firsts[0])
     host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-    each = _shared.milliseconds(float(np.median(waits.duration_ns[firsts])))
+    each = _shared.milliseconds(lost / paying)
+    in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _metrics(tables, rows, firsts) | {"rpcs_waiting": paying}
     return Finding(
         id=ID,
@@ -156,19 +158,19 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         metrics=metrics,
         evidence=tuple(item for row in firsts[: limits.examples].tolist() for item in _evidence(tables, row)),
         explanation=(
-            f"On a new connection {host} sent {metrics['segments_in_first_burst']} segments "
-            f"({int(waits.in_flight_bytes[row]):,} bytes), all that TCP allows before the first ACK, with "
-            f"{int(waits.owed_bytes[row]):,} bytes of the message still owed; they left {each} later, when the ACK "
-            f"was there. HTTP/2 and TCP receive windows had room. {metrics['connections']:,} of "
-            f"{len(tables.connections.rpcs):,} connections began like this; {paying:,} of {len(tables.rpcs.stream):,} "
-            "RPCs waited. It happens once per connection and direction, so what counts is how many calls a connection "
-            "serves."
+            f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
+            f"{mss:,} bytes; TCP allows about {_stalls.INITIAL_SEGMENTS} packets, short ones included, before ACKs "
+            f"come) and {int(waits.owed_bytes[row]):,} bytes of the message still owed; it went on "
+            f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK was there. HTTP/2 and TCP receive "
+            f"windows had room. {metrics['connections']:,} of {len(tables.connections.rpcs):,} connections began like "
+            f"this; {paying:,} of {len(tables.rpcs.stream):,} RPCs waited. It happens once per connection and "
+            "direction, so what counts is how many calls a connection serves."
         ),
         remedies=_remedies(host),
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
-            f"{paying:,} of {len(tables.rpcs.stream):,} RPCs waited {each} more at the beginning of their connection, "
-            f"where TCP allows {metrics['segments_in_first_burst']} segments ({share:.0%} of all RPC time): keep "
+            f"{paying:,} of {len(tables.rpcs.stream):,} RPCs waited {each} more on average at the beginning of their "
+            f"connection, where TCP allows {_stalls.INITIAL_SEGMENTS} segments ({share:.0%} of all RPC time): keep "
             f"connections for many calls, or set initcwnd on the route of {host}."
         ),
     )

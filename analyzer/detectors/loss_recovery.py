@@ -15,9 +15,10 @@ sooner than a round trip. An RPC is charged the time from its last bytes until t
 sent again, if its answer came no sooner than a round trip after; and the time in which its bytes stood behind such a
 hole. It is charged to the congestion window when the sender, after a loss on its side, stopped with at least one
 segment in flight, HTTP/2 and TCP receive windows open, and resumed right after an ACK. Where the sender stopped inside
-a message, what was in flight then is the window; where it stopped at a message's end, the window is estimated.
-Answers that leave in the same burst as blocked bytes stood in the queue behind them. Packets that are late by less
-than a round trip were reordered, and are not counted.
+a message, what was in flight then is the window; where it stopped at a message's end, the window is estimated from
+that. Answers that leave in the same burst as blocked bytes stood in the queue behind them. Packets that are late by
+less than a round trip were reordered, and are not counted. Where packets were sent again and no RPC is seen to wait,
+as at a server that has answered already, it is told by the share of packets.
 
 When it cannot tell
 -------------------
@@ -72,6 +73,12 @@ class Limits:
     """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
     critical_share: float = 0.20
     """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    repeated_share: float = 0.001
+    """Share of packets sent again from which it is told though no RPC is seen to wait (own choice: no stray one)."""
+    repeated_warning: float = 0.01
+    """The same from which it is a warning (own choice: one packet in a hundred slows every TCP sender)."""
+    repeated_packets: int = 5
+    """Fewest such packets (own choice: fewer may be a few needless repetitions)."""
     examples: int = 3
     """Losses, and waits after them, shown as evidence (own choice: enough to see a pattern)."""
 
@@ -105,6 +112,42 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         rows = hit[waited]
         order = np.argsort(-connections.recovery_ns[rows], kind="stable")
         yield _finding(tables, _Cost(rows[order], int(repair[waited].sum()), int(window[waited].sum())), limits)
+    elif len(rows := hit[connections.recovery_to_packet[hit] > 0]):
+        unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
+        figures = _metrics(tables, unseen)
+        enough = int(figures["retransmitted_packets"]) >= limits.repeated_packets
+        if enough and float(figures["retransmitted_share"]) >= limits.repeated_share:
+            yield _unseen(tables, unseen, figures, limits)
+
+
+def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], limits: Limits) -> Finding:
+    """Packets were sent again, and what RPCs waited for them is not seen from where the capture was taken."""
+    share, again = float(metrics["retransmitted_share"]), f"{metrics['retransmitted_packets']:,} packets"
+    scope = tuple(sorted(int(row) for row in cost.rows))
+    longest = milliseconds(float(metrics["longest_repair_ns"]))
+    return Finding(
+        id=ID,
+        title=f"{again} were sent again ({share:.1%}); what RPCs waited for them is not seen from here",
+        severity="warning" if share >= limits.repeated_warning else "info",
+        confidence=lower("medium", quality_allows(tables)),
+        scope=Scope(scope, methods_of_connections(tables, scope)),
+        lost_ns=None,
+        share=None,
+        metrics=metrics,
+        evidence=tuple(_evidence(tables, cost, limits.examples)),
+        explanation=(
+            f"{again} ({share:.1%} of all on {len(scope):,} connection{'s' * (len(scope) > 1)}) were sent again; the "
+            f"longest repair took {longest}. No RPC is seen to wait for them from where this capture was taken: a "
+            "request that comes late has not begun here, and an answer that gets lost on its way has left. The other "
+            "end waits, and its capture shows how long."
+        ),
+        remedies=_remedies("both hosts"),
+        references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
+        verdict=(
+            f"{share:.1%} of the packets were sent again, the longest repair took {longest}; RPCs wait for that at the "
+            "other end, which this capture does not show: find where packets are dropped."
+        ),
+    )
 
 
 def _finding(tables: Tables, cost: _Cost, limits: Limits) -> Finding:
@@ -202,7 +245,7 @@ def _window_evidence(tables: Tables, wait: int) -> Iterator[Evidence]:
         f"flight and {int(waits.owed_bytes[wait]):,} bytes owed",
     )
     released = int(waits.released_by_packet[wait])
-    if released:
+    if released and int(waits.released_time_ns[wait]) >= start:
         yield Evidence(released, int(waits.released_time_ns[wait]), "the ACK that makes room in its congestion window")
     yield Evidence(
         int(waits.resumed_at_packet[wait]), start + duration, f"the next bytes, {milliseconds(duration)} after the stop"

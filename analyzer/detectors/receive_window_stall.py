@@ -75,7 +75,7 @@ def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
         Remedy(
             "linux",
             'sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"',
-            f"{host}: lets the receive buffer grow; takes effect on new connections, costs memory per connection",
+            f"{host}: the second value is where buffers begin, the third how far they grow; for new connections",
         ),
         Remedy("linux", "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1", f"{host}: the kernel enlarges buffers by itself"),
         Remedy(
@@ -91,7 +91,10 @@ _WINDOW = _stalls.Window(
     cause="receive_window",
     name="the TCP receive window",
     credit="ACK",
-    enlarge="raise the third value of net.ipv4.tcp_rmem on {reader}, and let no SO_RCVBUF fix the buffer",
+    enlarge=(
+        "raise net.ipv4.tcp_rmem on {reader} (the window begins at half of its second value and may grow to half of "
+        "its third), and let no SO_RCVBUF fix the buffer"
+    ),
     remedies=_remedies,
     references=("RFC 9293 section 3.8.6", "RFC 7323 section 2", "Linux Documentation/networking/ip-sysctl.rst"),
 )

@@ -9,11 +9,12 @@ timeout. Linux then restarts the congestion window (`net.ipv4.tcp_slow_start_aft
 How it is decided
 -----------------
 A burst counts when all of this holds: the sender had nothing in flight and had sent no data for longer than its
-retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside
-a message, with bytes in flight that fill the restarted window and HTTP/2 and TCP receive windows open; it resumed
-right after an ACK, with no retransmission in between; and the congestion window before the idle time, followed from
-the connection's beginning, had room for more. Round trips that the message would have needed all the same with that
-earlier window are not counted as lost.
+retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside a
+message, with bytes in flight that fill the restarted window and no more, and HTTP/2 and TCP receive windows open; it
+resumed right after an ACK, no sooner than a round trip after the burst's begin, with no retransmission in between; and
+the congestion window before the idle time, followed from the connection's beginning, had room for more. Small frames
+in the idle time (PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time here. Round
+trips that the message would have needed all the same with that earlier window are not counted as lost.
 
 When it cannot tell
 -------------------
@@ -42,14 +43,17 @@ References
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..tables import DIRECTIONS, Ints, Tables
+from ..tables import Ints, Tables
+from . import _shared, _stalls
 
 ID = "slow-start-after-idle"
 
@@ -77,6 +81,8 @@ class _Burst:
 
     waits: tuple[int, ...]
     lost_waits: int
+    small: bool
+    """Whether small frames were sent in the idle time."""
 
     @property
     def first(self) -> int:
@@ -91,18 +97,21 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if unmeasured.any():
         yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")
     late = tables.connections.complete[waits.connection] == 0 if len(waits.connection) else blocked
-    restarted = blocked & (waits.rto_ns > 0) & (waits.idle_before_ns > waits.rto_ns)
-    restarted &= waits.window_before_idle_bytes > INITIAL_SEGMENTS * waits.mss.astype(np.int64)  # else it never grew
+    seen = _stalls.restarts(tables)
+    restarted = blocked & seen.after_idle
     if (restarted & late).any():
         yield Skipped(
             ID, "the capture begins after the connection: its congestion window before idle times is not known"
         )
-    bursts = [burst for burst in _bursts(tables, np.flatnonzero(restarted & ~late)) if burst.lost_waits > 0]
+    known = replace(waits, idle_before_ns=seen.idle_ns, window_before_idle_bytes=seen.window_bytes)
+    tables = replace(tables, waits=known)
+    rows = np.flatnonzero(restarted & ~late)
+    bursts = [burst for burst in _bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]]
     if bursts:
         yield _finding(tables, bursts, limits)
 
 
-def _bursts(tables: Tables, rows: Ints) -> Iterator[_Burst]:
+def _bursts(tables: Tables, rows: Ints, small: npt.NDArray[np.bool_]) -> Iterator[_Burst]:
     if not len(rows):
         return
     waits = tables.waits
@@ -113,7 +122,7 @@ def _bursts(tables: Tables, rows: Ints) -> Iterator[_Burst]:
     starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)])
     for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
         flight = tuple(int(row) for row in order[start:end])
-        yield _Burst(flight, max(0, len(flight) - _needed_waits(tables, flight[0])))
+        yield _Burst(flight, max(0, len(flight) - _needed_waits(tables, flight[0])), bool(small[flight[0]]))
 
 
 def _needed_waits(tables: Tables, wait: int) -> int:
@@ -139,20 +148,29 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     all_time = int(tables.rpcs.duration_ns.sum())
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in np.unique(waits.connection[first_rows]))
-    example = _words(tables, bursts[0].first)
-    each = float(np.median(waits.duration_ns[lost_rows])) / 1e6
+    example = _words(tables, bursts[0])
+    each = _shared.milliseconds(lost / len(bursts))
+    hosts = _hosts(tables, first_rows)
+    rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for further round trips"
+    restarts = "restarts its" if len(hosts) == 1 else "restart their"
+    metrics = _metrics(tables, first_rows, lost_rows)
     return Finding(
         id=ID,
-        title=f"{len(bursts)} message bursts waited for a congestion window that idle time had reset",
+        title=(
+            f"{_stalls.counted(len(bursts), 'message burst', 'message bursts')} waited for a congestion window that "
+            "idle time had reset"
+        ),
         severity=_severity(share, limits),
-        confidence="high" if _sender_is_near(tables, first_rows) else "medium",
+        confidence=_shared.lower(
+            "medium" if any(burst.small for burst in bursts) else "high", _stalls.confidence(tables, first_rows)
+        ),
         scope=Scope(connections, _methods(tables, first_rows)),
         lost_ns=lost,
         share=share,
-        metrics=_metrics(tables, first_rows, lost_rows),
-        evidence=tuple(e for burst in bursts[: limits.examples] for e in _evidence(tables, burst.first)),
-        explanation=_explanation(example, len(bursts), each),
-        remedies=_remedies(example["host"]),
+        metrics=metrics,
+        evidence=tuple(e for burst in bursts[: limits.examples] for e in _evidence(tables, burst)),
+        explanation=_explanation(example, len(bursts), each, hosts),
+        remedies=_remedies(" and ".join(hosts)),
         references=(
             "RFC 5681 section 4.1",
             "Linux net/ipv4/tcp_output.c tcp_cwnd_restart",
@@ -160,9 +178,10 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{len(bursts)} messages waited an extra round trip ({each:.0f} ms each, {share:.0%} of all RPC time) "
-            f"because {example['host']} restarts its TCP congestion window at {example['segments']} segments "
-            "after idle time: set net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
+            f"{_stalls.counted(len(bursts), 'message', 'messages')} waited {rounds} ({each} each, "
+            f"{share:.0%} of all RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window "
+            f"at {metrics['segments_in_first_burst']} segments after idle time: set "
+            "net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
         ),
     )
 
@@ -173,16 +192,12 @@ def _severity(share: float, limits: Limits) -> Severity:
     return "warning" if share >= limits.warning_share else "info"
 
 
-def _sender_is_near(tables: Tables, rows: Ints) -> bool:
-    """Whether the capture was taken at the sender, where its bursts are seen as it made them."""
-    waits, connections = tables.waits, tables.connections
-    senders = waits.direction[rows]
-    near = np.where(
-        senders == 0,
-        connections.near_client_rtt_ns[waits.connection[rows]],
-        connections.near_server_rtt_ns[waits.connection[rows]],
-    )
-    return bool((near <= waits.rtt_ns[rows] // 5).all())
+def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
+    """The ends whose bursts waited, the one with the most first."""
+    waits = tables.waits
+    ends = zip(waits.connection[rows].tolist(), waits.direction[rows].tolist(), strict=True)
+    counts = Counter(_shared.host(tables, connection, direction) for connection, direction in ends)
+    return tuple(name for name, _ in counts.most_common(3))
 
 
 def _methods(tables: Tables, rows: Ints) -> tuple[str, ...]:
@@ -218,15 +233,15 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
     }
 
 
-def _words(tables: Tables, wait: int) -> dict[str, str]:
+def _words(tables: Tables, burst: _Burst) -> dict[str, str]:
     """The figures of one burst as text."""
-    waits = tables.waits
+    waits, wait = tables.waits, burst.first
     connection, direction = int(waits.connection[wait]), int(waits.direction[wait])
-    host = tables.client(connection) if direction == 0 else tables.server(connection)
     in_flight, mss = int(waits.in_flight_bytes[wait]), max(1, int(waits.mss[wait]))
     resumed = int(waits.start_time_ns[wait]) + int(waits.duration_ns[wait])
     return {
-        "host": f"{DIRECTIONS[direction]} {host.rsplit(':', 1)[0]}",
+        "host": _shared.host(tables, connection, direction),
+        "nothing": "no more than small frames" if burst.small else "nothing",
         "idle": f"{int(waits.idle_before_ns[wait]) / 1e6:,.0f} ms",
         "rto": f"{int(waits.rto_ns[wait]) / 1e6:,.0f} ms",
         "segments": f"{in_flight // mss:,}",
@@ -234,19 +249,19 @@ def _words(tables: Tables, wait: int) -> dict[str, str]:
         "in_flight": f"{in_flight:,}",
         "owed": f"{int(waits.owed_bytes[wait]):,}",
         "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
-        "after_ack": f"{(resumed - int(waits.released_time_ns[wait])) / 1e3:,.0f} µs",
+        "after_ack": _shared.milliseconds(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
     }
 
 
-def _evidence(tables: Tables, wait: int) -> Iterator[Evidence]:
-    waits, words = tables.waits, _words(tables, wait)
+def _evidence(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
+    waits, wait, words = tables.waits, burst.first, _words(tables, burst)
     start, duration = int(waits.start_time_ns[wait]), int(waits.duration_ns[wait])
     yield Evidence(
         int(waits.flight_first_packet[wait]),
         int(waits.flight_start_time_ns[wait]),
-        f"first data of {words['host']} after {words['idle']} without any; its retransmission timeout is about "
-        f"{words['rto']}",
+        f"first data of {words['host']} after {words['idle']} with {words['nothing']}; its retransmission timeout is "
+        f"about {words['rto']}",
     )
     yield Evidence(
         int(waits.stopped_at_packet[wait]),
@@ -254,26 +269,28 @@ def _evidence(tables: Tables, wait: int) -> Iterator[Evidence]:
         f"{words['segments']} segments of {words['mss']} bytes ({words['in_flight']} bytes) are in flight; the sender "
         f"stops with {words['owed']} bytes of the message still owed",
     )
-    yield Evidence(
-        int(waits.released_by_packet[wait]),
-        int(waits.released_time_ns[wait]),
-        "the ACK that frees the congestion window",
-    )
+    released = int(waits.released_time_ns[wait])
+    seen = released >= start  # where the receiver captured, its ACK may have left before the stop is seen
+    if seen:
+        yield Evidence(int(waits.released_by_packet[wait]), released, "the ACK that frees the congestion window")
+    after = f"{words['after_ack']} after that ACK was captured, " if seen else ""
     yield Evidence(
         int(waits.resumed_at_packet[wait]),
         start + duration,
-        f"the rest leaves {words['after_ack']} after that ACK was captured, {words['waited']} after the stop",
+        f"the rest follows {after}{words['waited']} after the stop",
     )
 
 
-def _explanation(example: dict[str, str], bursts: int, each_ms: float) -> str:
+def _explanation(example: dict[str, str], bursts: int, each: str, hosts: tuple[str, ...]) -> str:
+    also = f", at {' and '.join(hosts)}" if len(hosts) > 1 else ""
     return (
-        f"{example['host']} had sent nothing for {example['idle']}, longer than its retransmission timeout of about "
-        f"{example['rto']}, so its TCP fell back to the initial congestion window: {example['segments']} segments of "
-        f"{example['mss']} bytes ({example['in_flight']} bytes) left at once, and the remaining {example['owed']} "
-        f"bytes of the message waited {example['waited']} for the first ACK. HTTP/2 and TCP receive windows had room. "
+        f"{example['host']} had sent {example['nothing']} for {example['idle']}, longer than its retransmission "
+        f"timeout of about {example['rto']}, so its TCP fell back towards the initial congestion window: "
+        f"{example['segments']} segments of {example['mss']} bytes ({example['in_flight']} bytes) were in flight, and "
+        f"the remaining {example['owed']} bytes of the message waited {example['waited']} for the first ACK. HTTP/2 "
+        "and TCP receive windows had room. "
         f"Before the idle time the congestion window is estimated at {example['window_before']} bytes. This happened "
-        f"{bursts} times and cost about {each_ms:.1f} ms each."
+        f"{_stalls.times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
     )
 
 

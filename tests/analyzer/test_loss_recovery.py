@@ -126,3 +126,28 @@ def test_waits_after_a_loss_are_not_told_as_a_restart() -> None:
     assert not waits.after_loss[~bound].any()
     for name in ("rtt205-go-16000", "rtt205-py-16000", CLEAN):
         assert not decode(recording(name).files).waits.after_loss.any()
+
+
+def without_waiting(tables: Tables, retransmitted: int) -> Tables:
+    """The tables as if no RPC were seen to wait for repairs: a server's view of answers that get lost on their way."""
+    budgets = tables.connection_budgets.copy()
+    budgets[:, CAUSES.index("loss_recovery")] = 0
+    connections = tables.connections
+    return replace(
+        tables,
+        connection_budgets=budgets,
+        connections=replace(
+            connections,
+            congestion_after_loss_ns=np.zeros_like(connections.congestion_after_loss_ns),
+            retransmitted_packets=np.full_like(connections.retransmitted_packets, retransmitted),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("retransmitted", "severity"), [(4, None), (5, None), (10, "info"), (75, "info"), (200, "warning")]
+)
+def test_told_where_no_rpc_is_seen_to_wait(retransmitted: int, severity: str | None) -> None:
+    tables = without_waiting(decode(recording(LOSSY).files), retransmitted)
+    found = [answer for answer in detect(tables, Limits()) if isinstance(answer, Finding)]
+    assert [(f.severity, f.lost_ns, f.confidence) for f in found] == ([(severity, None, "medium")] if severity else [])

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from stalls import firing, with_waits
 from support import RECORDINGS, SYNTHETICS, Recording, Synthetic, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.detectors import initial_congestion_window
 from grpcdiag.analyzer.detectors.slow_start_after_idle import ID, Limits, detect
 from grpcdiag.analyzer.errors import NoGrpcError
 from grpcdiag.analyzer.result import Analysis, Finding
-from grpcdiag.analyzer.tables import DIRECTIONS, Packets
+from grpcdiag.analyzer.tables import DIRECTIONS, Packets, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -233,3 +236,55 @@ def test_examples_limit_the_evidence() -> None:
     (found,) = detect(tables, Limits(examples=1))
     assert isinstance(found, Finding)
     assert len(found.evidence) == 4
+
+
+SMALL_FRAMES_NS = 40 * MS
+
+
+def with_small_frames(tables: Tables) -> Tables:
+    """The tables as if a PING 40 ms before each later call had restarted the window already."""
+    later = tables.waits.idle_before_ns > SMALL_FRAMES_NS
+    mss = tables.waits.mss.astype(np.int64)
+    return with_waits(
+        tables,
+        idle_before_ns=np.where(later, SMALL_FRAMES_NS, tables.waits.idle_before_ns),
+        window_before_idle_bytes=np.where(later, 10 * mss, tables.waits.window_before_idle_bytes),
+    )
+
+
+def test_small_frames_do_not_end_the_idle_time() -> None:
+    """A window that an earlier call had let grow, and that is back at ten segments, is none of a new connection."""
+    tables = with_small_frames(decode(recording("rtt205-go-32000").files))
+    found = firing(detect(tables, Limits()))
+    assert (found.metrics["bursts"], found.confidence) == (4, "medium")
+    assert found.lost_ns == pytest.approx(4 * RTT_205, rel=0.05)
+    assert found.metrics["idle_before_ns"] == pytest.approx(1_000 * MS + RTT_205, rel=0.02)  # from the last wait's end
+    assert "no more than small frames" in found.explanation
+    beginning = firing(initial_congestion_window.detect(tables, initial_congestion_window.Limits()))
+    assert beginning.metrics["rpcs_waiting"] == 1
+
+
+def test_quiet_on_a_sender_that_paces() -> None:
+    """BBR keeps its window over idle time: its pauses are short, or come with more in flight."""
+    tables = decode(recording("rtt205-go-16000").files)
+    waits = tables.waits
+    short = with_waits(tables, duration_ns=waits.duration_ns // 8)
+    late = with_waits(tables, duration_ns=waits.duration_ns // 2)
+    full = with_waits(tables, in_flight_bytes=waits.in_flight_bytes * 2)
+    for changed in (short, late, full):
+        assert not list(detect(changed, Limits()))
+
+
+def test_every_host_that_restarts_is_named() -> None:
+    tables = decode(recording("rtt205-go-16000").files)
+    direction = tables.waits.direction.copy()
+    direction[-1] = 1
+    found = firing(detect(with_waits(tables, direction=direction), Limits()))
+    assert "client 10.77.0.1 and server 10.77.0.2 restart their TCP congestion window" in found.verdict
+
+
+def test_one_burst_is_told_in_the_singular() -> None:
+    found = firing(detect(decode([synthetic("idle-restart-fires").file]), Limits()))
+    assert found.title.startswith("1 message burst waited")
+    assert "This happened once and cost 100 ms." in found.explanation
+    assert found.verdict.startswith("1 message waited")

@@ -70,7 +70,9 @@ def test_a_part_of_a_story_is_no_verdict() -> None:
 
 
 def test_without_a_finding_the_verdict_says_what_can_be_said() -> None:
-    clean = story.verdict([finding("header-overhead", severity="info")], {"server": 90, "unexplained": 10})
+    clean = story.verdict(
+        [finding("header-overhead", severity="info", lost_ns=None, share=None)], {"server": 90, "unexplained": 10}
+    )
     assert clean.finding is None
     assert clean.text == "Nothing in this capture slows the RPCs beyond network and server time."
     streams = story.verdict([], {"server": 90, "client": 10})
@@ -85,3 +87,14 @@ def test_it_speaks_of_findings_and_causes_that_exist() -> None:
     named = {*story.FIRST, *story.CAUSED_BY, *(cause for causes in story.CAUSED_BY.values() for cause in causes)}
     assert named <= known
     assert {"unexplained", "capture_gap"} <= set(CAUSES)
+
+
+def test_a_clean_verdict_still_tells_what_costs_time() -> None:
+    beginning = finding("initial-congestion-window", severity="info", share=0.17)
+    verdict = story.verdict([beginning], {"network": 100})
+    assert (verdict.text, verdict.finding) == (
+        f"Nothing grave slows the RPCs beyond network and server time; what costs most: {beginning.verdict}",
+        None,
+    )
+    little = finding("initial-congestion-window", severity="info", share=0.01)
+    assert story.verdict([little], {"network": 100}).text.startswith("Nothing in this capture slows")
