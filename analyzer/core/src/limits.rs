@@ -154,6 +154,9 @@ pub const HPACK_RETAINED_SCRATCH_BYTES: usize = 4 * 1024;
 pub const HEADER_BLOCK: usize = 1 << 20;
 /// Bytes kept of a control frame that is cut over segments; the longest control frame decoded whole.
 pub const CONTROL_FRAME: usize = 64 << 10;
+/// WINDOW_UPDATE frames of one side that may be on their way to a sender far from the capture point; with more, its
+/// windows are taken as captured.
+pub const RECENT_CREDITS: usize = 256;
 /// Streams open at once on one connection; HTTP/2 servers allow 100 to a few thousand.
 pub const OPEN_STREAMS: usize = 262_144;
 /// SETTINGS frames of one side that await their acknowledgement.

@@ -41,7 +41,7 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         return;
     }
     let stream = connection.http2.sides[side].last_stream;
-    let stream_window = connection.http2.stream_window(side, stream);
+    let (stream_window, connection_window) = http2_windows(connection, side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
     let stop = Stop {
@@ -49,11 +49,32 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         owed: connection.http2.owed(side, stream),
         in_flight: half.acks_reach_back.then_some((half.highest - half.acked_at_send).max(0)),
         congestion_window: half.congestion.bytes(segment),
-        receive_window: peer.window.and_then(|window| i64::try_from(window).ok()),
+        receive_window: receive_window(half, peer, connection.http2.near_rtt[side]),
         stream_window,
-        connection_window: connection.http2.connection_window(side),
+        connection_window,
     };
     connection.halves[side].stop = Some(stop);
+}
+
+/// The windows of a stream and of the connection as the sender knew them when it sent its last bytes: without credit
+/// that was captured too late to have reached it by then.
+fn http2_windows(connection: &mut Connection, side: usize, stream: u32) -> (Option<i64>, Option<i64>) {
+    let near = connection.http2.near_rtt[side];
+    let windows = (connection.http2.stream_window(side, stream), connection.http2.connection_window(side));
+    let sender = &connection.http2.sides[side];
+    if near <= half::NEAR || sender.recent_credits.is_empty() {
+        return windows;
+    }
+    let known = connection.halves[side].last_data_time.saturating_sub(near);
+    let without = |window: Option<i64>, stream| window.map(|window| window - sender.credit_after(stream, known));
+    (without(windows.0, stream), without(windows.1, 0))
+}
+
+/// The receive window of `peer` as the sender knew it when it sent its last bytes.
+fn receive_window(half: &Half, peer: &Half, near: i64) -> Option<i64> {
+    let known =
+        if near <= half::NEAR { peer.window } else { peer.windows.at(half.last_data_time.saturating_sub(near)) };
+    known.and_then(|window| i64::try_from(window).ok())
 }
 
 /// `side`, which owed bytes, sends new ones: if it was silent long enough, that was a wait.

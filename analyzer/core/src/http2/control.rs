@@ -6,7 +6,11 @@ use crate::grpc::implementation::Implementation;
 use crate::tables::Layer;
 
 use super::frame::{FrameError, FrameHeader, FrameType, flag};
+use super::side::Credit;
 use super::{Http2, blocks, goaway, ping, policy, rst_stream, settings, window_update};
+
+/// A side farther than this from the capture point, nanoseconds there and back, sends before it has what was captured.
+const FAR: i64 = 200_000;
 
 /// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
 #[inline]
@@ -61,6 +65,10 @@ pub(super) fn window_update(
 fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At) {
     let peer = 1 - side;
     h2.sides[peer].credited_at = Some(at);
+    let near = h2.near_rtt[peer];
+    if near > FAR {
+        h2.sides[peer].remember_credit(Credit { time: at.time, stream, increment }, near);
+    }
     if stream == 0 {
         let credit = &mut h2.sides[peer].connection_credit;
         *credit = credit.saturating_add(i64::from(increment));

@@ -47,6 +47,17 @@ pub(super) struct OpenBlock {
     pub(super) octets: Vec<u8>,
 }
 
+/// A WINDOW_UPDATE as seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// Capture time.
+    pub time: i64,
+    /// The stream, 0 for the connection.
+    pub stream: u32,
+    /// The increment.
+    pub increment: u32,
+}
+
 /// A GOAWAY as seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoawaySeen {
@@ -92,6 +103,8 @@ pub struct Side {
     pub last_stream: u32,
     /// Counts the gaps in this direction: bytes of streams may have been in them.
     pub gaps: u32,
+    /// Credit of the peer that may not have reached this side yet, when it is far from the capture point.
+    pub recent_credits: VecDeque<Credit>,
     /// The last frame of the peer that enlarged a window of this side.
     pub credited_at: Option<At>,
     /// GOAWAY sent by this side.
@@ -109,6 +122,23 @@ impl std::fmt::Debug for Side {
 }
 
 impl Side {
+    /// Remembers credit that takes `near` nanoseconds there and back to reach this side.
+    pub(super) fn remember_credit(&mut self, credit: Credit, near: i64) {
+        let over = credit.time.saturating_sub(near);
+        while self.recent_credits.front().is_some_and(|old| old.time <= over)
+            || self.recent_credits.len() >= limits::RECENT_CREDITS
+        {
+            self.recent_credits.pop_front();
+        }
+        self.recent_credits.push_back(credit);
+    }
+
+    /// Credit for a stream (0: the connection) that was captured after `time`.
+    pub fn credit_after(&self, stream: u32, time: i64) -> i64 {
+        let late = self.recent_credits.iter().filter(|credit| credit.stream == stream && credit.time > time);
+        late.map(|credit| i64::from(credit.increment)).sum()
+    }
+
     /// The type of the frame read last, or being read.
     pub(super) fn last_kind(&self) -> FrameType {
         self.frame.kind()
@@ -150,6 +180,7 @@ impl Side {
             unfinished_messages: 0,
             last_stream: 0,
             gaps: 0,
+            recent_credits: VecDeque::new(),
             credited_at: None,
             goaway: None,
             habits: Habits::default(),

@@ -11,7 +11,7 @@ use crate::tables::{ConnectionRow, DirectionRow, Layer, PacketRow, TurnRow};
 use crate::waits;
 
 use super::encrypted::Encrypted;
-use super::half::{Ack, Half};
+use super::half::{self, Ack, Half};
 use super::note::Note;
 use super::roles::{self, RolesFrom};
 use super::rtt;
@@ -194,7 +194,11 @@ impl Connection {
         self.note_handshake(side, segment, at);
         let peer = &self.halves[1 - side];
         let shift = self.halves[side].window_shift(peer, segment.flags.contains(TcpFlags::SYN));
-        self.halves[side].window = shift.map(|shift| u64::from(segment.window) << shift);
+        let window = shift.map(|shift| u64::from(segment.window) << shift);
+        if self.http2.near_rtt[1 - side] > half::NEAR && window != self.halves[side].window {
+            self.halves[side].windows.push(at.time, window);
+        }
+        self.halves[side].window = window;
         let peer = &self.halves[1 - side];
         if !peer.started {
             return;

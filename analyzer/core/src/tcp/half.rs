@@ -61,6 +61,29 @@ impl Acks {
     }
 }
 
+/// The last [`limits::RECENT_ACKS`] receive windows of a host, for a sender far from the capture point.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Windows {
+    ring: [(i64, Option<u64>); limits::RECENT_ACKS],
+    count: usize,
+}
+
+impl Windows {
+    /// Remembers a window captured at `time`.
+    #[inline]
+    pub fn push(&mut self, time: i64, window: Option<u64>) {
+        self.ring[self.count % limits::RECENT_ACKS] = (time, window);
+        self.count += 1;
+    }
+
+    /// The newest captured at or before `time`; `None` when that is not known.
+    pub fn at(&self, time: i64) -> Option<u64> {
+        let kept = self.count.min(limits::RECENT_ACKS);
+        let mut newest_first = (0..kept).map(|back| self.ring[(self.count - 1 - back) % limits::RECENT_ACKS]);
+        newest_first.find(|&(captured, _)| captured <= time)?.1
+    }
+}
+
 /// A data packet as sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
@@ -153,6 +176,8 @@ pub struct Half {
     pub answered_syn: bool,
     /// Receive window this sender announced last, bytes; `None` while the scale is not known.
     pub window: Option<u64>,
+    /// Its windows before, while its peer is far from the capture point.
+    pub windows: Windows,
     /// The sender uses timestamps, which take 12 octets of each segment (RFC 7323).
     pub timestamps: bool,
     /// The longest payload of one packet.
