@@ -44,6 +44,13 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_streams_are_told_by_their_messages() -> None:
+    text = " ".join(terminal.render(named("impl-go.pcap")).split())
+    assert "/lab.v1.Lab/Bidi: 20 messages, " in text
+    assert "answered after 50.0 µs (p50)" in text
+    assert "a second, both directions" not in terminal.render(named("rtt205-go-16000.pcap"))
+
+
 def test_nothing_is_cut_away_at_80_columns() -> None:
     """Text wraps, it does not end in an ellipsis."""
     analysis = named("rtt205-go-16000.pcap")
