@@ -138,9 +138,9 @@ def _budget(analysis: Analysis) -> RenderableType:
     return Group(Text(f"where {duration(total)} of RPC time went", style="bold"), table)
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
-    """The costliest first; those without a time by severity."""
-    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity)
+def _rank(finding: Finding) -> tuple[int, int, bool]:
+    """The costliest first; those without a time by severity, and what is a part of another one after it."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
 def _finding(number: int, finding: Finding, analysis: Analysis) -> RenderableType:
