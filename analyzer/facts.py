@@ -267,4 +267,10 @@ def why_no_grpc(tables: Tables) -> str:
         )
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+    late = (protocol == HTTP2) & (tables.connections.complete == 0)
+    if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
+        return (
+            "HTTP/2 connections and all their streams began before the capture, which does not show what they carry: "
+            "begin it before the client makes its calls"
+        )
     return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"

@@ -138,9 +138,9 @@ def _budget(analysis: Analysis) -> RenderableType:
     return Group(Text(f"where {duration(total)} of RPC time went", style="bold"), table)
 
 
-def _rank(finding: Finding) -> tuple[int, int]:
-    """The costliest first; those without a time by severity."""
-    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity)
+def _rank(finding: Finding) -> tuple[int, int, bool]:
+    """The costliest first; those without a time by severity, and what is a part of another one after it."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
 def _finding(number: int, finding: Finding, analysis: Analysis) -> RenderableType:
@@ -248,7 +248,19 @@ def _methods(analysis: Analysis) -> RenderableType:
         table.add_column(name, justify="right", no_wrap=True)
     for method in analysis.methods[:MOST_METHODS]:
         table.add_row(*_method_row(method))
-    return Group(table, *_more(len(analysis.methods) - MOST_METHODS, "method"))
+    streams = [_stream(m) for m in analysis.methods[:MOST_METHODS] if m.messages > 2 * m.rpcs and m.messages_per_s]
+    return Group(table, *streams, *_more(len(analysis.methods) - MOST_METHODS, "method"))
+
+
+def _stream(method: MethodFacts) -> Text:
+    """What long RPCs do: their own duration says little."""
+    said = f"{safe(method.method or '(not in the capture)')}: {method.messages:,} messages, "
+    said += f"{method.messages_per_s or 0:,.0f} a second, both directions"
+    if method.turnaround_ns:
+        said += (
+            f"; answered after {duration(method.turnaround_ns.p50)} (p50), {duration(method.turnaround_ns.p99)} (p99)"
+        )
+    return Text(said, style="dim")
 
 
 def _method_row(method: MethodFacts) -> list[str]:

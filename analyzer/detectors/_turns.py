@@ -26,6 +26,9 @@ REQUEST_NS = 5_000
 """Silence per request up to which connections of their own would save nothing: each request would then leave in a
 packet of its own, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go,
 which are faster on one connection; 13 to 29 µs with C-core, which is slower)."""
+GAP_NS = 2_000_000
+"""Mean silence from which a timer or the application's own work is likelier than a library's turn (the longest reaction
+that a host is given elsewhere too; a library takes some ten or hundred microseconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Turn:
     """Request messages each time the ball went round: from one moment of silence to the next."""
     request_ns: Shares
     """Time in which the client held the ball for each request message."""
+    gap_ns: Shares
+    """Mean length of the intervals in which it did, without pauses."""
 
 
 def turns_of(tables: Tables, rows: Rows) -> Turn:
@@ -67,6 +72,7 @@ def turns_of(tables: Tables, rows: Rows) -> Turn:
         ),
         round_messages=turns.burst_messages[rows] / np.maximum(silences, 1),
         request_ns=turns.idle_ns[rows] / np.maximum(turns.burst_messages[rows], 1),
+        gap_ns=turns.idle_ns[rows] / np.maximum(turns.idles[rows], 1),
     )
 
 
@@ -78,6 +84,11 @@ def in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
     make rounds of one or two requests, or pauses that fill most of the time.
     """
     return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
+
+
+def by_library(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
+    """Where the silence is long enough to cost the callers time, and too short to be a timer's."""
+    return (turn.request_ns >= request_ns) & (turn.gap_ns < gap_ns)
 
 
 def measured(tables: Tables, rows: Rows) -> Mask:

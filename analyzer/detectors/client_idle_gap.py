@@ -12,8 +12,9 @@ The gaps are counted from the moment at which the client can have the last answe
 application's own pauses and are left out. A finding needs at least a hundred gaps, 15 % of the time between the first
 and the last message in them, and callers that go round in step, sending again as soon as they are answered: a round
 carries at least half as many requests as there are callers, and pauses fill less than half of the time. With six
-callers or more, 30 % of the time, and 5 µs of silence for each request it is a warning. Where `shared-connection`
-explains the gaps by the one connection that all callers use, this finding only adds figures.
+callers or more, 30 % of the time, and 5 µs of silence for each request it is a warning, unless the silences last 2 ms
+and more on average. Where `shared-connection` explains the gaps by the one connection that all callers use, this
+finding only adds figures.
 
 A lone caller is never told: between its calls it does whatever it is there for.
 
@@ -73,6 +74,8 @@ class Limits:
     """Share of the active time from which it is critical (own choice: most of the time)."""
     request_ns: int = _turns.REQUEST_NS
     """Silence per request from which it costs time (as for `shared-connection`)."""
+    gap_ns: int = _turns.GAP_NS
+    """Mean silence from which it is rather a timer's (as for `shared-connection`)."""
     examples: int = 3
     """Gaps shown as evidence (own choice: enough to see a pattern)."""
 
@@ -87,7 +90,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     held &= _turns.measured(tables, rows)
     explained = np.isin(rows, shared_connection.losing(tables, shared_connection.Limits()))
     costs = held & ~explained & (turn.callers >= limits.callers) & (turn.held >= limits.warning_share)
-    costs &= turn.request_ns >= limits.request_ns
+    costs &= _turns.by_library(turn, limits.request_ns, limits.gap_ns)
     if costs.any():
         yield _finding(tables, rows[costs], limits, costs=True)
     elif held.any():

@@ -16,16 +16,16 @@ server; and its callers go round in step. They do when a round, from one silence
 requests as there are callers or more, and pauses fill less than half of the time: then the same callers are out again
 as soon as they have their answers. With two to five callers it is told as `info`: one connection is usually enough for
 them. So it is when the silence is less than 5 µs for each request: connections of their own cost each request about as
-much.
+much. And so it is when the silences last 2 ms and more on average: these are rather a timer's.
 
 The time lost is the time in which the client held the ball. At least one caller was waiting then. It is a lower bound.
 For unary calls this waiting is before their first packet, so it is no part of the RPCs' durations.
 
 When it cannot tell
 -------------------
-Packets show that the client was silent, not what it did. Timers that fire together in the client, some milliseconds
-apart, look like callers that wait. A capture taken farther from the client than its gaps are long cannot tell them
-from the network's jitter, and is not judged. Several clients behind one address or proxy look like one.
+Packets show that the client was silent, not what it did. Timers that fire together in the client, two milliseconds
+apart or less, look like callers that wait. A capture taken farther from the client than its gaps are long cannot tell
+them from the network's jitter, and is not judged. Several clients behind one address or proxy look like one.
 
 What would refute it
 --------------------
@@ -78,6 +78,8 @@ class Limits:
     """Share of the time in pauses (own choice: from here on timers rule the connection, not its callers)."""
     request_ns: int = _turns.REQUEST_NS
     """Silence per request from which it costs time (see there)."""
+    gap_ns: int = _turns.GAP_NS
+    """Mean silence from which it is rather a timer's (see there)."""
     examples: int = 3
     """Gaps shown as evidence (own choice: enough to see a pattern)."""
 
@@ -98,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     many = held & (turn.callers >= limits.callers)
     many[many] = _turns.alone(tables, rows[many])
     few = held & (turn.callers < limits.callers)
-    dear = turn.request_ns >= limits.request_ns
+    dear = _turns.by_library(turn, limits.request_ns, limits.gap_ns)
     if (many & dear).any():
         yield _finding(tables, rows[many & dear], limits, costs=True)
     elif (few | many).any():
@@ -112,7 +114,8 @@ def losing(tables: Tables, limits: Limits) -> _turns.Rows:
         return rows
     turn = _turns.turns_of(tables, rows)
     held = _held_in_step(turn, limits) & _turns.measured(tables, rows)
-    rows = rows[held & (turn.callers >= limits.callers) & (turn.request_ns >= limits.request_ns)]
+    held &= _turns.by_library(turn, limits.request_ns, limits.gap_ns)
+    rows = rows[held & (turn.callers >= limits.callers)]
     return rows[_turns.alone(tables, rows)]
 
 
@@ -141,8 +144,7 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
         share=None if lost is None else _shared.share_of_time(tables, lost),
         metrics=_metrics(tables, turn, seen, len(rows)),
         evidence=tuple(_turns.gap_evidence(tables, worst, limits.examples)),
-        explanation=_explanation(tables, turn, seen, client)
-        + ("" if costs else _why_not(callers, float(turn.request_ns[0]), limits)),
+        explanation=_explanation(tables, turn, seen, client) + ("" if costs else _why_not(turn, limits)),
         remedies=remedies,
         references=(
             'blog.ydb.tech, "The surprising gRPC client bottleneck in low-latency networks"',
@@ -200,10 +202,13 @@ def _explanation(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: s
     )
 
 
-def _why_not(callers: int, request_ns: float, limits: Limits) -> str:
+def _why_not(turn: _turns.Turn, limits: Limits) -> str:
     """Why it is told for information only."""
+    callers, request_ns = int(turn.callers[0]), float(turn.request_ns[0])
     if callers < limits.callers:
         return f" With {callers} callers this is for information: one connection is usually enough for so few."
+    if turn.gap_ns[0] >= limits.gap_ns:
+        return " Silences of milliseconds are rather a timer's or the application's work, so this is for information."
     return (
         f" That is {request_ns / 1000:.1f} µs for each request, about what a packet of its own would cost it: more "
         "connections are not likely to be faster, so this is for information."

@@ -13,9 +13,10 @@ from judging import must, played
 from support import RECORDINGS, recording, synthetic
 
 from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.detectors import client_idle_gap
 from grpcdiag.analyzer.detectors import shared_connection as detector
 from grpcdiag.analyzer.result import Finding, Skipped
-from grpcdiag.fixtures.synthetic.scenes_turns import callers, take_turn
+from grpcdiag.fixtures.synthetic.scenes_turns import callers, in_step, take_turn
 from grpcdiag.fixtures.synthetic.words import MS, US
 
 FIRING = ["ydb-stream-single-inflight8", "ydb-unary-single-inflight8"]
@@ -82,6 +83,8 @@ def test_synthetic_captures() -> None:
         ({"most_paused": 0.0}, None),
         ({"request_ns": 36_000}, "critical"),  # 300 µs for 8 requests, and what the answers' packets take
         ({"request_ns": 46_000}, "info"),
+        ({"gap_ns": 310_000}, "critical"),
+        ({"gap_ns": 290_000}, "info"),
     ],
 )
 def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) -> None:
@@ -112,6 +115,14 @@ def test_a_long_pause_in_a_run_changes_nothing(tmp_path: Path) -> None:
     finding = must(detector, played(conv, tmp_path))
     assert finding.severity == "critical"
     assert finding.metrics["gaps"] == 119
+
+
+def test_timers_that_fire_together_are_for_information(tmp_path: Path) -> None:
+    tables = played(in_step(8, 5 * MS), tmp_path)
+    finding = must(detector, tables)
+    assert (finding.severity, finding.lost_ns) == ("info", None)
+    assert "a timer's" in finding.explanation
+    assert must(client_idle_gap, tables).severity == "info"
 
 
 def test_silence_that_connections_of_their_own_would_not_save_is_for_information() -> None:

@@ -7,6 +7,7 @@ missing: what the truth counts holds, what a decoder finds of it may be less.
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.errors import NoGrpcError
 from grpcdiag.analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, PROTOCOLS, Frames, Messages, Tables
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.mangle import begin_late
+from grpcdiag.fixtures.synthetic.scenes_turns import in_step
+from grpcdiag.fixtures.synthetic.wire import Link
 
 CAPTURES = [pytest.param(s, id=s.name) for s in SYNTHETICS]
 WHOLE = [s for s in SYNTHETICS if all(r["exact"] for r in s.truth["rpcs"])]
@@ -173,3 +178,11 @@ def test_out_of_order_bytes_complete_later(capture: Synthetic) -> None:
     ours, theirs = np.array(found), np.array(expected)
     assert (ours[:, 0] == theirs[:, 0]).all()
     assert (ours[:, 2] >= theirs[:, 2]).all()
+
+
+def test_streams_that_all_began_before_the_capture_are_said_to_have(tmp_path: Path) -> None:
+    packets = Link(rtt_ns=100_000).carry(in_step(4, 300_000))
+    late = tmp_path / "late.pcap"
+    late.write_bytes(write_pcap(begin_late(packets, len(packets) // 2)[:-12]))
+    with pytest.raises(NoGrpcError, match="all their streams began before the capture"):
+        analyze([str(late)])

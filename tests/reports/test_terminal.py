@@ -44,6 +44,21 @@ def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_what_is_a_part_of_another_finding_comes_after_it() -> None:
+    analysis = named("rtt205-go-16000.pcap")
+    whole = replace(analysis.findings[0], id="whole", severity="warning", lost_ns=None, share=None)
+    part = replace(whole, id="a-part", part_of="whole")
+    text = terminal.render(replace(analysis, findings=(part, whole)))
+    assert text.index("1. warning whole") < text.index("2. warning a-part")
+
+
+def test_streams_are_told_by_their_messages() -> None:
+    text = " ".join(terminal.render(named("impl-go.pcap")).split())
+    assert "/lab.v1.Lab/Bidi: 20 messages, " in text
+    assert "answered after 50.0 µs (p50)" in text
+    assert "a second, both directions" not in terminal.render(named("rtt205-go-16000.pcap"))
+
+
 def test_nothing_is_cut_away_at_80_columns() -> None:
     """Text wraps, it does not end in an ellipsis."""
     analysis = named("rtt205-go-16000.pcap")

@@ -173,7 +173,7 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return Cause::LossRecovery;
     }
     let (right_before, since_the_stop) = credit(connection, side, at);
-    let closed = closed_window(stop);
+    let closed = closed_window(stop, segment_size(connection, side));
     if let (true, Some(cause)) = (right_before, closed) {
         return cause;
     }
@@ -182,21 +182,51 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at),
         _ => Cause::Unexplained,
     };
+    if cause != Cause::Unexplained {
+        return cause;
+    }
     match closed {
+        Some(closed) if since_the_stop && mostly_for_credit(connection, side, at) => return closed,
+        _ => {}
+    }
+    match closed_window(stop, 1) {
         // what comes now is no DATA: the windows still do not allow any
-        Some(closed) if cause == Cause::Unexplained && !since_the_stop => closed,
+        Some(closed) if !since_the_stop => closed,
+        _ if flows(connection, side, stop, at) => Cause::Transmission,
         _ => cause,
     }
+}
+
+/// Whether the credit that came since the stop came in the last quarter of the wait: a busy sender, or a path whose
+/// delay varies, takes longer to be seen than the usual reaction.
+fn mostly_for_credit(connection: &Connection, side: usize, at: At) -> bool {
+    let near = connection.http2.near_rtt[side].max(0);
+    let stopped = connection.halves[side].last_data_time;
+    let arrives = connection.http2.sides[side].credited_at.map_or(stopped, |credit| credit.time.saturating_add(near));
+    let late = at.time.saturating_sub(arrives).max(0);
+    late.saturating_mul(4) <= at.time.saturating_sub(stopped)
+}
+
+/// Whether bytes were flowing: more than one segment in flight, and a pause well below a round trip, as a full link or
+/// a pacing sender spaces segments. Windows that bind pause for a round trip.
+fn flows(connection: &Connection, side: usize, stop: &Stop, at: At) -> bool {
+    let segment = segment_size(connection, side);
+    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
+    let in_flight = stop.in_flight.is_some_and(|bytes| segment > 0 && bytes > segment);
+    in_flight && round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
 }
 
 fn is_closed(window: Option<i64>) -> bool {
     window.is_some_and(|window| window <= 0)
 }
 
-/// The HTTP/2 window that allowed no DATA at the stop.
-fn closed_window(stop: &Stop) -> Option<Cause> {
-    let connection = is_closed(stop.connection_window).then_some(Cause::ConnectionWindow);
-    connection.or_else(|| is_closed(stop.stream_window).then_some(Cause::StreamWindow))
+/// The HTTP/2 window that allowed no DATA at the stop, or less than a writer cares to send: less than a segment and
+/// than what is owed.
+fn closed_window(stop: &Stop, segment: i64) -> Option<Cause> {
+    let least = i64::try_from(stop.owed).unwrap_or(i64::MAX).min(segment).max(1);
+    let closed = |window: Option<i64>| window.is_some_and(|window| window < least);
+    let connection = closed(stop.connection_window).then_some(Cause::ConnectionWindow);
+    connection.or_else(|| closed(stop.stream_window).then_some(Cause::StreamWindow))
 }
 
 /// Whether HTTP/2 credit came right before the sender resumed, and whether any came since it stopped.
