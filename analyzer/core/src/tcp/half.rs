@@ -284,4 +284,15 @@ mod tests {
         }
         assert_eq!(sent.behind(3_101), None, "forgotten");
     }
+    #[test]
+    fn a_far_sender_knows_an_earlier_window() {
+        let mut windows = Windows::default();
+        windows.push(10, Some(1_000));
+        windows.push(20, Some(500));
+        windows.push(30, None);
+        assert_eq!(
+            (windows.at(9), windows.at(10), windows.at(29), windows.at(30)),
+            (None, Some(1_000), Some(500), None)
+        );
+    }
 }
