@@ -47,7 +47,7 @@ HEADINGS = (
 """The sections of every detector's docstring, in this order."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Detector:
     """A detector as the analysis runs it."""
 

@@ -23,7 +23,7 @@ def both(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     return summed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Load:
     """Some kind of control packets on every connection."""
 

@@ -58,7 +58,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Failed:
     """Some rows of the failures table with what belongs to them; all columns are equally long."""
 

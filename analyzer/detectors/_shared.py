@@ -78,7 +78,7 @@ def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[
     """Names of the methods of all RPCs on some connections."""
     chosen = np.zeros(len(tables.connections.rpcs), dtype=bool)
     chosen[list(connections)] = True
-    if chosen.all():
+    if len(tables.methods) == 1 or chosen.all():
         return names(tables, (method.number for method in tables.methods))
     return names(tables, np.unique(tables.rpcs.method[chosen[tables.rpcs.connection]]).tolist())
 

@@ -49,7 +49,7 @@ class ReaderThresholds(Thresholds, Protocol):
         """Delay beyond them that a host is given."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stalls:
     """The waits of one cause."""
 
@@ -178,7 +178,7 @@ def from_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 # Congestion windows after idle time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Restarts:
     """What each wait knows of an idle time before its burst; all columns as long as the waits table."""
 
@@ -265,7 +265,7 @@ def _burst_before(tables: Tables, order: Ints, first: Ints, same_end: npt.NDArra
 # Windows that a receiver opens: the two of HTTP/2 and TCP's
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Window:
     """A window as a detector tells of it."""
 
@@ -302,7 +302,7 @@ def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> I
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Words:
     """What is said of a window's stalls in several places."""
 

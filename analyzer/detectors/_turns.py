@@ -31,7 +31,7 @@ GAP_NS = 2_000_000
 that a host is given elsewhere too; a library takes some ten or hundred microseconds)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Turn:
     """The turns of some connections, one element per element of `rows`."""
 
@@ -129,7 +129,7 @@ def alone(tables: Tables, rows: Rows) -> Mask:
     return ~beside[rows]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Gaps:
     """The distribution of the client's gaps on some connections."""
 

@@ -51,7 +51,7 @@ from ._shared import lower, milliseconds, quality_allows
 ID = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

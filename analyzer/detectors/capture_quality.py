@@ -51,7 +51,7 @@ from ._failures import counted
 ID = "capture-quality"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -67,7 +67,7 @@ class Limits:
     """Packets shown as evidence for each trouble (own choice: enough to look)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Trouble:
     """One thing that is wrong with the capture; `share` of its bytes or packets, `grave` where that is too large."""
 

@@ -54,7 +54,7 @@ from ._shared import host, methods_of_connections, milliseconds, quality_allows,
 ID = "connection-churn"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -76,7 +76,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Churn:
     """Connections of one client and server; columns of equal length, the rows in which the set-up was measured."""
 

@@ -51,7 +51,7 @@ from ._shared import host, milliseconds, quality_allows
 ID = "connection-closed-early"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -67,7 +67,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _End:
     """How one connection ended: `goaway` is a row of the goaways table or -1, `lost` rows of RPCs."""
 

@@ -53,7 +53,7 @@ from . import _stalls, _window_knobs
 ID = "connection-window-stall"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -51,7 +51,7 @@ from ._shared import host, milliseconds, quality_allows
 ID = "deadline-exceeded"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -46,7 +46,7 @@ from . import _shared, _stalls
 ID = "delayed-ack-nagle"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -75,7 +75,7 @@ _HOLDING = [CAUSES.index(cause) for cause in _SAID if cause in CAUSES]
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -44,7 +44,7 @@ from . import _shared, _stalls
 ID = "head-of-line-blocking"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -49,7 +49,7 @@ from . import _control, _knobs, _shared
 ID = "header-overhead"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -56,7 +56,7 @@ ID = "initial-congestion-window"
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -65,7 +65,7 @@ _LOSS = CAUSES.index("loss_recovery")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -83,7 +83,7 @@ class Limits:
     """Losses, and waits after them, shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Cost:
     """What losses cost the RPCs of the connections `rows`."""
 

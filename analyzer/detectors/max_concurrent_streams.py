@@ -53,7 +53,7 @@ from ._failures import counted
 ID = "max-concurrent-streams"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

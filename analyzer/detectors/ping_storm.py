@@ -54,7 +54,7 @@ from . import _control, _knobs, _shared
 ID = "ping-storm"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -48,7 +48,7 @@ from . import _stalls
 ID = "receive-window-stall"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

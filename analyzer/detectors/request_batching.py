@@ -45,7 +45,7 @@ from . import _knobs, _shared, _turns, shared_connection
 ID = "request-batching"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

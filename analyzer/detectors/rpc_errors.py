@@ -54,7 +54,7 @@ from ._shared import quality_allows
 ID = "rpc-errors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

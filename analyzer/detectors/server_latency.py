@@ -56,7 +56,7 @@ ID = "server-latency"
 _SERVER = CAUSES.index("server")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -84,7 +84,7 @@ class Limits:
     """RPCs shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Slow:
     """One method with its turnaround, the round trip to the server taken off."""
 

@@ -60,7 +60,7 @@ from . import _knobs, _shared, _turns
 ID = "shared-connection"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 

@@ -63,7 +63,7 @@ INITIAL_SEGMENTS = 10
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -75,7 +75,7 @@ class Limits:
     """Bursts shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Burst:
     """One flight that a restarted window held up; waits are rows of the waits table in the order of time."""
 

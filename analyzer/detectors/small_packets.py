@@ -59,7 +59,7 @@ from . import _control, _knobs, _shared
 ID = "small-packets"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -91,7 +91,7 @@ class Limits:
     """Messages shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Wasted:
     """Directions and how many times the packets they need they send, one element per direction of the capture."""
 

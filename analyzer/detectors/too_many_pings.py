@@ -56,7 +56,7 @@ ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Limits:
     """Thresholds, each with its source."""
 
@@ -76,7 +76,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Trip:
     """One connection's PINGs, rows of the pings table, up to the one that was too many; `goaway` is -1 without."""
 

@@ -66,13 +66,17 @@ impl Default for Turns {
 impl Turns {
     /// Bytes of a stream at `at`, or its end, may have changed whether its client waits. `near` is the round trip
     /// from the capture point to the client and back, which is not the client's time.
-    #[inline]
+    #[inline(always)]
     pub fn update(&mut self, stream: &mut Stream, client: usize, by_client: bool, at: At, near: i64) {
         let waits = stream.waits(client);
-        if waits == stream.waiting {
-            return;
+        if waits != stream.waiting {
+            stream.waiting = waits;
+            self.change(waits, by_client, &at, near);
         }
-        stream.waiting = waits;
+    }
+
+    #[inline(never)]
+    fn change(&mut self, waits: bool, by_client: bool, at: &At, near: i64) {
         if waits {
             if self.waiting == 0 {
                 self.resumed(by_client, at, near);
@@ -86,7 +90,8 @@ impl Turns {
         }
     }
 
-    fn resumed(&mut self, by_client: bool, at: At, near: i64) {
+    #[inline(never)]
+    fn resumed(&mut self, by_client: bool, at: &At, near: i64) {
         let Some((since, before)) = self.idle_since.take() else { return };
         let start = since.saturating_add(near.max(0));
         let duration = at.time.saturating_sub(start);
