@@ -67,6 +67,13 @@ def quality(tables: Tables) -> Quality:
     )
 
 
+def _singular(text: str) -> str:
+    """`packets were cut` to `packet was cut`."""
+    noun, verb, rest = text.split(" ", 2) if " of TCP" not in text else (*text.split(" ", 1), "")
+    verb = {"were": "was", "have": "has", "carry": "carries"}.get(verb, verb)
+    return f"{noun.removesuffix('s')} {verb} {rest}".rstrip().replace(" are missing", " is missing")
+
+
 def still_encrypted(tables: Tables) -> Ints:
     """Bytes of TLS per connection that were not decrypted; what TLS adds to decrypted data is none of them."""
     connections = tables.connections
@@ -90,7 +97,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
         (capture["packets_without_time"], "packets carry no time of their own"),
         (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
     ]
-    yield from (f"{count:,} {text}" for count, text in counts if count)
+    yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
         text = "HTTP/2 connections began before the capture: their windows, and names sent before, are not known"

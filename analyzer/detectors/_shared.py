@@ -89,7 +89,9 @@ def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 def milliseconds(ns: float) -> str:
-    """A duration for a reader: `205 ms`, `1.4 ms`, `87 µs`."""
+    """A duration for a reader: `71.0 s`, `205 ms`, `1.4 ms`, `87 µs`."""
+    if ns >= 10e9:
+        return f"{ns / 1e9:,.1f} s"
     if ns >= 10e6:
         return f"{ns / 1e6:,.0f} ms"
     return f"{ns / 1e6:,.1f} ms" if ns >= 1e6 else f"{ns / 1e3:,.0f} µs"
