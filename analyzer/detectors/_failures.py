@@ -13,7 +13,7 @@ from .. import _core
 from ..budget import named
 from ..result import Evidence, Remedy, Severity
 from ..tables import Codes, Counts, Ints, Tables
-from ._shared import implementation, milliseconds, severity
+from ._shared import distinct, implementation, milliseconds, severity
 
 Mask = npt.NDArray[np.bool_]
 
@@ -133,7 +133,7 @@ def listed(counts: Mapping[str, int], limit: int = 5) -> str:
 
 def connections_of(tables: Tables, rpcs: Counts) -> tuple[int, ...]:
     """The connections of some RPCs."""
-    return tuple(int(c) for c in np.unique(tables.rpcs.connection[rpcs]))
+    return tuple(int(c) for c in distinct(tables.rpcs.connection[rpcs]))
 
 
 def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import facts
 from ..result import Confidence, Severity
@@ -80,12 +82,18 @@ def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[
     chosen[list(connections)] = True
     if len(tables.methods) == 1 or chosen.all():
         return names(tables, (method.number for method in tables.methods))
-    return names(tables, np.unique(tables.rpcs.method[chosen[tables.rpcs.connection]]).tolist())
+    return names(tables, distinct(tables.rpcs.method[chosen[tables.rpcs.connection]]).tolist())
 
 
 def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
     """Names of methods by number, sorted; those that are not in the capture are left out."""
     return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
+
+
+def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Distinct values, ascending. `np.unique` does the same, and imports numpy's masked arrays for it: 10 ms."""
+    ordered = np.sort(values.astype(np.int64))
+    return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
 
 
 def milliseconds(ns: float) -> str:

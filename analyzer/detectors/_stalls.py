@@ -106,7 +106,7 @@ def scope(tables: Tables, rows: Ints) -> Scope:
 
 def scope_of(tables: Tables, connections: Counts, streams: Counts) -> Scope:
     """Some connections and the methods of the RPCs on their streams."""
-    all_of = tuple(np.unique(connections).tolist())
+    all_of = tuple(_shared.distinct(connections).tolist())
     if len(connections) > _MANY:
         return Scope(all_of, _shared.methods_of_connections(tables, all_of))
     pairs = zip(connections.tolist(), streams.tolist(), strict=True)

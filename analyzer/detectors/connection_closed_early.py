@@ -46,7 +46,7 @@ import numpy as np
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from . import _failures as common
-from ._shared import host, milliseconds, quality_allows
+from ._shared import distinct, host, milliseconds, quality_allows
 
 ID = "connection-closed-early"
 
@@ -244,7 +244,7 @@ def _told(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         title=f"The server ended {common.counted(len(rows), 'connection')} in good order",
         severity="info",
         confidence="medium" if guess else quality_allows(tables),
-        scope=Scope(tuple(int(c) for c in np.unique(connections)), ()),
+        scope=Scope(tuple(int(c) for c in distinct(connections)), ()),
         lost_ns=None,
         share=None,
         metrics={

@@ -147,7 +147,7 @@ def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
     idle = restarts.after_idle[rows] & restarts.stops[rows]
     idle &= ~loss
     new = _stalls.from_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
-    for number in np.unique(waits.cause[rows]).tolist():
+    for number in _shared.distinct(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:
             yield "window_after_loss", rows[mine & loss]

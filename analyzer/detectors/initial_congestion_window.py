@@ -178,7 +178,7 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
 
 def _severity(tables: Tables, firsts: Ints, paying: int, share: float, limits: Limits) -> Severity:
     """A warning where short-lived connections make many RPCs pay; a capture's single beginning is no habit."""
-    connections = np.unique(tables.waits.connection[firsts])
+    connections = _shared.distinct(tables.waits.connection[firsts])
     closed = int((tables.connections.closed_time_ns[connections] >= 0).sum())
     many = paying >= limits.paying_share * len(tables.rpcs.stream)
     return "warning" if many and closed >= limits.short_lived and share >= limits.warning_share else "info"
@@ -187,7 +187,7 @@ def _severity(tables: Tables, firsts: Ints, paying: int, share: float, limits: L
 def _metrics(tables: Tables, rows: Ints, firsts: Ints) -> dict[str, int | float | str]:
     waits = tables.waits
     return {
-        "connections": len(np.unique(waits.connection[rows])),
+        "connections": len(_shared.distinct(waits.connection[rows])),
         "waits": len(rows),
         "median_wait_ns": int(np.median(waits.duration_ns[rows])),
         "round_trip_ns": int(np.median(waits.rtt_ns[firsts])),

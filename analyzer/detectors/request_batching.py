@@ -62,7 +62,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     turns = tables.turns
     large = (turns.burst_messages >= limits.burst_requests * turns.bursts) & (turns.bursts >= limits.bursts)
     waiting = shared_connection.losing(tables, shared_connection.Limits())
-    rows = np.union1d(np.flatnonzero(large), waiting).astype(np.int64)
+    rows = _shared.distinct(np.r_[np.flatnonzero(large), waiting])
     if len(rows):
         yield _finding(tables, rows, waiting, limits)
 

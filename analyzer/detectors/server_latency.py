@@ -49,7 +49,7 @@ from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Method, Tables
 from . import _failures as common
-from ._shared import host, lower, milliseconds, names, quality_allows, rpc_time
+from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time
 
 ID = "server-latency"
 
@@ -164,7 +164,7 @@ def _disturbed(tables: Tables) -> int:
 def _finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     first = slow[0]
     rows = _examples(tables, first, limits)
-    connections = tuple(int(c) for c in np.unique(tables.rpcs.connection[rows]))
+    connections = tuple(int(c) for c in distinct(tables.rpcs.connection[rows]))
     server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
     share = first.server_ns / max(1, rpc_time(tables))
     words = _words(first, server, name)

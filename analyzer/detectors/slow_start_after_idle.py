@@ -147,7 +147,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     lost = int(waits.duration_ns[lost_rows].sum())
     all_time = int(tables.rpcs.duration_ns.sum())
     share = lost / all_time if all_time else 0.0
-    connections = tuple(int(c) for c in np.unique(waits.connection[first_rows]))
+    connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
     example = _words(tables, bursts[0])
     each = _shared.milliseconds(lost / len(bursts))
     hosts = _hosts(tables, first_rows)

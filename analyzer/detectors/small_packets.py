@@ -143,7 +143,7 @@ def _finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     worst = int(guilty[np.argmax(d.payload_packets[guilty] - wasted.needed[guilty])])
     row, factor = worst // 2, float(factors[worst])
     sender = _shared.host(tables, row, worst % 2)
-    connections = np.unique(guilty // 2).tolist()
+    connections = _shared.distinct(guilty // 2).tolist()
     spread = float(wasted.spread[worst]) >= float(wasted.cut[worst])
     packets, needed = int(d.payload_packets[worst]), int(wasted.needed[worst])
     reason = "messages of many streams leave one by one" if spread else "messages are written in pieces"
