@@ -9,11 +9,12 @@ stream in the same direction. The sender waits for a WINDOW_UPDATE on stream 0.
 How it is decided
 -----------------
 A wait counts when the sender stopped inside a message (gRPC's length prefix says how much it still owed), the window
-of the connection as counted from WINDOW_UPDATE and DATA stood at zero, nothing was sent again in between, and the
-sender resumed right after credit reached it. Where the windows of stream and connection are both at zero, the
-connection's is named. The time lost is the RPC time that passed in such waits, each RPC that waited counted. Credit
-within about a round trip means a window too small for this path; credit that came later means a slow reader. The half
-of the waiting that is larger decides which is said.
+of the connection as counted from WINDOW_UPDATE and DATA had less left than a segment and than what was owed, nothing
+was sent again in between, and the sender resumed right after credit reached it, or when most of the wait was over by
+then. Credit counts from when a sender far from the capture can have it. Where the windows of stream and connection
+are both at zero, the connection's is named. The time lost is the RPC time that passed in such waits, each RPC that
+waited counted. Credit within about a round trip means a window too small for this path; credit that came later means
+a slow reader. The half of the waiting that is larger decides which is said.
 
 When it cannot tell
 -------------------

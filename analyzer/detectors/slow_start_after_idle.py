@@ -51,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..budget import CAUSES
-from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from . import _shared, _stalls
 
@@ -160,11 +160,11 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             f"{_stalls.counted(len(bursts), 'message burst', 'message bursts')} waited for a congestion window that "
             "idle time had reset"
         ),
-        severity=_severity(share, limits),
+        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(
             "medium" if any(burst.small for burst in bursts) else "high", _stalls.confidence(tables, first_rows)
         ),
-        scope=Scope(connections, _methods(tables, first_rows)),
+        scope=Scope(connections, _shared.methods_on(tables, _streams(tables, first_rows))),
         lost_ns=lost,
         share=share,
         metrics=metrics,
@@ -186,10 +186,10 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     )
 
 
-def _severity(share: float, limits: Limits) -> Severity:
-    if share >= limits.critical_share:
-        return "critical"
-    return "warning" if share >= limits.warning_share else "info"
+def _streams(tables: Tables, rows: Ints) -> zip[tuple[int, int]]:
+    """Connection and stream of some waits."""
+    waits = tables.waits
+    return zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)
 
 
 def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
@@ -198,19 +198,6 @@ def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
     ends = zip(waits.connection[rows].tolist(), waits.direction[rows].tolist(), strict=True)
     counts = Counter(_shared.host(tables, connection, direction) for connection, direction in ends)
     return tuple(name for name, _ in counts.most_common(3))
-
-
-def _methods(tables: Tables, rows: Ints) -> tuple[str, ...]:
-    """Methods of the RPCs on the streams that stopped."""
-    waits, rpcs = tables.waits, tables.rpcs
-    stopped = {(int(waits.connection[row]), int(waits.stream[row])) for row in rows}
-    on = np.isin(rpcs.stream, [stream for _, stream in stopped])
-    numbers = {
-        int(rpcs.method[row])
-        for row in np.flatnonzero(on)
-        if (int(rpcs.connection[row]), int(rpcs.stream[row])) in stopped
-    }
-    return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
 
 
 def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float | str]:

@@ -9,10 +9,12 @@ a reader that takes its time makes it wait as long as the reader likes.
 How it is decided
 -----------------
 A wait counts when the sender stopped inside a message (gRPC's length prefix says how much it still owed), the window
-of the stream as counted from SETTINGS, WINDOW_UPDATE and DATA stood at zero or below while that of the connection was
-open, nothing was sent again in between, and the sender resumed right after credit reached it. The time lost is the RPC
-time that passed in such waits. Credit within about a round trip means a window too small for this path; credit that
-came later means a slow reader. The half of the waiting that is larger decides which is said.
+of the stream as counted from SETTINGS, WINDOW_UPDATE and DATA had less left than a segment and than what was owed
+while that of the connection was open, nothing was sent again in between, and the sender resumed right after credit
+reached it, or when most of the wait was over by then. Credit counts from when a sender far from the capture can have
+it. The time lost is the RPC time that passed in such waits. Credit within about a round trip means a window too small
+for this path; credit that came later means a slow reader. The half of the waiting that is larger decides which is
+said.
 
 When it cannot tell
 -------------------

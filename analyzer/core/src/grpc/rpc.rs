@@ -190,7 +190,7 @@ impl Http2 {
         self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
         self.open_rpcs = self.open_rpcs.saturating_sub(1);
         self.budget.add_all(&stream.budget);
-        self.after_loss_ns += stream.after_loss_ns;
+        self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
         write_rpc(stream, client, status, true, at, cx);
     }
 
@@ -207,7 +207,7 @@ impl Http2 {
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
             self.budget.add_all(&stream.budget);
-            self.after_loss_ns += stream.after_loss_ns;
+            self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
             write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);

@@ -124,7 +124,7 @@ impl Stream {
         let before = self.since;
         self.charge(now.min(interval.end), interval.cause);
         if interval.cause == Cause::CongestionWindow && interval.after_loss {
-            self.after_loss_ns += self.since.abs_diff(before);
+            self.after_loss_ns = self.after_loss_ns.wrapping_add(self.since.abs_diff(before));
         }
     }
 

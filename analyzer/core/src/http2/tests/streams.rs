@@ -117,6 +117,14 @@ fn open_rpcs_end_with_their_connection() {
 }
 
 #[test]
+fn an_answer_recorded_before_its_request_leaves_others_without_a_status() {
+    let mut exchange = asked();
+    exchange.server(&response(3, 6, "0"));
+    exchange.finish(End::ServerCloses);
+    assert_eq!(exchange.outcome(), (None, true), "this one's answer may have come early too");
+}
+
+#[test]
 fn streams_that_are_not_grpc_are_counted_apart() {
     let mut exchange = Exchange::begun();
     let block = [plain(":method", "GET"), plain(":path", "/index.html")].concat();

@@ -73,6 +73,28 @@ fn a_pause_that_no_packet_ends_is_the_senders_own_where_it_was_captured() {
     assert_eq!(paused(Capture::opened(), 10 * MS).cx.waits.cause[0], Cause::Unexplained as u8, "not captured there");
 }
 
+/// Two segments of a message over a round trip of 100 ms, and the rest after `pause`, which no packet ends.
+fn spaced(segments: usize, pause: i64) -> u8 {
+    let mut capture = Capture::new();
+    let options = Segment { mss: Some(1_460), window_scale: Some(7), ..segment(SYN, CLIENT_ISN, 0, &[]) };
+    capture.at(10 * MS, options);
+    let options =
+        Segment { mss: Some(1_460), window_scale: Some(7), ..reply(SYN_ACK, SERVER_ISN, from_client(0), &[]) };
+    capture.at(110 * MS, options);
+    capture.at(110 * MS, segment(ACK, from_client(0), from_server(0), &[]));
+    let bytes = call("/a/B", 20_000);
+    capture.at(200 * MS, client(&bytes, 0, segments * SEGMENT));
+    capture.at(200 * MS + pause, client(&bytes, segments * SEGMENT, bytes.len()));
+    capture.finish().cx.waits.cause[0]
+}
+
+#[test]
+fn pauses_well_below_a_round_trip_with_bytes_in_flight_are_transmission() {
+    assert_eq!(spaced(2, 25 * MS), Cause::Transmission as u8);
+    assert_eq!(spaced(2, 26 * MS), Cause::Unexplained as u8, "longer than a quarter of the round trip");
+    assert_eq!(spaced(1, 25 * MS), Cause::Unexplained as u8, "one segment is no flow");
+}
+
 /// Ten short segments of a message and a pause until their ACK.
 #[test]
 fn ten_short_segments_fill_the_initial_window() {
