@@ -8,7 +8,8 @@ use crate::http2::frame::FrameType;
 use crate::limits;
 use crate::methods::MethodStats;
 use crate::tables::{
-    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes, Rpcs, Waits,
+    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes,
+    Rpcs, Waits,
 };
 use crate::tls::{Decryptor, KeyLog};
 
