@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, connections, explain, frames, messages, packets, rpcs, timeline, waits
+from . import analyze, connections, explain, frames, lab, messages, packets, rpcs, timeline, waits
 
 app = typer.Typer(
     name="grpcdiag",
@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain):
+for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain, lab):
     app.command(name=command.NAME)(command.command)
 
 
