@@ -179,9 +179,10 @@ impl Analysis {
     }
 }
 
-/// A folder of this repository.
+/// A folder of this repository, which has this crate and those that share this file.
 pub fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    folders.find(|folder| folder.join("fixtures/recorded").is_dir()).expect("the repository's fixtures").join(path)
 }
 
 /// The folder with captures too large for the repository: `GRPCDIAG_CAPTURES`, or the one beside it, if there is one.
