@@ -117,6 +117,16 @@ impl Connection {
         }
     }
 
+    /// Whether it has carried no payload.
+    pub fn is_empty(&self) -> bool {
+        self.counters.payload_bytes == 0
+    }
+
+    /// The number of its last packet.
+    pub fn last_packet(&self) -> u32 {
+        self.last.packet
+    }
+
     /// Takes one segment of `side`.
     #[inline]
     pub fn segment(&mut self, side: usize, segment: &Segment<'_>, at: At, cx: &mut Context) {
