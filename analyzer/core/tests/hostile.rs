@@ -28,13 +28,19 @@ struct Measured {
 impl Measured {
     fn begin() -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut measured = Self { _alone: alone, before: 0 };
+        measured.again();
+        measured
+    }
+
+    /// What is held now does not count.
+    fn again(&mut self) {
         MEMORY.reset_peak_usage();
-        Self { _alone: alone, before: MEMORY.current_usage() }
+        self.before = MEMORY.current_usage();
     }
 
     fn assert_below(&self, most: usize) {
         let held = MEMORY.peak_usage().saturating_sub(self.before);
-        eprintln!("{held} bytes held of {most}");
         assert!(held < most, "{held} bytes held, not below {most}");
     }
 }
@@ -316,7 +322,7 @@ fn absurd_lengths_in_packets() {
     let outcome = flood.finish();
     measured.assert_below(SMALL);
     assert_eq!(outcome.counts.packets, 120);
-    assert_eq!(outcome.counts.malformed, outcome.told("packet headers are malformed"));
+    assert!(outcome.counts.malformed > 60, "{}", outcome.counts.malformed);
 }
 
 // --- HTTP/2 ---
@@ -333,7 +339,7 @@ fn header_blocks_that_never_end() {
     let outcome = flood.finish();
     measured.assert_below(3 * limits::HEADER_BLOCK + SMALL);
     let kinds = &outcome.cx.problems.kinds;
-    assert!(kinds.contains(&"header block is too long"), "{kinds:?}");
+    assert!(kinds.contains(&"header block is too long to keep: left out"), "{kinds:?}");
 }
 
 /// CVE-2016-6581: one octet stands for a field of 4 kB.
@@ -447,8 +453,9 @@ fn pings_and_goaways_without_end() {
 /// Frames of 2^24 - 1 octets and messages of 4 GB, of which only the beginning is there.
 #[test]
 fn absurd_lengths_in_frames_and_messages() {
+    let mut measured = Measured::begin();
     for kind in 0..16_u8 {
-        let measured = Measured::begin();
+        measured.again();
         let mut flood = Flood::begun();
         flood.send(CLIENT, &request(1, "/a.B/C"));
         flood.send(CLIENT, &frame(DATA, 0, 1, &[0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3]));
@@ -503,48 +510,46 @@ fn read(bytes: Vec<u8>) -> (u32, Vec<String>) {
 /// A pcap file's header: little-endian, microseconds, Ethernet.
 const PCAP: [u8; 24] = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
 
-/// `blocks` blocks of Zstandard that stand for 128 KiB of zeros each, in four octets (RFC 8878 section 3.1.1.2).
-fn zstd_bomb(blocks: usize) -> Vec<u8> {
-    let mut bytes = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
-    let raw = (PCAP.len() as u32) << 3;
-    bytes.extend(&raw.to_le_bytes()[..3]);
-    bytes.extend(PCAP);
-    let repeated = (128 * 1024_u32) << 3 | 2;
-    for block in 0..blocks {
-        let last = u32::from(block + 1 == blocks);
-        bytes.extend(&(repeated | last).to_le_bytes()[..3]);
-        bytes.push(0);
-    }
-    bytes
+/// `count` empty packets.
+fn records(count: usize) -> Vec<u8> {
+    let record = [1_u32, 0, 16, 16].map(u32::to_le_bytes).concat();
+    [record, vec![0; 16]].concat().repeat(count)
 }
 
-/// 200 GB in 6 MB: such files end after some time, at the limit of what compression of packets can be.
+/// 4 MB of packets in each of 200 frames of some hundred bytes.
 #[test]
 fn files_that_expand_without_end() {
-    let measured = Measured::begin();
-    let (packets, damage) = read(zstd_bomb(1_500));
-    measured.assert_below(4 * MB);
-    let most = limits::CAPTURE_EXPANSION_FREE + 6_100 * limits::CAPTURE_EXPANSION;
-    assert!(u64::from(packets) * 16 <= most && packets > 1_000, "{packets} packets");
+    use ruzstd::encoding::{CompressionLevel::Fastest, compress_to_vec};
+    let mut measured = Measured::begin();
+    let packets = compress_to_vec(&records(1 << 17)[..], Fastest);
+    let bomb = [compress_to_vec(&PCAP[..], Fastest), packets.repeat(200)].concat();
+    let most = limits::CAPTURE_EXPANSION_FREE + bomb.len() as u64 * limits::CAPTURE_EXPANSION;
+    assert!(most < 200 << 22, "{} bytes are no bomb", bomb.len());
+    measured.again();
+    let (packets, damage) = read(bomb);
+    measured.assert_below(16 * MB);
+    assert!(u64::from(packets) * 32 <= most && packets > 1_000, "{packets} packets");
     assert_eq!(damage.len(), 1, "{damage:?}");
     assert!(damage[0].contains("expands to more than"), "{damage:?}");
 }
 
+/// gzip's and lz4's best is below the limit.
 #[test]
 fn files_that_compress_well_are_read_whole() {
-    // gzip's and lz4's best is below the limit
-    let zeros = vec![0; 40 * MB];
-    let plain = [&PCAP[..], &zeros].concat();
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut measured = Measured::begin();
+    const COUNT: usize = 3 << 20;
+    let plain = [&PCAP[..], &records(COUNT)].concat();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     gzip.write_all(&plain).unwrap();
     let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
     lz4.write_all(&plain).unwrap();
+    drop(plain);
     for file in [gzip.finish().unwrap(), lz4.finish().unwrap()] {
-        assert!(file.len() < plain.len() / 200);
-        let measured = Measured::begin();
+        assert!(file.len() < COUNT * 32 / 100);
+        measured.again();
         let (packets, damage) = read(file);
-        measured.assert_below(4 * MB);
-        assert_eq!((packets as usize, damage), (zeros.len() / 16, vec![]));
+        measured.assert_below(16 * MB);
+        assert_eq!((packets as usize, damage), (COUNT, vec![]));
     }
 }
 
@@ -552,9 +557,10 @@ fn files_that_compress_well_are_read_whole() {
 fn blocks_and_records_of_absurd_lengths() {
     let section = [0x0a, 0x0d, 0x0d, 0x0a, 28, 0, 0, 0, 0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0];
     let section = [&section[..], &[0xff; 8], &[28, 0, 0, 0]].concat();
+    let mut measured = Measured::begin();
     for length in [0_u32, 11, 12, 13, 16 << 20, 17 << 20, u32::MAX - 3, u32::MAX] {
         for kind in [0_u32, 1, 2, 3, 5, 6, 10, 0x0a0d_0d0a] {
-            let measured = Measured::begin();
+            measured.again();
             let block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
             let _ = read([&section[..], &block, &vec![1; 100_000]].concat());
             let record = [[0; 4], [0; 4], length.to_le_bytes(), length.to_le_bytes()].concat();
@@ -564,21 +570,21 @@ fn blocks_and_records_of_absurd_lengths() {
     }
 }
 
-/// A key log of more connections than are kept, and lines without an end.
+/// A key log of more connections than are kept, and a line without an end.
 #[test]
 fn huge_key_logs() {
+    let mut measured = Measured::begin();
     let count = limits::TLS_KEY_LOG_CONNECTIONS + 50_000;
     let mut text = Vec::new();
     for n in 0..count {
         text.extend(format!("CLIENT_RANDOM {n:064x} {:096x}\n", 1).bytes());
     }
-    let measured = Measured::begin();
+    measured.again();
     let mut log = KeyLog::parse(&text);
     measured.assert_below(limits::TLS_KEY_LOG_CONNECTIONS * 900);
     assert_eq!((log.lines, log.over_limit), (count as u64, 50_000));
-    drop(measured);
     let endless = vec![b'A'; 20 * MB];
-    let measured = Measured::begin();
+    measured.again();
     log.extend(&endless);
     measured.assert_below(KB);
     assert_eq!(log.damaged, 1);
