@@ -34,7 +34,6 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conversation = opened()
     for _ in range(3):
         conversation.unary("/" + NASTY, status=13, message=NASTY, metadata=[(b"user-agent", nasty), (b"x", nasty)])
-    conversation.unary("/a.B/C", metadata=[(nasty.replace(b"\x08", b""), nasty)])
     conversation.goaway("server", 11, 0, debug=nasty)
     path = tmp_path_factory.mktemp("nasty") / "names.pcap"
     path.write_bytes(write_pcap(Link().carry(conversation)))
