@@ -186,7 +186,6 @@ impl Flood {
     }
 }
 
-
 /// Memory of an analysis with nothing in it, and what a connection in it takes.
 const SMALL: usize = 2 * MB;
 

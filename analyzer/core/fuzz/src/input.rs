@@ -105,8 +105,7 @@ pub fn payloads(packets: &[Recorded]) -> Vec<(usize, Vec<u8>)> {
     let mut dissector = Dissector::new();
     let mut payloads = Vec::new();
     for packet in packets {
-        let outcome =
-            dissector.dissect(packet.link_type, &packet.captured, packet.original_len, packet.time_ns);
+        let outcome = dissector.dissect(packet.link_type, &packet.captured, packet.original_len, packet.time_ns);
         if let Outcome::Tcp(segment) = outcome
             && !segment.payload.is_empty()
         {
