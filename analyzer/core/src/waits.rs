@@ -8,6 +8,7 @@ use crate::at::At;
 use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
+use crate::http2::streams::Kind;
 use crate::tables::WaitRow;
 use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
@@ -40,20 +41,26 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         connection.halves[side].stop = None;
         return;
     }
+    connection.halves[side].stop = Some(stop_now(connection, side));
+}
+
+/// What is binding after the last bytes of `side`.
+#[inline]
+fn stop_now(connection: &mut Connection, side: usize) -> Stop {
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
+    let owed = connection.http2.owed(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
-    let stop = Stop {
+    Stop {
         stream,
-        owed: connection.http2.owed(side, stream),
+        owed,
         in_flight: half.acks_reach_back.then_some((half.highest - half.acked_at_send).max(0)),
         congestion_window: half.congestion.bytes(segment),
         receive_window: receive_window(half, peer, connection.http2.near_rtt[side]),
         stream_window,
         connection_window,
-    };
-    connection.halves[side].stop = Some(stop);
+    }
 }
 
 /// The windows of a stream and of the connection as the sender knew them when it sent its last bytes: without credit
@@ -124,9 +131,10 @@ fn hold(connection: &mut Connection, side: usize, interval: Interval) {
 }
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
-/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner.
+/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
+/// Nagle's algorithm held it back.
 #[cold]
-pub fn began(connection: &mut Connection, side: usize, at: At) {
+pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let half = &connection.halves[side];
     let start = half.last_data_time;
     if at.time.saturating_sub(start) < SHORTEST {
@@ -141,7 +149,37 @@ pub fn began(connection: &mut Connection, side: usize, at: At) {
     if half.congestion.is_after_loss() && half.acks_reach_back && full && release(connection, side, at).is_some() {
         let interval = Interval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
         connection.http2.held[side].add(interval);
+    } else {
+        held_back(connection, side, length, at, cx);
     }
+}
+
+/// The bytes sent last were the HEADERS of a call without its message, in a segment that was not full, and the next
+/// ones come right after the delayed ACK of it: those are held back by Nagle's algorithm, not late.
+fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
+    let stop = stop_now(connection, side);
+    let released = release(connection, side, at);
+    let (Some(ack), Some(in_flight)) = (released, stop.in_flight) else { return };
+    let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let direction = &stream.directions[side];
+        let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
+        stream.kind == Kind::Grpc && !stream.finished && message_to_come
+    });
+    if !begun || tcp_window(connection, side, &stop, in_flight, length, ack) != Cause::DelayedAck {
+        return;
+    }
+    let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
+    connection.http2.held[side].add(Interval { start, end: at.time, cause, after_loss: false });
+    let row = row(connection, side, &stop, released, at);
+    cx.waits.push(WaitRow {
+        start_time_ns: start,
+        duration_ns: at.time.saturating_sub(start),
+        cause: cause as u8,
+        stopped_at_packet: connection.halves[side].last_data_packet,
+        streams: 1,
+        method: connection.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
+        ..row
+    });
 }
 
 /// Both halves of the path, nanoseconds.
@@ -161,9 +199,13 @@ fn reaction(connection: &Connection) -> i64 {
 /// the sender and back allows.
 fn release(connection: &Connection, side: usize, at: At) -> Option<Ack> {
     let half = &connection.halves[side];
-    let near = connection.http2.near_rtt[side].max(0);
+    // beside the sender the smallest round trip so far is its host's reaction, which may well be quicker the next time
+    let near = match connection.http2.near_rtt[side] {
+        near if near <= half::NEAR => 0,
+        near => near,
+    };
     let reaction = reaction(connection);
-    // the smallest round trip is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
+    // farther off it is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
     let ack = half.acks.at(at.time.saturating_sub(near).saturating_add(reaction.min(near / 8)))?;
     let after = at.time.saturating_sub(ack.time).saturating_sub(near);
     (after <= reaction && ack.time.saturating_add(near) > half.last_data_time).then_some(ack)
@@ -269,7 +311,7 @@ fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bool {
 /// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
 /// short segment back until then.
 fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
-    const DELAYS: std::ops::RangeInclusive<i64> = 35_000_000..=205_000_000;
+    const DELAYS: std::ops::RangeInclusive<i64> = half::SHORTEST_DELAYED_ACK..=205_000_000;
     let half = &connection.halves[side];
     let there_and_back = connection.http2.near_rtt[1 - side];
     let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);

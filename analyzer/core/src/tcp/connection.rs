@@ -374,8 +374,11 @@ impl Connection {
         if self.halves[side].out_of_order.is_none() {
             if self.http2.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
-            } else if self.http2.held[side].is_held() || self.halves[side].congestion.is_after_loss() {
-                waits::began(self, side, at);
+            } else if self.http2.held[side].is_held()
+                || self.halves[side].congestion.is_after_loss()
+                || self.halves[side].paused_behind_a_short_segment(at.time)
+            {
+                waits::began(self, side, end - offset, at, cx);
             }
         }
         waits::sent(self, side, offset, end, at);
