@@ -199,9 +199,9 @@ fn reaction(connection: &Connection) -> i64 {
 /// the sender and back allows.
 fn release(connection: &Connection, side: usize, at: At) -> Option<Ack> {
     let half = &connection.halves[side];
-    // beside the sender the smallest round trip so far is its host's reaction, which may well be quicker the next time
-    let near = match connection.http2.near_rtt[side] {
-        near if near <= half::NEAR => 0,
+    // beside the sender the smallest round trip so far is its host's reaction, which may be twice as quick the next time
+    let near = match connection.http2.near_rtt[side].max(0) {
+        near if near <= half::NEAR => near / 2,
         near => near,
     };
     let reaction = reaction(connection);

@@ -24,7 +24,9 @@ CANNOT = 2
 
 
 def command(
-    case: Annotated[str | None, typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.")] = None,
+    case: Annotated[
+        str | None, typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.")
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer runs.")] = False,
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Leave captures and what the client measured there.")
