@@ -130,7 +130,7 @@ ALL_CAPTURES: tuple[Any, ...] = tuple(
 def rows(kind: type[Table], files: Sequence[str]) -> Table:
     """One of the streamed tables in one piece."""
     pieces = list(stream(kind, list(files)))
-    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in kind.__dataclass_fields__}
+    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in kind.__struct_fields__}
     return kind(**columns)
 
 

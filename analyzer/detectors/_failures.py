@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from .. import _core
 from ..budget import named
@@ -58,8 +58,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Failed:
+class Failed(Struct, frozen=True, eq=False):
     """Some rows of the failures table with what belongs to them; all columns are equally long."""
 
     row: Ints

@@ -38,9 +38,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
@@ -51,8 +51,7 @@ from ._shared import lower, milliseconds, quality_allows
 ID = "cancelled"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05

@@ -39,9 +39,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..facts import HTTP2, TLS, still_encrypted
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -51,8 +51,7 @@ from ._failures import counted
 ID = "capture-quality"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     hidden_bytes: float = 0.05
@@ -67,8 +66,7 @@ class Limits:
     """Packets shown as evidence for each trouble (own choice: enough to look)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Trouble:
+class _Trouble(Struct, frozen=True, eq=False):
     """One thing that is wrong with the capture; `share` of its bytes or packets, `grave` where that is too large."""
 
     name: str

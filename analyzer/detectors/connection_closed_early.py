@@ -39,9 +39,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
@@ -51,8 +51,7 @@ from ._shared import distinct, host, milliseconds, quality_allows
 ID = "connection-closed-early"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     critical_share: float = 0.10
@@ -67,8 +66,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _End:
+class _End(Struct, frozen=True, eq=False):
     """How one connection ended: `goaway` is a row of the goaways table or -1, `lost` rows of RPCs."""
 
     connection: int

@@ -45,10 +45,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -75,8 +75,7 @@ _HOLDING = [CAUSES.index(cause) for cause in _SAID if cause in CAUSES]
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     shortest_ns: int = 1_000_000

@@ -41,10 +41,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Severity, Skipped
@@ -56,8 +56,7 @@ ID = "initial-congestion-window"
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     first_flights: int = 8

@@ -41,9 +41,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -53,8 +53,7 @@ from ._failures import counted
 ID = "max-concurrent-streams"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     refills: int = 10

@@ -40,9 +40,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .. import _core
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -54,8 +54,7 @@ from ._shared import quality_allows
 ID = "rpc-errors"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.01

@@ -40,9 +40,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..facts import HTTP2
@@ -56,8 +56,7 @@ ID = "server-latency"
 _SERVER = CAUSES.index("server")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     long_ns: int = 10_000_000
@@ -84,8 +83,7 @@ class Limits:
     """RPCs shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Slow:
+class _Slow(Struct, frozen=True, eq=False):
     """One method with its turnaround, the round trip to the server taken off."""
 
     method: Method

@@ -45,10 +45,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -63,8 +64,7 @@ INITIAL_SEGMENTS = 10
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
@@ -75,8 +75,7 @@ class Limits:
     """Bursts shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Burst:
+class _Burst(Struct, frozen=True, eq=False):
     """One flight that a restarted window held up; waits are rows of the waits table in the order of time."""
 
     waits: tuple[int, ...]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
+from msgspec.structs import replace
 from support import RECORDINGS, Recording, canonical_status, recording, synthetic
 
 from grpcdiag.analyzer import _core
