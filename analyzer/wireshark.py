@@ -1,9 +1,14 @@
-"""Wireshark's reading of a capture, by pyshark: every TCP packet, every HTTP/2 frame, every `grpc-status`.
+"""Wireshark's reading of a capture, by pyshark: every TCP packet, every HTTP/2 frame, every status.
 
 pyshark runs tshark and gives one object per packet. To be as light as that can be, tshark prints only the layers that
 are compared (`-J`), no packet is kept, and an event loop of its own spares the child watcher that pyshark would
 install in the main thread. The layers come as JSON: pyshark's other lean form loses all but the first HTTP/2 frame of
 a packet.
+
+Wireshark reads as well as it can be made to: gRPC's own dissector is off, because DATA frames that follow it in a
+packet get lost (27 of a packet's frames are listed, and then a frame that the packet does not hold, in 4.0); frames
+over packets out of order are put together, but not where the capture lacks bytes, because then Wireshark would wait
+for them to the end of the connection.
 """
 
 from __future__ import annotations
@@ -12,19 +17,22 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .second_opinion import Account, Frame, Packet, Status
+from . import _core
+from .account import Account, Frame, Packet, Ports, Status
 
-LAYERS = ("frame", "ip", "ipv6", "tcp", "tls", "http2")
+LAYERS = ("frame", "ip", "ipv6", "tcp", "http2")
 """Layers tshark prints."""
 
-RETRANSMISSIONS = ("retransmission", "fast_retransmission", "spurious_retransmission")
+RETRANSMISSIONS = frozenset(("retransmission", "fast_retransmission", "spurious_retransmission"))
 """What Wireshark calls a packet whose bytes were sent before (`tcp.analysis.*`)."""
 
-NOTES = (*RETRANSMISSIONS, "out_of_order", "keep_alive", "lost_segment", "ack_lost_segment", "duplicate_ack")
+NOTES = RETRANSMISSIONS | {"out_of_order", "keep_alive", "lost_segment"}
 """Parts of `tcp.analysis` that matter here."""
 
-STEP = 1_000
+STEP = 500
 """Packets between two reports of progress."""
+
+_NOT_DIRECTED = -1
 
 
 class WiresharkError(Exception):
@@ -36,7 +44,7 @@ def version() -> str:
     try:
         from pyshark.tshark import tshark
     except ImportError:
-        raise WiresharkError("pyshark is not installed: pip install 'grpcdiag[verify]'") from None
+        raise WiresharkError("pyshark is not installed: pip install pyshark") from None
     try:
         return str(tshark.get_tshark_version())
     except tshark.TSharkNotFoundException:
@@ -47,34 +55,35 @@ def version() -> str:
 
 def account(
     path: str,
+    ports: Ports,
     *,
-    http2_ports: Iterable[int] = (),
-    tls_ports: Iterable[int] = (),
     keylog: str | None = None,
     reorder: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Account:
     """What Wireshark says of one file.
 
-    `http2_ports` and `tls_ports` are decoded so whatever they look like: Wireshark does not look for HTTP/2 on ports
-    it does not know. `keylog` is the path of a TLS key log; `progress` is told how many packets were read. Raises
+    `ports` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts frames
+    together over packets out of order; `progress` is told the number of the packet that was read. Raises
     WiresharkError.
     """
-    said = Account()
     preferences = {"tcp.reassemble_out_of_order": "TRUE" if reorder else "FALSE", "tcp.check_checksum": "FALSE"}
     if keylog:
         preferences["tls.keylog_file"] = keylog
-    decode_as = {f"tcp.port=={port}": "tls" for port in tls_ports} | {f"tcp.port=={p}": "http2" for p in http2_ports}
-    for number, packet in enumerate(_packets(path, preferences, decode_as, said), start=1):
+    said = Account()
+    for number, packet in enumerate(_packets(path, preferences, _decode_as(ports), said), start=1):
         _take(packet, said)
         if progress and number % STEP == 0:
             progress(int(packet.number))
     return said
 
 
-def _packets(
-    path: str, preferences: Mapping[str, str], decode_as: Mapping[str, str], said: Account
-) -> Iterator[Any]:
+def _decode_as(ports: Ports) -> Mapping[str, str]:
+    as_what = (("tls", ports.tls), ("http", ports.upgraded), ("http2", ports.http2))
+    return {f"tcp.port=={port}": what for what, numbers in as_what for port in sorted(numbers)}
+
+
+def _packets(path: str, preferences: Mapping[str, str], decode_as: Mapping[str, str], said: Account) -> Iterator[Any]:
     """TCP packets of the file; what Wireshark complained of at the end becomes a note."""
     version()
     loop = asyncio.new_event_loop()
@@ -85,6 +94,7 @@ def _packets(
             use_json=True,
             display_filter="tcp",
             decode_as=decode_as,
+            disable_protocol="grpc",
             override_prefs=preferences,
             custom_parameters=["-J", " ".join(LAYERS)],
             eventloop=loop,
@@ -102,8 +112,11 @@ def _packets(
 
 
 def _capture_class() -> Any:
-    """pyshark's capture, which waits for tshark's own end: the original kills it after its last packet, and then its
-    exit code, which tells of damage, is lost every now and then."""
+    """pyshark's capture, waiting for tshark's own end.
+
+    The original kills tshark after its last packet, and its exit code, which tells of damage, is lost every now and
+    then.
+    """
     from pyshark import FileCapture
 
     class PatientCapture(FileCapture):  # type: ignore[misc]
@@ -121,30 +134,44 @@ def _capture_class() -> Any:
 
 
 def _take(packet: Any, said: Account) -> None:
-    tcp = _last(packet, "tcp")
-    if tcp is None or "icmp" in packet.frame_info.get_field("frame.protocols"):
-        return  # a piece of a packet that an ICMP error quotes
-    number, connection = int(packet.number), int(tcp.get_field("tcp.stream"))
-    ip = _last(packet, "ip") or _last(packet, "ipv6")
-    addresses = ("", "")
-    if ip is not None:
-        name = ip.layer_name
-        addresses = (str(ip.get_field(f"{name}.src")), str(ip.get_field(f"{name}.dst")))
-    said.packets.append(
-        Packet(
-            number,
-            connection,
-            f"{addresses[0]} {tcp.get_field('tcp.srcport')}",
-            f"{addresses[1]} {tcp.get_field('tcp.dstport')}",
-            int(tcp.get_field("tcp.seq")),
-            int(tcp.get_field("tcp.len")),
-            int(str(tcp.get_field("tcp.flags")), 0),
-            _notes(tcp),
-            _sent_at(tcp),
-        )
-    )
+    """One packet with its frames; a piece of a packet that an ICMP error quotes is none."""
+    tcp, protocols = _last(packet, "tcp"), str(_field(packet.frame_info, "frame.protocols"))
+    connection = _number(tcp, "tcp.stream")
+    if connection is None or "icmp" in protocols:
+        return
+    row = _packet(packet, tcp, connection)
+    if row is not None:
+        said.packets.append(row)
     for stream in _streams(packet):
-        _frame(stream, number, connection, said)
+        _frame(stream, int(packet.number), connection, said)
+
+
+def _packet(packet: Any, tcp: Any, connection: int) -> Packet | None:
+    """A packet's row, None when its TCP header is not whole."""
+    seq, length = _number(tcp, "tcp.seq"), _number(tcp, "tcp.len")
+    ip = _last(packet, "ip") or _last(packet, "ipv6")
+    if seq is None or length is None or ip is None:
+        return None
+    source = str(_field(ip, f"{ip.layer_name}.src"))
+    sender = f"[{source}]:{_number(tcp, 'tcp.srcport')}" if ":" in source else f"{source}:{_number(tcp, 'tcp.srcport')}"
+    whole, recorded = _number(packet.frame_info, "frame.len") or 0, _number(packet.frame_info, "frame.cap_len") or 0
+    seconds, _, fraction = str(_field(packet.frame_info, "frame.time_epoch")).partition(".")
+    clock = _field(_field(tcp, "tcp.options_tree"), "tcp.options.timestamp_tree")
+    return Packet(
+        int(packet.number),
+        connection,
+        sender,
+        _NOT_DIRECTED,
+        seq,
+        length,
+        max(length - (whole - recorded), 0),
+        _notes(tcp),
+        int(seconds) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9] or 0),
+        _number(tcp, "tcp.ack") or 0,
+        _number(clock, "tcp.options.timestamp.tsval"),
+        _number(clock, "tcp.options.timestamp.tsecr"),
+        _number(ip, "ip.id"),
+    )
 
 
 def _last(packet: Any, name: str) -> Any:
@@ -155,18 +182,10 @@ def _last(packet: Any, name: str) -> Any:
     return None
 
 
-def _sent_at(tcp: Any) -> int | None:
-    """The sender's clock in the TCP timestamps option (RFC 7323 section 3), None without."""
-    options = _field(tcp, "tcp.options_tree")
-    value = options and _field(_field(options, "tcp.options.timestamp_tree"), "tcp.options.timestamp.tsval")
-    return None if value is None else int(value)
-
-
 def _notes(tcp: Any) -> frozenset[str]:
     """Parts of `tcp.analysis` that tshark raised for a packet."""
-    if "analysis" not in tcp.field_names:
-        return frozenset()
-    return frozenset(name for name in _names(tcp.get_field("tcp.analysis")) if name in NOTES)
+    flags = _field(_field(tcp, "tcp.analysis"), "tcp.analysis.flags")
+    return frozenset(_names(flags)) & NOTES if flags is not None else frozenset()
 
 
 def _names(field: Any) -> Iterator[str]:
@@ -182,30 +201,40 @@ def _streams(packet: Any) -> Iterator[Any]:
     for layer in packet.layers:
         if layer.layer_name == "http2":
             for http2 in (layer, *layer.duplicate_layers):
-                found = _field(http2, "http2.stream")
-                yield from found if isinstance(found, list) else [] if found is None else [found]
+                yield from _listed(_field(http2, "http2.stream"))
 
 
 def _frame(stream: Any, number: int, connection: int, said: Account) -> None:
-    kind, identifier = _field(stream, "http2.type"), _field(stream, "http2.streamid")
+    kind, identifier = _number(stream, "http2.type"), _number(stream, "http2.streamid")
     if kind is None or identifier is None:
         return  # the connection preface, which has no frame header
-    said.frames.append(
-        Frame(
-            number,
-            connection,
-            int(str(kind), 0),
-            int(str(_field(stream, "http2.flags") or 0), 0),
-            int(str(identifier), 0),
-            int(str(_field(stream, "http2.length") or 0), 0),
-        )
-    )
-    headers = _field(stream, "http2.header")
-    for header in headers if isinstance(headers, list) else [] if headers is None else [headers]:
-        if str(_field(header, "http2.header.name")) == "grpc-status":
-            said.statuses.append(
-                Status(number, connection, int(str(identifier), 0), str(_field(header, "http2.header.value")))
-            )
+    flags, length = _number(stream, "http2.flags") or 0, _number(stream, "http2.length") or 0
+    said.frames.append(Frame(number, connection, _NOT_DIRECTED, kind, flags, identifier, length))
+    for header in _listed(_field(stream, "http2.header")):
+        name, value = str(_field(header, "http2.header.name")), str(_field(header, "http2.header.value"))
+        if name == "grpc-status":
+            said.statuses.append(Status(number, connection, identifier, _status(value)))
+        elif name == ":status":
+            said.http_statuses.append(Status(number, connection, identifier, value))
+
+
+def _status(value: str) -> str:
+    """gRPC's name of a status code; what is no code stays as it is."""
+    return _core.STATUSES[int(value)] if value.isdecimal() and int(value) < len(_core.STATUSES) else value
+
+
+def _listed(field: Any) -> Iterable[Any]:
+    return field if isinstance(field, list) else [] if field is None else [field]
+
+
+def _number(layer: Any, name: str) -> int | None:
+    """A field as a number, None without; of a field given twice the first."""
+    value = _field(layer, name)
+    value = value[0] if isinstance(value, list) else value
+    try:
+        return None if value is None else int(str(value), 0)
+    except ValueError:
+        return None
 
 
 def _field(layer: Any, name: str) -> Any:

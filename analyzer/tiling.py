@@ -1,0 +1,119 @@
+"""Whether the frames listed for one sender fill its bytes: the proof of a reading that needs no look at the bytes.
+
+HTTP/2 frames follow each other without a gap (RFC 9113 section 4.1), so the lengths of the frames of one direction and
+the sequence numbers of its packets must agree to the byte. A reading that lost its place does not add up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .account import Frame, Packet
+
+FRAME_HEADER = 9
+"""Bytes of a frame header (RFC 9113 section 4.1)."""
+PREFACE = 24
+"""Bytes of the client's connection preface (RFC 9113 section 3.4)."""
+
+_ENOUGH = 4
+"""Frames that agree with their packets and with one end of a packet: no chance any more."""
+
+
+class Run(NamedTuple):
+    """Frames that follow each other."""
+
+    frames: range
+    """Places in the list of the direction's frames."""
+    start: int
+    """Offset of the first byte, counted as the packets' `seq`."""
+    end: int
+    """Offset behind the last byte."""
+    proven: bool
+    """They fill packets to the byte."""
+
+
+class Direction:
+    """One sender of one connection: its packets with payload and the frames listed for it."""
+
+    def __init__(self, packets: Sequence[Packet], frames: Sequence[Frame], starts: Sequence[int], opening: int | None):
+        """`starts` are the packets of the frames' first bytes, `opening` the offset of the first frame where the
+        connection's opening is in the capture."""
+        self.packets = [packet for packet in packets if packet.length > 0]
+        self.frames = frames
+        self.place = {packet.packet: packet for packet in self.packets}
+        self.begin = min((packet.seq for packet in self.packets), default=0)
+        self.end = max((packet.seq + packet.length for packet in self.packets), default=0)
+        self._begins = {packet.seq for packet in self.packets}
+        self._ends = {packet.seq + packet.length for packet in self.packets}
+        self.holes = list(self._holes())
+        self.runs = list(self._runs(starts, opening))
+        self._run_starts = [run.frames.start for run in self.runs]
+
+    def _holes(self) -> Iterator[tuple[int, int]]:
+        """Offsets [from, to) that no packet of the capture holds, between the first byte and the last."""
+        reached: int | None = None
+        for seq, end in sorted((packet.seq, packet.seq + packet.captured) for packet in self.packets):
+            if reached is not None and seq > reached:
+                yield reached, seq
+            reached = end if reached is None else max(reached, end)
+        if reached is not None and reached < self.end:
+            yield reached, self.end
+
+    def _runs(self, starts: Sequence[int], opening: int | None) -> Iterator[Run]:
+        """Frames as long as some offset of the first one agrees with the packets in which they begin."""
+        first, low, high, length = 0, 0, -1, 0
+        for place, (frame, start) in enumerate(zip(self.frames, starts, strict=True)):
+            packet = self.place.get(start)
+            inside = (packet.seq, packet.seq + packet.length - 1) if packet else (0, -1)
+            lowest, highest = max(low, inside[0] - length), min(high, inside[1] - length)
+            if place == first or lowest > highest:
+                if place > first:
+                    yield self._run(range(first, place), low, high, length, opening)
+                first, length = place, 0
+                lowest, highest = inside
+            low, high = lowest, highest
+            length += FRAME_HEADER + frame.length
+        if self.frames:
+            yield self._run(range(first, len(self.frames)), low, high, length, opening)
+
+    def _run(self, frames: range, low: int, high: int, length: int, opening: int | None) -> Run:
+        """Decides where in [low, high] the run begins: at the opening, or so that packets begin or end with it."""
+        opened = opening is not None and frames.start == 0 and low <= opening <= high
+        if opened and opening is not None:
+            begin = opening
+            known = True
+        else:
+            begins = self._begins.intersection(range(low, high + 1)) if high - low < len(self._begins) else {
+                seq for seq in self._begins if low <= seq <= high
+            }
+            ends = {end - length for end in self._ends if low <= end - length <= high}
+            both = begins & ends
+            begin = min(both or ends or begins or {low})
+            known = begin in begins
+        closes = begin + length in self._ends
+        fits = high >= low and begin + length <= self.end
+        proven = fits and ((known and closes) or (len(frames) >= _ENOUGH and (known or closes)))
+        return Run(frames, begin, begin + length, proven)
+
+    def run_of(self, place: int) -> Run | None:
+        """The run a frame belongs to, by its place in the list."""
+        at = bisect_right(self._run_starts, place) - 1
+        return self.runs[at] if at >= 0 and place in self.runs[at].frames else None
+
+    def covering(self, packet: Packet) -> Run | None:
+        """The proven run that fills every byte of a packet; None without."""
+        return next(
+            (r for r in self.runs if r.proven and r.start <= packet.seq and packet.seq + packet.length <= r.end), None
+        )
+
+    def hole_before(self, offset: int) -> tuple[int, int] | None:
+        """The last bytes in front of an offset that are in no packet."""
+        at = bisect_left(self.holes, (offset, offset)) - 1
+        return self.holes[at] if at >= 0 else None
+
+    def cut_before(self, offset: int) -> Packet | None:
+        """The last packet in front of an offset that was cut by the capture's length limit."""
+        cut = [packet for packet in self.packets if packet.captured < packet.length and packet.seq < offset]
+        return max(cut, key=lambda packet: packet.seq, default=None)
