@@ -26,7 +26,8 @@ def compare(ours: Account, theirs: Account) -> Comparison:
         *_statuses(matter, rules),
         *_retransmissions(matter, rules),
     ]
-    return Comparison(tuple(_counts(matter)), tuple(sorted(differences, key=lambda d: d.packet)))
+    ordered = tuple(sorted(differences, key=lambda difference: difference.packet))
+    return Comparison(tuple(_counts(matter)), ordered, tuple(theirs.notes))
 
 
 def frame_name(frame: Frame) -> str:

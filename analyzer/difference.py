@@ -65,6 +65,8 @@ class Comparison(Struct, frozen=True):
     """Figures side by side."""
     differences: tuple[Difference, ...]
     """All of them, by packet."""
+    notes: tuple[str, ...] = ()
+    """What Wireshark complained of."""
 
     @property
     def unexplained(self) -> int:

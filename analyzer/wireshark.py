@@ -44,7 +44,7 @@ def version() -> str:
     try:
         from pyshark.tshark import tshark
     except ImportError:
-        raise WiresharkError("pyshark is not installed: pip install pyshark") from None
+        raise WiresharkError("pyshark is not installed: pip install pyshark (the extra `verify`)") from None
     try:
         return str(tshark.get_tshark_version())
     except tshark.TSharkNotFoundException:
