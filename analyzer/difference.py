@@ -128,10 +128,9 @@ class Matter:
         found = {}
         for key, rows in packets.items():
             connection = self.ours.connections[key[0]]
-            if connection.tls:
-                continue  # records hide the frames' places
             opening = (PREFACE if key[1] == 0 else 0) if connection.complete else None
-            found[key] = Direction(rows, frames[key], starts[key], opening)
+            # records of TLS hide where frames lie
+            found[key] = Direction(rows, [], [], None) if connection.tls else Direction(rows, frames[key], starts[key], opening)
         return found
 
     def _unmatched(self) -> tuple[list[int], list[int]]:

@@ -48,20 +48,23 @@ class Rules:
         matter = self.matter
         frame = matter.our_frames[place]
         direction = matter.directions.get((frame.connection, frame.direction))
+        if direction and matter.ours.connections[frame.connection].tls:
+            return self._in_tls(direction, frame, "grpcdiag")
         index = matter.place_in_direction[place]
         run = direction.run_of(index) if direction else None
         if direction is None or run is None or not run.proven:
             return None
         begin = run.start + sum(FRAME_HEADER + f.length for f in direction.frames[run.frames.start : index])
-        fills = f"it is one of {len(run.frames):,} frames of grpcdiag that fill {self._bytes(direction, run)} exactly"
+        fills = f"it is one of {len(run.frames):,} frames of grpcdiag that {self._fill(direction, run)}"
         return self._lost(direction, frame, begin, fills)
 
-    def _bytes(self, direction: Direction, run: Run) -> str:
+    def _fill(self, direction: Direction, run: Run) -> str:
+        """That a run's frames add up, in words."""
         frames = direction.frames[run.frames.start : run.frames.stop]
         first, last = frames[0].packet, frames[-1].packet
-        return f"{run.end - run.start:,} bytes of packets up to #{last}" if first == last else (
-            f"{run.end - run.start:,} bytes of packets #{first} to #{last}"
-        )
+        packets = f"packets up to #{last}" if first == last else f"packets #{first} to #{last}"
+        exactly = "exactly" if not run.slack else f"to within {run.slack:,} bytes"
+        return f"fill {run.end - run.start:,} bytes of {packets} {exactly}"
 
     def _lost(self, direction: Direction, frame: Frame, begin: int, fills: str) -> Why:
         """Where Wireshark lost its place; that grpcdiag's frames are there is proven already."""
@@ -87,15 +90,41 @@ class Rules:
         packet = direction.place.get(frame.packet) if direction else None
         if direction is None or packet is None:
             return None
+        if matter.ours.connections[frame.connection].tls:
+            return self._in_tls(direction, frame, "wireshark")
         size = FRAME_HEADER + frame.length
         if packet.seq + packet.length - size < direction.begin and packet.seq + size > direction.end:
             text = f"a frame of {size:,} bytes neither ends nor begins in a packet at byte {packet.seq:,} of"
             return Why("longer-than-all", "grpcdiag", f"{text} {direction.end:,} that its sender sent")
         run = direction.covering(packet)
         if run:
-            text = f"grpcdiag's frames fill {self._bytes(direction, run)} exactly, and #{packet.packet} is among them"
+            text = f"grpcdiag's frames {self._fill(direction, run)}, and #{packet.packet} is among them"
             return Why("no-room", "grpcdiag", f"{text}: there is no byte for this one")
-        return self._fills_gap(direction, frame, packet) or self._cut_frame(direction, frame, packet)
+        return (
+            self._fills_gap(direction, frame, packet)
+            or self._cut_frame(direction, frame, packet)
+            or self._unread(direction, packet)
+        )
+
+    def _in_tls(self, direction: Direction, frame: Frame, lists: Right) -> Why | None:
+        """Records are authenticated: who decrypts one behind missing bytes has read it right."""
+        packet = direction.place.get(frame.packet)
+        hole = direction.hole_before(packet.seq) if packet else None
+        if hole is None:
+            return None
+        text = f"{hole[1] - hole[0]:,} bytes of its sender before it are in no packet; TLS proves a record that decrypts"
+        return Why("tls-hole-before", lists, text)
+
+    def _unread(self, direction: Direction, packet: Packet) -> Why | None:
+        """Bytes around missing ones, up to the next boundary that grpcdiag can prove: it lists nothing there."""
+        begin, end = self._gap(direction, packet)
+        inside = any(run.start < packet.seq + packet.length and packet.seq < run.end for run in direction.runs)
+        hole = next((hole for hole in direction.holes if begin <= hole[0] and hole[1] <= end), None)
+        if inside or hole is None or hole[0] >= packet.seq + packet.length:
+            return None
+        text = f"{hole[1] - hole[0]:,} bytes in front of it are not captured, and no frame boundary is proven before"
+        after = f"byte {end:,} of its sender, where grpcdiag goes on" if end < direction.end else "the capture's end"
+        return Why("boundary-unknown", None, f"{text} {after}; Wireshark takes the packet's beginning for one")
 
     def _gap(self, direction: Direction, packet: Packet) -> tuple[int, int]:
         """The bytes [from, to) around a packet in which grpcdiag lists no frame."""
@@ -205,7 +234,7 @@ class Rules:
         denies: Right = "wireshark" if says == "grpcdiag" else "grpcdiag"
         earlier = self._sent[other.connection, other.sender][: self._number[other.packet]]
         if other.length == 0:
-            return self._without_payload(other, earlier) if says == "wireshark" else None
+            return self._without_payload(other, earlier) if says == "wireshark" else None  # grpcdiag never says so
         if "duplicate" in mine.notes:
             return self._recorded_twice(other, earlier)
         end = other.seq + other.length
@@ -215,15 +244,24 @@ class Rules:
                 return None
             text = f"bytes {max(same.seq, other.seq):,} and following were in #{same.packet} before"
             return Why("recorded-before", says, f"{text}: sent again, however short the time between")
-        behind = next((p for p in earlier if p.length and p.seq >= end), None)
+        behind = next((p for p in earlier if p.seq >= end), None)
         return self._by_clock(other, behind, says, denies) if behind else self._by_ack(other, says, denies)
 
     def _without_payload(self, other: Packet, earlier: list[Packet]) -> Why | None:
         same = next((p for p in earlier if p.seq == other.seq and p.length == 0), None)
         if same is None:
-            return None
+            return self._out_of_time(other)
         text = f"it repeats #{same.packet} and has no payload; grpcdiag counts packets with payload only"
         return Why("no-payload", "both", text)
+
+    def _out_of_time(self, other: Packet) -> Why | None:
+        """A packet without payload that stands behind later ones of its connection."""
+        rows = self.matter.theirs.packets
+        for packet in reversed(rows[: self._at(other)]):
+            if packet.connection == other.connection and packet.time_ns > other.time_ns:
+                text = f"its capture time is before that of #{packet.packet} in front of it: the file is not in order"
+                return Why("file-order", "grpcdiag", text)
+        return None
 
     def _recorded_twice(self, other: Packet, earlier: list[Packet]) -> Why | None:
         """The same packet in the capture twice: nothing in it differs."""

@@ -18,7 +18,9 @@ PREFACE = 24
 """Bytes of the client's connection preface (RFC 9113 section 3.4)."""
 
 _ENOUGH = 4
-"""Frames that agree with their packets and with one end of a packet: no chance any more."""
+"""So many frames that agree with their packets are no chance any more, nor is a length that is known so many times as
+exactly as it is long."""
+_BOTH = 2
 
 
 class Run(NamedTuple):
@@ -31,7 +33,9 @@ class Run(NamedTuple):
     end: int
     """Offset behind the last byte."""
     proven: bool
-    """They fill packets to the byte."""
+    """No other reading adds up: see `slack`."""
+    slack: int
+    """0 when the frames fill packets to the byte; else by how many bytes `start` may be off."""
 
 
 class Direction:
@@ -80,22 +84,19 @@ class Direction:
 
     def _run(self, frames: range, low: int, high: int, length: int, opening: int | None) -> Run:
         """Decides where in [low, high] the run begins: at the opening, or so that packets begin or end with it."""
+        fits = low <= high
         opened = opening is not None and frames.start == 0 and low <= opening <= high
-        if opened and opening is not None:
-            begin = opening
-            known = True
-        else:
-            begins = self._begins.intersection(range(low, high + 1)) if high - low < len(self._begins) else {
-                seq for seq in self._begins if low <= seq <= high
-            }
-            ends = {end - length for end in self._ends if low <= end - length <= high}
-            both = begins & ends
-            begin = min(both or ends or begins or {low})
-            known = begin in begins
-        closes = begin + length in self._ends
-        fits = high >= low and begin + length <= self.end
-        proven = fits and ((known and closes) or (len(frames) >= _ENOUGH and (known or closes)))
-        return Run(frames, begin, begin + length, proven)
+        begins = {seq for seq in self._begins if low <= seq <= high} | ({opening} if opened else set())
+        ends = {end - length for end in self._ends if low <= end - length <= high}
+        both = {opening} if opened else (begins & ends) or ends or begins
+        begin = min((at for at in both if at is not None), default=low)
+        anchors = (begin in begins) + (begin in ends)
+        if fits and begin + length <= self.end:
+            if anchors == _BOTH or (anchors and len(frames) >= _ENOUGH):
+                return Run(frames, begin, begin + length, True, 0)
+            if len(frames) >= _ENOUGH and length >= _ENOUGH * (high - low + 1):
+                return Run(frames, low, low + length, True, high - low)
+        return Run(frames, begin, begin + length, False, high - low)
 
     def run_of(self, place: int) -> Run | None:
         """The run a frame belongs to, by its place in the list."""
@@ -105,7 +106,7 @@ class Direction:
     def covering(self, packet: Packet) -> Run | None:
         """The proven run that fills every byte of a packet; None without."""
         return next(
-            (r for r in self.runs if r.proven and r.start <= packet.seq and packet.seq + packet.length <= r.end), None
+            (r for r in self.runs if r.proven and r.start + r.slack <= packet.seq and packet.seq + packet.length <= r.end), None
         )
 
     def hole_before(self, offset: int) -> tuple[int, int] | None:
