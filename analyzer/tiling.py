@@ -18,8 +18,9 @@ PREFACE = 24
 """Bytes of the client's connection preface (RFC 9113 section 3.4)."""
 
 _ENOUGH = 4
-"""So many frames that agree with their packets are no chance any more, nor is a length that is known so many times as
-exactly as it is long."""
+"""So many frames from the opening on that all begin in the packets that they should begin in are no chance."""
+_EXACT = 16
+"""A run's place is known when it is so many times as long as it may be off."""
 _BOTH = 2
 
 
@@ -92,9 +93,9 @@ class Direction:
         begin = min((at for at in both if at is not None), default=low)
         anchors = (begin in begins) + (begin in ends)
         if fits and begin + length <= self.end:
-            if anchors == _BOTH or (anchors and len(frames) >= _ENOUGH):
+            if anchors == _BOTH or (opened and len(frames) >= _ENOUGH):
                 return Run(frames, begin, begin + length, True, 0)
-            if len(frames) >= _ENOUGH and length >= _ENOUGH * (high - low + 1):
+            if len(frames) >= _ENOUGH and length >= _EXACT * (high - low + 1):
                 return Run(frames, low, low + length, True, high - low)
         return Run(frames, begin, begin + length, False, high - low)
 

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _core
-from .account import Account, Frame, Packet, Ports, Status
+from .account import Account, Frame, Packet, Ports, Status, ports
+from .tables import Tables
 
 LAYERS = ("frame", "ip", "ipv6", "tcp", "http2")
 """Layers tshark prints."""
@@ -53,9 +54,20 @@ def version() -> str:
         raise WiresharkError(f"tshark does not run: {error}") from None
 
 
+def second_account(
+    path: str, tables: Tables, *, keylog: str | None = None, progress: Callable[[int], None] | None = None
+) -> Account:
+    """What Wireshark says of a file, set up by what grpcdiag's tables with rows of packets and frames say of it.
+
+    Raises WiresharkError.
+    """
+    whole = not (tables.connections.missing_bytes > 0).any()
+    return account(path, ports(tables), keylog=keylog, reorder=bool(whole), progress=progress)
+
+
 def account(
     path: str,
-    ports: Ports,
+    decoded: Ports,
     *,
     keylog: str | None = None,
     reorder: bool = True,
@@ -63,7 +75,7 @@ def account(
 ) -> Account:
     """What Wireshark says of one file.
 
-    `ports` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts frames
+    The ports `decoded` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts frames
     together over packets out of order; `progress` is told the number of the packet that was read. Raises
     WiresharkError.
     """
@@ -71,15 +83,15 @@ def account(
     if keylog:
         preferences["tls.keylog_file"] = keylog
     said = Account()
-    for number, packet in enumerate(_packets(path, preferences, _decode_as(ports), said), start=1):
+    for number, packet in enumerate(_packets(path, preferences, _decode_as(decoded), said), start=1):
         _take(packet, said)
         if progress and number % STEP == 0:
             progress(int(packet.number))
     return said
 
 
-def _decode_as(ports: Ports) -> Mapping[str, str]:
-    as_what = (("tls", ports.tls), ("http", ports.upgraded), ("http2", ports.http2))
+def _decode_as(decoded: Ports) -> Mapping[str, str]:
+    as_what = (("tls", decoded.tls), ("http", decoded.upgraded), ("http2", decoded.http2))
     return {f"tcp.port=={port}": what for what, numbers in as_what for port in sorted(numbers)}
 
 

@@ -94,15 +94,9 @@ def _compared(
     if not len(tables.connections.protocol):
         fail(f"no gRPC traffic found: {facts.why_no_grpc(tables)}", NO_GRPC)
     ours = account.of_tables(tables)
-    whole = not (tables.connections.missing_bytes > 0).any()
-    with _counting(quiet, len(ours.packets)) as told_packets:
-        theirs = wireshark.account(
-            _one_file([file["name"] for file in tables.capture["files"]], folder),
-            account.ports(tables),
-            keylog=str(keylog) if keylog else None,
-            reorder=whole,
-            progress=told_packets,
-        )
+    path = _one_file([file["name"] for file in tables.capture["files"]], folder)
+    with _counting(quiet, len(ours.packets)) as counted:
+        theirs = wireshark.second_account(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
     return comparison.compare(ours, theirs), tables
 
 

@@ -326,7 +326,8 @@ impl Connection {
             _ => UNKNOWN_ROUND_TRIP,
         };
         let store = half.out_of_order.as_ref();
-        let clocks = segment.timestamps.map(|(clock, _)| clock).zip(store.and_then(|store| store.first_clock()));
+        let behind = store.and_then(|store| store.clock_behind(offset));
+        let clocks = segment.timestamps.map(|(clock, _)| clock).zip(behind);
         if clocks.is_some_and(|(now, then)| now.wrapping_sub(then) as i32 > 0) {
             return Note::Retransmission;
         }

@@ -71,9 +71,9 @@ impl OutOfOrder {
         self.segments.first_key_value().map(|(_, kept)| kept.at)
     }
 
-    /// The sender's clock in the first kept segment.
-    pub fn first_clock(&self) -> Option<u32> {
-        self.segments.first_key_value().and_then(|(_, kept)| kept.clock)
+    /// The sender's clock in the first kept segment behind `offset`.
+    pub fn clock_behind(&self, offset: i64) -> Option<u32> {
+        self.segments.range(offset.saturating_add(1)..).next().and_then(|(_, kept)| kept.clock)
     }
 
     /// Bytes kept.
