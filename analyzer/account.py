@@ -170,7 +170,9 @@ def ports(tables: Tables) -> Ports:
     c, f, p = tables.connections, tables.frames, tables.packets
     payload = (p.direction == 1) & (p.payload_bytes > 0)
     answered = dict(zip(*(column[payload][::-1].tolist() for column in (p.connection, p.packet)), strict=True))
-    framed = dict(zip(*(column[f.direction == 1][::-1].tolist() for column in (f.connection, f.first_packet)), strict=True))
+    framed = dict(
+        zip(*(column[f.direction == 1][::-1].tolist() for column in (f.connection, f.first_packet)), strict=True)
+    )
     found: tuple[set[int], set[int], set[int]] = (set(), set(), set())
     for row, port in enumerate(c.server_port.tolist()):
         if c.tls[row]:

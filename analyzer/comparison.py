@@ -109,10 +109,11 @@ def _streams(matter: Matter, rules: Rules) -> Iterator[Difference]:
         for key in sorted(missing):
             mine = frames is matter.our_frames
             whys = [rules.our_frame(place) if mine else rules.their_frame(place) for place in listed[key]]
-            said = f"{len(whys):,} frames"
+            said = f"{len(whys):,} frame{'s' if len(whys) > 1 else ''}"
             first = frames[listed[key][0]]
             why = whys[0] if all(whys) else None
-            yield Difference("stream", key[0], key[1], first.packet, *((said, None) if mine else (None, said)), why)
+            ours_said, theirs_said = (said, None) if mine else (None, said)
+            yield Difference("stream", key[0], key[1], first.packet, ours_said, theirs_said, why)
 
 
 def _statuses(matter: Matter, rules: Rules) -> Iterator[Difference]:

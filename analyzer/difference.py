@@ -130,7 +130,9 @@ class Matter:
             connection = self.ours.connections[key[0]]
             opening = (PREFACE if key[1] == 0 else 0) if connection.complete else None
             # records of TLS hide where frames lie
-            found[key] = Direction(rows, [], [], None) if connection.tls else Direction(rows, frames[key], starts[key], opening)
+            found[key] = (
+                Direction(rows, [], [], None) if connection.tls else Direction(rows, frames[key], starts[key], opening)
+            )
         return found
 
     def _unmatched(self) -> tuple[list[int], list[int]]:

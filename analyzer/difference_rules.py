@@ -77,7 +77,9 @@ class Rules:
             text = f"{hole[1] - hole[0]:,} bytes before its end are in no packet; Wireshark"
             return Why("hole-before", "grpcdiag", f"{fills}; {text} looks for frames at the beginnings of packets only")
         if not self.matter.ours.connections[frame.connection].complete:
-            text = "the connection began before the capture, and Wireshark looks for frames at the beginnings of packets"
+            text = (
+                "the connection began before the capture, and Wireshark looks for frames at the beginnings of packets"
+            )
             return Why("begun-before", "grpcdiag", f"{fills}; {text}")
         text = "no byte of this sender is missing up to here: Wireshark lost its place"
         return Why("lost-place", "grpcdiag", f"{fills}; {text}")
@@ -112,7 +114,9 @@ class Rules:
         hole = direction.hole_before(packet.seq) if packet else None
         if hole is None:
             return None
-        text = f"{hole[1] - hole[0]:,} bytes of its sender before it are in no packet; TLS proves a record that decrypts"
+        text = (
+            f"{hole[1] - hole[0]:,} bytes of its sender before it are in no packet; TLS proves a record that decrypts"
+        )
         return Why("tls-hole-before", lists, text)
 
     def _unread(self, direction: Direction, packet: Packet) -> Why | None:
@@ -185,12 +189,16 @@ class Rules:
             return self._trailers_without_status(mine)
         reset = next((f for f in frames if f.kind == _RST_STREAM and f in matter.their_frames_set), None)
         if reset:
-            text = f"the stream was reset in #{reset.packet}, without trailers; gRPC maps the reset's code to {mine.value}"
+            text = (
+                f"the stream was reset in #{reset.packet}, without trailers; gRPC maps the reset's code to {mine.value}"
+            )
             return Why("reset", "both", f"{text}, Wireshark shows headers only")
         goaway = next((f for f in matter.by_stream[mine.connection, 0] if f.kind == _GOAWAY), None)
         if goaway or matter.ours.connections[mine.connection].closed:
             text = f"GOAWAY in #{goaway.packet}" if goaway else "the connection ended"
-            return Why("connection-end", "both", f"{text} and the stream has neither trailers nor a reset: {mine.value}")
+            return Why(
+                "connection-end", "both", f"{text} and the stream has neither trailers nor a reset: {mine.value}"
+            )
         return None
 
     def _trailers_without_status(self, mine: Status) -> Why | None:
@@ -281,8 +289,8 @@ class Rules:
     def _by_clock(self, other: Packet, behind: Packet, says: Right, denies: Right) -> Why | None:
         """Bytes recorded after later ones: the sender's clock tells whether they were also sent after them."""
         if other.time_ns < behind.time_ns:
-            text = f"its capture time is before that of #{behind.packet}, which holds later bytes: the file is not in order"
-            return Why("file-order", denies, text)
+            text = f"its capture time is before that of #{behind.packet}, which holds later bytes"
+            return Why("file-order", denies, f"{text}: the file is not in order")
         if other.sent_at is None or behind.sent_at is None:
             return None
         later = (other.sent_at - behind.sent_at + 2**31) % 2**32 - 2**31
@@ -303,7 +311,9 @@ class Rules:
                 later = (other.sent_at - packet.echo + 2**31) % 2**32 - 2**31
                 ack = f"#{packet.packet} acknowledges its bytes and was recorded before; this packet's clock is"
                 if later > 0:
-                    text = f"{ack} {later:,} ticks past the one that ACK echoes: the first sending is not in the capture"
+                    text = (
+                        f"{ack} {later:,} ticks past the one that ACK echoes: the first sending is not in the capture"
+                    )
                     return Why("first-not-captured", says, text)
                 return Why("ack-recorded-first", denies, f"{ack} not past the one that ACK echoes: the ACK answers it")
         return None

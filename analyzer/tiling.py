@@ -107,7 +107,12 @@ class Direction:
     def covering(self, packet: Packet) -> Run | None:
         """The proven run that fills every byte of a packet; None without."""
         return next(
-            (r for r in self.runs if r.proven and r.start + r.slack <= packet.seq and packet.seq + packet.length <= r.end), None
+            (
+                r
+                for r in self.runs
+                if r.proven and r.start + r.slack <= packet.seq and packet.seq + packet.length <= r.end
+            ),
+            None,
         )
 
     def hole_before(self, offset: int) -> tuple[int, int] | None:

@@ -75,8 +75,8 @@ def account(
 ) -> Account:
     """What Wireshark says of one file.
 
-    The ports `decoded` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts frames
-    together over packets out of order; `progress` is told the number of the packet that was read. Raises
+    The ports `decoded` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts
+    frames together over packets out of order; `progress` is told the number of the packet that was read. Raises
     WiresharkError.
     """
     preferences = {"tcp.reassemble_out_of_order": "TRUE" if reorder else "FALSE", "tcp.check_checksum": "FALSE"}

@@ -72,7 +72,9 @@ def compared(file: str, keylog: str | None = None) -> Comparison:
     return comparison.compare(account.of_tables(tables), theirs)
 
 
-SINGLE = [pytest.param(r.files[0], id=r.id) for r in RECORDINGS if len(r.files) == 1 and (WIDE or soon_read(r.files[0]))]
+SINGLE = [
+    pytest.param(r.files[0], id=r.id) for r in RECORDINGS if len(r.files) == 1 and (WIDE or soon_read(r.files[0]))
+]
 MADE = [pytest.param(s.file, id=s.name) for s in SYNTHETICS if WIDE or s.name in SYNTHETIC_SAMPLE]
 
 

@@ -9,7 +9,8 @@ from . import analyze, connections, explain, frames, messages, packets, rpcs, ti
 app = typer.Typer(
     name="grpcdiag",
     help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain, 2 wrong usage, 3 input unreadable or not a capture, "
+    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain, 2 wrong usage, "
+    "3 input unreadable or not a capture, "
     "4 no gRPC traffic found, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
