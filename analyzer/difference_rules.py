@@ -5,11 +5,9 @@ A rule that no evidence supports must stay silent: an unexplained difference is 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-
 from .account import Frame, Packet, Status
 from .difference import SENT_BEFORE, Matter, Right, Why
+from .earlier import Earlier
 from .tiling import FRAME_HEADER, PREFACE, Direction, Run
 
 _HEADERS, _RST_STREAM, _GOAWAY = 1, 3, 7
@@ -26,12 +24,7 @@ class Rules:
     def __init__(self, matter: Matter) -> None:
         """Of both readings."""
         self.matter = matter
-        self._sent: dict[tuple[int, str], list[Packet]] = defaultdict(list)
-        self._number: dict[int, int] = {}
-        for packet in matter.theirs.packets:
-            rows = self._sent[packet.connection, packet.sender]
-            self._number[packet.packet] = len(rows)
-            rows.append(packet)
+        self._earlier = Earlier(matter.theirs.packets)
         self._last_of_theirs = max(matter.their_packet, default=0)
 
     def packet(self, mine: Packet | None, other: Packet | None) -> Why | None:
@@ -240,23 +233,21 @@ class Rules:
         """A packet that one side alone calls sent again; `other` is Wireshark's row, whose numbers are the evidence."""
         says: Right = "grpcdiag" if mine.notes & SENT_BEFORE else "wireshark"
         denies: Right = "wireshark" if says == "grpcdiag" else "grpcdiag"
-        earlier = self._sent[other.connection, other.sender][: self._number[other.packet]]
         if other.length == 0:
-            return self._without_payload(other, earlier) if says == "wireshark" else None  # grpcdiag never says so
+            return self._without_payload(other) if says == "wireshark" else None  # grpcdiag never says so
         if "duplicate" in mine.notes:
-            return self._recorded_twice(other, earlier)
-        end = other.seq + other.length
-        same = next((p for p in earlier if p.length and p.seq < end and other.seq < p.seq + p.length), None)
+            return self._recorded_twice(other)
+        same = self._earlier.overlapping(other)
         if same:
             if says != "grpcdiag":
                 return None
             text = f"bytes {max(same.seq, other.seq):,} and following were in #{same.packet} before"
             return Why("recorded-before", says, f"{text}: sent again, however short the time between")
-        behind = next((p for p in earlier if p.seq >= end), None)
+        behind = self._earlier.behind(other)
         return self._by_clock(other, behind, says, denies) if behind else self._by_ack(other, says, denies)
 
-    def _without_payload(self, other: Packet, earlier: list[Packet]) -> Why | None:
-        same = next((p for p in earlier if p.seq == other.seq and p.length == 0), None)
+    def _without_payload(self, other: Packet) -> Why | None:
+        same = self._earlier.empty(other)
         if same is None:
             return self._out_of_time(other)
         text = f"it repeats #{same.packet} and has no payload; grpcdiag counts packets with payload only"
@@ -264,27 +255,23 @@ class Rules:
 
     def _out_of_time(self, other: Packet) -> Why | None:
         """A packet without payload that stands behind later ones of its connection."""
-        rows = self.matter.theirs.packets
-        for packet in reversed(rows[: self._at(other)]):
-            if packet.connection == other.connection and packet.time_ns > other.time_ns:
-                text = f"its capture time is before that of #{packet.packet} in front of it: the file is not in order"
-                return Why("file-order", "grpcdiag", text)
-        return None
+        packet = self._earlier.later_in_time(other)
+        if packet is None:
+            return None
+        text = f"its capture time is before that of #{packet.packet} in front of it: the file is not in order"
+        return Why("file-order", "grpcdiag", text)
 
-    def _recorded_twice(self, other: Packet, earlier: list[Packet]) -> Why | None:
+    def _recorded_twice(self, other: Packet) -> Why | None:
         """The same packet in the capture twice: nothing in it differs."""
-        for packet in reversed(earlier):
-            alike = packet[4:6] == other[4:6] and (packet.ack, packet.sent_at, packet.ip_id) == (
-                other.ack,
-                other.sent_at,
-                other.ip_id,
-            )
-            close = abs(other.time_ns - packet.time_ns) <= _CLOSE_NS
-            if alike and (other.ip_id or (close and other.sent_at is not None)):
-                same = "the same IPv4 identification, " if other.ip_id else ""
-                text = f"it is #{packet.packet} recorded twice: {same}the same sequence number, ACK and clock"
-                return Why("recorded-twice", "grpcdiag", text)
-        return None
+        packet = self._earlier.alike(other)
+        if packet is None:
+            return None
+        close = abs(other.time_ns - packet.time_ns) <= _CLOSE_NS and other.sent_at is not None
+        if not (other.ip_id or close):
+            return None
+        same = "the same IPv4 identification, " if other.ip_id else ""
+        text = f"it is #{packet.packet} recorded twice: {same}the same sequence number, ACK and clock"
+        return Why("recorded-twice", "grpcdiag", text)
 
     def _by_clock(self, other: Packet, behind: Packet, says: Right, denies: Right) -> Why | None:
         """Bytes recorded after later ones: the sender's clock tells whether they were also sent after them."""
@@ -303,20 +290,12 @@ class Rules:
         """First record of its bytes, in order, but acknowledged before: the ACK's echo tells which sending it was."""
         if says != "wireshark":
             return None
-        end = other.seq + other.length
-        for packet in self.matter.theirs.packets[: self._at(other)]:
-            if packet.connection == other.connection and packet.sender != other.sender and packet.ack >= end:
-                if packet.echo is None or other.sent_at is None:
-                    return None
-                later = (other.sent_at - packet.echo + 2**31) % 2**32 - 2**31
-                ack = f"#{packet.packet} acknowledges its bytes and was recorded before; this packet's clock is"
-                if later > 0:
-                    text = (
-                        f"{ack} {later:,} ticks past the one that ACK echoes: the first sending is not in the capture"
-                    )
-                    return Why("first-not-captured", says, text)
-                return Why("ack-recorded-first", denies, f"{ack} not past the one that ACK echoes: the ACK answers it")
-        return None
-
-    def _at(self, other: Packet) -> int:
-        return bisect_left(self.matter.theirs.packets, other.packet, key=lambda packet: packet.packet)
+        packet = self._earlier.acknowledging(other)
+        if packet is None or packet.echo is None or other.sent_at is None:
+            return None
+        later = (other.sent_at - packet.echo + 2**31) % 2**32 - 2**31
+        ack = f"#{packet.packet} acknowledges its bytes and was recorded before; this packet's clock is"
+        if later > 0:
+            text = f"{ack} {later:,} ticks past the one that ACK echoes: the first sending is not in the capture"
+            return Why("first-not-captured", says, text)
+        return Why("ack-recorded-first", denies, f"{ack} not past the one that ACK echoes: the ACK answers it")
