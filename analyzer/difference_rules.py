@@ -25,6 +25,8 @@ class Rules:
         """Of both readings."""
         self.matter = matter
         self._earlier = Earlier(matter.theirs.packets)
+        self._listed: dict[tuple[int, int], list[Frame]] = {}
+        self._sizes: dict[tuple[int, int, int, int], list[int]] = {}
         self._last_of_theirs = max(matter.their_packet, default=0)
 
     def packet(self, mine: Packet | None, other: Packet | None) -> Why | None:
@@ -47,7 +49,7 @@ class Rules:
         run = direction.run_of(index) if direction else None
         if direction is None or run is None or not run.proven:
             return None
-        begin = run.start + sum(FRAME_HEADER + f.length for f in direction.frames[run.frames.start : index])
+        begin = direction.offset(run, index)
         fills = f"it is one of {len(run.frames):,} frames of grpcdiag that {self._fill(direction, run)}"
         return self._lost(direction, frame, begin, fills)
 
@@ -134,10 +136,7 @@ class Rules:
     def _fills_gap(self, direction: Direction, frame: Frame, packet: Packet) -> Why | None:
         """Wireshark's frames fill what grpcdiag leaves out, which it does where a boundary cannot be proved."""
         matter, (begin, end) = self.matter, self._gap(direction, packet)
-        inside = {p.packet for p in direction.packets if begin <= p.seq < end or begin < p.seq + p.length <= end}
-        key = (frame.connection, frame.direction)
-        theirs = [f for f in (matter.their_frames[p] for p in matter.unmatched_theirs) if f[1:3] == key]
-        sizes = [FRAME_HEADER + f.length for f in theirs if f.packet in inside]
+        sizes = self._sizes_within((frame.connection, frame.direction), direction, begin, end)
         if sum(sizes) != end - begin:
             return None
         fills = f"Wireshark's {len(sizes):,} frames fill {end - begin:,} bytes that grpcdiag left out"
@@ -149,6 +148,22 @@ class Rules:
             reason = "behind missing bytes" if hole else "in a connection begun before the capture"
             return Why("boundary-not-proven", "wireshark", f"{fills}: {reason} it waits for a boundary it can prove")
         return None
+
+    def _sizes_within(self, key: tuple[int, int], direction: Direction, begin: int, end: int) -> list[int]:
+        """Sizes of the frames that only Wireshark lists in the packets of some bytes of a direction."""
+        known = self._sizes.get((*key, begin, end))
+        if known is None:
+            if key not in self._listed:
+                frames = (self.matter.their_frames[place] for place in self.matter.unmatched_theirs)
+                self._listed[key] = [frame for frame in frames if frame[1:3] == key]
+            places = ((frame, direction.place.get(frame.packet)) for frame in self._listed[key])
+            known = [
+                FRAME_HEADER + frame.length
+                for frame, packet in places
+                if packet and packet.seq < end and begin < packet.seq + packet.length
+            ]
+            self._sizes[*key, begin, end] = known
+        return known
 
     def _cut_frame(self, direction: Direction, frame: Frame, packet: Packet) -> Why | None:
         """Wireshark lists a frame by its header alone in a packet that was cut inside it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from .account import Frame, Packet
@@ -53,8 +54,12 @@ class Direction:
         self._begins = {packet.seq for packet in self.packets}
         self._ends = {packet.seq + packet.length for packet in self.packets}
         self.holes = list(self._holes())
+        self._cuts = sorted((packet.seq, packet.packet) for packet in self.packets if packet.captured < packet.length)
+        self.sizes = [0, *accumulate(FRAME_HEADER + frame.length for frame in frames)]
         self.runs = list(self._runs(starts, opening))
         self._run_starts = [run.frames.start for run in self.runs]
+        proven = ((run.start + run.slack, run.end, place) for place, run in enumerate(self.runs) if run.proven)
+        self._proven = sorted(proven)
 
     def _holes(self) -> Iterator[tuple[int, int]]:
         """Offsets [from, to) that no packet of the capture holds, between the first byte and the last."""
@@ -106,14 +111,14 @@ class Direction:
 
     def covering(self, packet: Packet) -> Run | None:
         """The proven run that fills every byte of a packet; None without."""
-        return next(
-            (
-                r
-                for r in self.runs
-                if r.proven and r.start + r.slack <= packet.seq and packet.seq + packet.length <= r.end
-            ),
-            None,
-        )
+        at = bisect_right(self._proven, (packet.seq, self.end, len(self.runs))) - 1
+        if at < 0 or self._proven[at][1] < packet.seq + packet.length:
+            return None
+        return self.runs[self._proven[at][2]]
+
+    def offset(self, run: Run, place: int) -> int:
+        """Where a frame of a run begins, by its place in the list."""
+        return run.start + self.sizes[place] - self.sizes[run.frames.start]
 
     def hole_before(self, offset: int) -> tuple[int, int] | None:
         """The last bytes in front of an offset that are in no packet."""
@@ -122,5 +127,5 @@ class Direction:
 
     def cut_before(self, offset: int) -> Packet | None:
         """The last packet in front of an offset that was cut by the capture's length limit."""
-        cut = [packet for packet in self.packets if packet.captured < packet.length and packet.seq < offset]
-        return max(cut, key=lambda packet: packet.seq, default=None)
+        at = bisect_left(self._cuts, (offset, 0)) - 1
+        return self.place[self._cuts[at][1]] if at >= 0 else None
