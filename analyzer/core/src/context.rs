@@ -111,6 +111,18 @@ impl Context {
         self.problems.note(layer, text, connection, packet, time_ns);
     }
 
+    /// Corrects the directions of a connection's last rows, written before it showed who is the client.
+    #[cold]
+    pub fn turn_rows(&mut self, connection: u32) {
+        let turn = |connections: &[u32], directions: &mut [u8]| {
+            let rows = connections.iter().zip(directions).rev().take(limits::TURNED_ROWS);
+            rows.filter(|(row, _)| **row == connection).for_each(|(_, direction)| *direction ^= 1);
+        };
+        turn(&self.packets.connection, &mut self.packets.direction);
+        turn(&self.frames.connection, &mut self.frames.direction);
+        turn(&self.messages.connection, &mut self.messages.direction);
+    }
+
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
     pub fn goaway_reason(&mut self, text: &str) -> u32 {
         if self.goaway_reasons.is_empty() {

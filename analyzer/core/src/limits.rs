@@ -224,6 +224,10 @@ pub const TLS_SPARE_BUFFERS: usize = 64;
 
 // --- Tables ---
 
+/// Rows looked through for those of a connection whose client turns out to be the other side. Roles show within the
+/// first packets with payload; each connection turns once.
+pub const TURNED_ROWS: usize = 4096;
+
 /// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.
 pub const INTERNED_STRINGS: usize = 65_536;
 /// Methods whose turnaround has a histogram (about 100 kB each); further methods have none.

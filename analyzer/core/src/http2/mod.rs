@@ -254,6 +254,7 @@ impl Http2 {
                 return;
             }
             self.client = side;
+            cx.turn_rows(self.connection);
         }
         self.roles_certain = true;
     }
