@@ -44,8 +44,8 @@ impl Http2 {
         self.sides[side].last_stream = stream;
         if summary.request {
             self.set_client(side, last, cx);
-        } else if summary.http_status.is_some() && !self.roles_certain {
-            self.set_client(1 - side, last, cx);
+        } else if !self.roles_certain {
+            self.roles_from_answer(side, summary, last, cx);
         }
         if side == self.client {
             self.request_headers(block, cx);
@@ -58,6 +58,18 @@ impl Http2 {
         }
         if block.end_stream {
             self.end_direction(side, stream, last, cx);
+        }
+    }
+
+    /// A header block that is no request, while it is not known who the client is. `:status` and `grpc-status` come
+    /// from servers alone. Every request has `:method` and `:scheme`, for which gRPC's values are in HPACK's static
+    /// table (RFC 7541 appendix A): without either the sender is no client as it seems, and a later frame may prove it.
+    #[cold]
+    fn roles_from_answer(&mut self, side: usize, summary: &Summary, at: At, cx: &mut Context) {
+        if summary.http_status.is_some() || summary.grpc_status.is_some() {
+            self.set_client(1 - side, at, cx);
+        } else if self.rpcs == 0 {
+            self.client = 1 - side;
         }
     }
 
@@ -200,7 +212,7 @@ impl Http2 {
         let Some(stream) = self.streams.find_mut(id) else { return };
         if !stream.finished && stream.kind == Kind::Grpc {
             // only if the server's answer cannot have been missed
-            let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps, stream.first.packet);
             let whole = read && !self.answered_early;
             stream.charge(at.time, held_at_the_end(stream, client, end, whole));
             let unavailable = end == End::ServerCloses && whole;
@@ -235,11 +247,13 @@ impl Http2 {
         if stream.kind != Kind::Grpc {
             return;
         }
-        let (id, method) = (stream.id, stream.method);
+        let (id, method, opened) = (stream.id, stream.method, stream.first.packet);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
         if direction.gaps != gaps {
-            direction.reader.lose();
+            if self.sides[side].gap_touches(direction.gaps, opened) {
+                direction.reader.lose();
+            }
             direction.gaps = gaps;
         }
         let sender = &mut self.sides[side];

@@ -134,7 +134,7 @@ fn begin_wrong_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     if h2.begun_late || h2.sides[side].gaps > 0 {
-        h2.sides[side].lose();
+        h2.sides[side].lose(at.packet);
         return rest;
     }
     blocks::forget_left_out(h2, side, header.kind());
@@ -426,7 +426,8 @@ fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] 
     };
     h2.bytes.undecoded += found as u64;
     h2.protocol = Protocol::Http2;
-    h2.sides[side].found_boundary(found);
+    let until = found.checked_sub(1).and_then(|last| search.piece(last)).map_or(0, |(_, at)| at.packet);
+    h2.sides[side].found_boundary(found, until);
     h2.sides[side].replay = Some((search, found));
     &[]
 }
@@ -491,6 +492,6 @@ fn lose(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
     if let Some(search) = h2.sides[side].search.take() {
         h2.bytes.undecoded += search.len() as u64;
     }
-    h2.sides[side].lose();
+    h2.sides[side].lose(at.packet);
     h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
 }
