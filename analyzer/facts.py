@@ -9,7 +9,7 @@ import numpy as np
 from . import _core
 from .budget import named, total
 from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals
-from .tables import COMPLETE, NOT_SEEN, PROTOCOLS, Ints, Method, Tables
+from .tables import BEGUN_BEFORE, COMPLETE, NOT_SEEN, PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -123,6 +123,7 @@ def totals(tables: Tables) -> Totals:
     return Totals(
         connections=int((tables.connections.protocol == HTTP2).sum()),
         rpcs=len(tables.rpcs.connection),
+        rpcs_begun_before=int(np.count_nonzero(tables.rpcs.flags & BEGUN_BEFORE)),
         frames=tables.frame_counts,
         messages=tables.message_count,
         other_streams=tables.other_streams,
@@ -157,7 +158,7 @@ def _method(tables: Tables, method: Method) -> MethodFacts:
     rpcs = tables.rpcs
     mine = slice(None) if len(tables.methods) == 1 else rpcs.method == method.number
     durations, starts, flags = rpcs.duration_ns[mine], rpcs.start_time_ns[mine], rpcs.flags[mine]
-    complete = flags & COMPLETE != 0
+    complete = flags & (COMPLETE | BEGUN_BEFORE) == COMPLETE
     codes = np.bincount(rpcs.status[mine], minlength=256)
     statuses = {name: int(n) for name, n in zip(_core.STATUSES, codes[: len(_core.STATUSES)], strict=True) if n}
     if codes[NOT_SEEN]:
@@ -166,6 +167,7 @@ def _method(tables: Tables, method: Method) -> MethodFacts:
     turnaround = method.turnaround
     return MethodFacts(
         method=method.name,
+        label=method.label,
         rpcs=len(durations),
         latency_ns=quantiles(durations if complete.all() else durations[complete]),
         statuses=statuses,

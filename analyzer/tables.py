@@ -34,6 +34,8 @@ COMPLETE = 1
 """Bit of `Rpcs.flags`: the end of the RPC was seen."""
 METHOD_UNKNOWN = 2
 """Bit of `Rpcs.flags`: the method was not on the wire in this capture."""
+BEGUN_BEFORE = 4
+"""Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
 
@@ -110,7 +112,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
-    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`"]
     request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
@@ -359,6 +361,8 @@ class Method(Struct, frozen=True):
     """The number RPCs refer to it by."""
     name: str | None
     """`/package.Service/Method`; None when it is not in the capture."""
+    label: str | None
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
@@ -444,6 +448,10 @@ class Tables(Struct, frozen=True):
         return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
 
 
+def _label(number: int | None) -> str | None:
+    return None if number is None else f"method #{number}"
+
+
 def tables_of(result: Mapping[str, Any]) -> Tables:
     """Build the tables from what the core's run gives at its end."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
@@ -472,7 +480,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
         methods=tuple(
-            Method(m["number"], m["name"], m["messages"], tuple(m["budget"]), m["turnaround"])
+            Method(m["number"], m["name"], _label(m["label"]), m["messages"], tuple(m["budget"]), m["turnaround"])
             for m in result["methods"]
         ),
         addresses=tuple(result["addresses"]),

@@ -1,5 +1,6 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -220,16 +221,20 @@ fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// One entry per method that an RPC used, the unknown method (`None`) first if there is one.
+/// One entry per method that an RPC used, the unknown method (`None`) first if there is one. Of a method whose name was
+/// sent before the capture `label` is the number, from 1, by which it is told apart from others.
 fn methods<'py>(py: Python<'py>, cx: &Context) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     let names = cx.strings.methods.texts();
+    let unnamed: HashMap<u32, usize> = cx.strings.unnamed_methods().into_iter().zip(1..).collect();
     for (index, stats) in cx.methods.iter().enumerate() {
         let Some(stats) = stats else { continue };
         let dict = PyDict::new(py);
         let number = index.checked_sub(1);
+        let label = number.and_then(|number| unnamed.get(&(number as u32)));
         dict.set_item("number", number.map_or(u32::MAX, |number| number as u32))?;
-        dict.set_item("name", number.and_then(|number| names.get(number)))?;
+        dict.set_item("name", number.filter(|_| label.is_none()).and_then(|number| names.get(number)))?;
+        dict.set_item("label", label)?;
         dict.set_item("messages", stats.messages)?;
         dict.set_item("budget", stats.budget.0.to_vec())?;
         dict.set_item("turnaround", turnaround(py, stats)?)?;

@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::budget::{Budget, Cause};
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
-use crate::http2::streams::{Kind, Stream};
+use crate::http2::streams::{Kind, NONE, Stream};
 use crate::http2::{End, Http2};
 use crate::limits;
 use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
@@ -83,6 +83,7 @@ impl Http2 {
             return; // trailers of the client, or a stream that is over
         }
         self.raise_highest_stream(id);
+        self.note_first_stream(id);
         let kind = match summary.grpc_content {
             Some(true) => Kind::Grpc,
             Some(false) => Kind::Other,
@@ -109,6 +110,11 @@ impl Http2 {
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
+        if summary.unnamed
+            && let Some(flags) = cx.rpcs.flags.last_mut()
+        {
+            *flags |= rpc_flag::METHOD_UNKNOWN;
+        }
         stream.charge_activity(side, true, &last, -1, &self.held);
         stream.directions[side].headers = (last.time, last.packet);
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
@@ -120,6 +126,27 @@ impl Http2 {
         if let Some(agent) = summary.agent {
             self.client_agent.get_or_insert(agent);
         }
+    }
+
+    /// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.
+    #[cold]
+    pub(crate) fn resume_stream(&mut self, side: usize, id: u32, first: At, cx: &mut Context) -> u32 {
+        let gaps = [self.sides[0].gaps, self.sides[1].gaps];
+        let Some(stream) = self.streams.open(id) else {
+            self.problem(Layer::Http2, "too many open streams: further ones are not followed", first, cx);
+            return NONE;
+        };
+        stream.begin(id, Kind::Grpc, first, gaps);
+        stream.begun_before = true;
+        stream.last_side = side as u8;
+        stream.method = NO_METHOD;
+        stream.rpc = push_rpc(self.connection, stream, None, cx);
+        self.turns.update(stream, self.client, side == self.client, first, self.near_rtt[self.client]);
+        self.raise_highest_stream(id);
+        self.rpcs += 1;
+        self.open_rpcs += 1;
+        self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
+        self.streams.slot(id).unwrap_or(NONE)
     }
 
     #[inline]
@@ -135,6 +162,10 @@ impl Http2 {
             if headers.0 < 0 {
                 *headers = (at.time, at.packet);
             }
+        } else if self.opened_before(id) {
+            if summary.grpc_content == Some(false) {
+                self.settle_late_stream(id);
+            }
         } else if id > self.highest_stream() {
             self.answered_early = true;
         }
@@ -145,7 +176,12 @@ impl Http2 {
     #[inline]
     pub(crate) fn end_direction(&mut self, side: usize, id: u32, at: At, cx: &mut Context) {
         let (is_client, near, late) = (side == self.client, self.near_rtt[side], self.begun_late);
-        let Some(stream) = self.streams.find_mut(id) else { return };
+        let Some(stream) = self.streams.find_mut(id) else {
+            if !is_client && self.opened_before(id) {
+                self.settle_late_stream(id);
+            }
+            return;
+        };
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
@@ -171,6 +207,8 @@ impl Http2 {
             stream.reset = Some((direction, code));
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
             self.remove_stream(id, cx);
+        } else if self.opened_before(id) {
+            self.settle_late_stream(id);
         }
     }
 
@@ -285,6 +323,9 @@ impl Http2 {
             }
             Event::NotGrpc(_) => wrong = true,
         });
+        if stream.begun_before {
+            stream.answers_before(self.client);
+        }
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
         if wrong {
             self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
@@ -331,10 +372,11 @@ impl Http2 {
         let pairs = crate::http2::settings::pairs(&head.settings);
         self.sides[client].in_force = self.sides[client].in_force.with(pairs).0;
         self.sides[server].allow_table_size(self.sides[client].in_force.header_table_size);
-        let mut summary = Summary { request: true, ..Summary::default() };
+        let mut summary = Summary::default();
+        summary.request = true;
         summary.grpc_content = Some(head.content_type.starts_with(b"application/grpc"));
         if summary.grpc_content == Some(true) {
-            summary.method = Some(cx.strings.methods.intern(&head.path));
+            summary.method = Some(cx.strings.method(&head.path));
         }
         let first = self.sides[client].frame_first();
         let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
@@ -495,7 +537,8 @@ fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut 
         method: stream.method,
         start_time_ns: stream.first.time,
         status: status::NOT_SEEN,
-        flags: if stream.method == NO_METHOD { rpc_flag::METHOD_UNKNOWN } else { 0 },
+        flags: if stream.method == NO_METHOD { rpc_flag::METHOD_UNKNOWN } else { 0 }
+            | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: stream.first.packet,
         ..RpcRow::default()
     });

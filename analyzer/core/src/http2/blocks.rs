@@ -183,7 +183,16 @@ fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -
         return summary;
     }
     let mut summary = Summary::default();
-    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| summary.add(field.class));
+    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| {
+        if field.name.is_none() || field.value.is_none() {
+            summary.add_unknown(field.class, field.entry);
+        }
+        summary.add(field.class);
+    });
+    if summary.unknown > 0 && summary.request && summary.method.is_none() && done.is_ok() {
+        h2.label_method(&mut summary, cx);
+    }
+    let sender = &mut h2.sides[side];
     if done.is_err() {
         summary.unknown += 1;
         h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, cx);

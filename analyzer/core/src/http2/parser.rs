@@ -11,7 +11,7 @@ use super::detect::{self, Opening};
 use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
 use super::resync::Search;
 use super::side::State;
-use super::{Http2, Protocol, blocks, control, streams};
+use super::{Http2, Protocol, blocks, control, late, streams};
 
 /// Takes the next bytes of `side`.
 #[inline]
@@ -260,13 +260,19 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
         bytes = rest;
     }
     let sender = &mut h2.sides[side];
+    let unread = late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
     let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
     sender.data.padding -= pad as u32;
-    let (whole, slot) = (sender.data.total() == 0, sender.slot);
+    let (whole, mut slot) = (sender.data.total() == 0, sender.slot);
     h2.bytes.decoded += (take + pad) as u64;
+    if slot == streams::NONE && unread && h2.begun_late {
+        let header = h2.sides[side].frame;
+        slot = h2.late_data(side, header, chunk, cx);
+        h2.sides[side].slot = slot;
+    }
     if !chunk.is_empty() && slot != streams::NONE {
         h2.stream_data(side, slot, chunk, at, cx);
     }
