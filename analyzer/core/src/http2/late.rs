@@ -36,6 +36,8 @@ pub(super) struct Before {
     streams: HashMap<u32, Probe, foldhash::fast::RandomState>,
     /// Methods whose names were sent before it: the table entries that tell them, and their numbers.
     labels: Vec<([u64; 2], u32)>,
+    /// By side: its first octets are HTTP/2's first ones.
+    opened: [bool; 2],
 }
 
 /// What a DATA frame says about message boundaries.
@@ -130,6 +132,43 @@ impl Http2 {
         });
         summary.method = number;
         summary.unnamed = number.is_some();
+    }
+
+    /// `side` begins as HTTP/2 does. When both do, the capture holds all of it, though not TCP's opening: a client's
+    /// preface is its first octets, and SETTINGS are the first frame of either side (RFC 9113 section 3.4).
+    #[cold]
+    pub(super) fn opens(&mut self, side: usize) {
+        self.late.opened[side] = true;
+        if self.begun_late && self.late.opened == [true; 2] {
+            self.begun_late = false;
+            for side in &mut self.sides {
+                side.hpack = side.hpack.new_like();
+            }
+        }
+    }
+
+    /// DATA of `side` was within its windows: they were at least as large.
+    #[cold]
+    pub(super) fn note_least_credit(&mut self, side: usize, slot: u32) {
+        let sender = &mut self.sides[side];
+        sender.least_connection_credit = sender.least_connection_credit.min(sender.connection_credit);
+        if let Some(stream) = self.streams.get_mut(slot).filter(|stream| !stream.begun_before) {
+            sender.least_stream_credit = sender.least_stream_credit.min(stream.directions[side].credit);
+        }
+    }
+
+    /// What both windows of a stream for DATA of `side` allow at least, when their openings are not in the capture:
+    /// as much as was used of them before and given back since. `not_there` is credit for the connection and for the
+    /// stream that has not reached the sender. `None` for a stream from before the capture.
+    pub fn least_window(&mut self, side: usize, id: u32, not_there: [i64; 2]) -> Option<i64> {
+        let sender = &mut self.sides[side];
+        let connection = sender.connection_credit.saturating_sub(not_there[0]);
+        sender.least_connection_credit = sender.least_connection_credit.min(connection);
+        let stream = self.streams.find_mut(id).filter(|stream| !stream.begun_before)?;
+        let stream = stream.directions[side].credit.saturating_sub(not_there[1]);
+        sender.least_stream_credit = sender.least_stream_credit.min(stream);
+        let left = connection.saturating_sub(sender.least_connection_credit);
+        Some(left.min(stream.saturating_sub(sender.least_stream_credit)))
     }
 
     /// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.

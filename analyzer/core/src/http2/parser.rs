@@ -241,6 +241,9 @@ fn begin_data<'a>(
     if let Some(stream) = h2.streams.get_mut(slot) {
         stream.directions[side].credit -= i64::from(header.length());
     }
+    if h2.begun_late {
+        h2.note_least_credit(side, slot);
+    }
     if header.length() == 0 {
         end_data(h2, side, header, at, cx);
     }
@@ -355,12 +358,14 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
         Opening::Preface => {
             h2.protocol = Protocol::Http2;
             h2.set_client(side, at, cx);
+            h2.opens(side);
             h2.bytes.decoded += detect::PREFACE.len() as u64;
             h2.sides[side].habits.other_content();
             (State::Header, detect::PREFACE.len())
         }
         Opening::Settings => {
             h2.protocol = Protocol::Http2;
+            h2.opens(side);
             (State::Header, 0)
         }
         Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx),

@@ -97,6 +97,10 @@ pub struct Side {
     pub settings_seen: bool,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
+    /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
+    pub(super) least_connection_credit: i64,
+    /// The same of the streams that were opened in the capture.
+    pub(super) least_stream_credit: i64,
     /// Messages begun and not whole.
     pub unfinished_messages: u32,
     /// The stream whose DATA or HEADERS came last.
@@ -179,6 +183,8 @@ impl Side {
             pending: VecDeque::new(),
             settings_seen: false,
             connection_credit: 0,
+            least_connection_credit: 0,
+            least_stream_credit: 0,
             unfinished_messages: 0,
             last_stream: 0,
             gaps: 0,

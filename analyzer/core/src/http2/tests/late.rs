@@ -113,6 +113,7 @@ fn messages_behind_a_lost_boundary_are_not_numbered_from_zero() {
     let mut exchange = Exchange::begun();
     exchange.lose(SERVER, 1_000);
     exchange.client(&request(1, "/a/B", 1));
+    exchange.server(&MIDDLE);
     exchange.server(&[ping(), ping(), data(1, 0, &message(5))].concat());
     assert_eq!(exchange.messages(), [(1, 0, 0, 1)], "this may be any message, or the middle of one");
     exchange.client(&request(3, "/a/B", 1));
