@@ -111,7 +111,7 @@ def excerpt(
 
     Raises CaptureError.
     """
-    run = _core.Run(list(paths), frames=True, packets=True, **how)
+    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
     wanted = _Filter(connection, stream, from_ns, to_ns)
     while run.step(STEP):
         wanted.add(run.take("frames"), run.take("packets"))

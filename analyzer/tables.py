@@ -104,7 +104,9 @@ class Connections(Struct, frozen=True, eq=False):
 
 
 class Rpcs(Struct, frozen=True, eq=False):
-    """One row per RPC, in the order in which they started."""
+    """One row per RPC with `rpc_rows`; else of those that serve as examples: a connection's first ones, those that
+    failed, the longest ones of each method. A connection's rows are in no order but that of its first RPCs.
+    """
 
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
@@ -197,6 +199,7 @@ class Waits(Struct, frozen=True, eq=False):
     streams: Annotated[Counts, "streams whose message it interrupted"]
     retransmissions: Annotated[Counts, "retransmissions of the sender during it"]
     after_loss: Annotated[Codes, "1 when the congestion window that bound had been reduced by a loss"]
+    method: Annotated[Counts, "method of the stream's RPC, `NO_METHOD` when not known"]
 
 
 class Directions(Struct, frozen=True, eq=False):
@@ -246,6 +249,7 @@ class Turns(Struct, frozen=True, eq=False):
     ended_at_limit: Annotated[Counts, "streams that ended while the limit was reached"]
     refills: Annotated[Counts, "of these, those whose place a new stream took at once"]
     refill_ended_packet: Annotated[Counts, "packet that ended a stream at the limit, of one refill"]
+    refill_ended_time_ns: Annotated[Ints, "when that stream ended"]
     refill_opened_packet: Annotated[Counts, "packet that opened the stream in its place"]
     refill_time_ns: Annotated[Ints, "time of that packet"]
 
@@ -302,6 +306,7 @@ class Delays(Struct, frozen=True, eq=False):
     headers_time_ns: Annotated[Ints, "time of that packet"]
     data_packet: Annotated[Counts, "packet of the first message byte"]
     duration_ns: Annotated[Ints, "from one to the other"]
+    method: Annotated[Counts, "method of its RPC, `NO_METHOD` when not known"]
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -310,6 +315,13 @@ class Failures(Struct, frozen=True, eq=False):
     rpc: Annotated[Counts, "row of the RPC"]
     reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
     reset_code: Annotated[Counts, "its error code (RFC 9113 section 7)"]
+
+
+class ConnectionMethods(Struct, frozen=True, eq=False):
+    """One row per connection and method that its RPCs used."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    method: Annotated[Counts, "number of the method, `NO_METHOD` when not in the capture"]
 
 
 class Problems(Struct, frozen=True, eq=False):
@@ -345,6 +357,7 @@ Table = TypeVar(
     Goaways,
     Delays,
     Failures,
+    ConnectionMethods,
     Problems,
 )
 
@@ -363,6 +376,20 @@ class Method(Struct, frozen=True):
     """`/package.Service/Method`; None when it is not in the capture."""
     label: str | None
     """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
+    rpcs: int
+    """RPCs."""
+    complete: int
+    """Of them, those whose end was seen."""
+    touch_gaps: int
+    """Of them, those of which bytes are missing from the capture."""
+    statuses: tuple[int, ...]
+    """RPCs by status code; the last entry counts those whose status is not on the wire."""
+    first_start_ns: int
+    """When the first one began."""
+    last_end_ns: int
+    """When the last one ended."""
+    latency: Mapping[str, int] | None
+    """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
@@ -408,6 +435,8 @@ class Tables(Struct, frozen=True):
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
     delays: Delays
     """See `Delays`."""
+    connection_methods: ConnectionMethods
+    """See `ConnectionMethods`."""
     failures: Failures
     """See `Failures`."""
     failure_budgets: Ints
@@ -428,8 +457,15 @@ class Tables(Struct, frozen=True):
     """Frames by type."""
     message_count: int
     """gRPC messages of both directions."""
+    begun_before: int
+    """RPCs that began before the capture."""
     other_streams: int
     """HTTP/2 streams that are not gRPC."""
+
+    @property
+    def rpc_count(self) -> int:
+        """RPCs of the capture, whether they have rows or not."""
+        return sum(method.rpcs for method in self.methods)
 
     def method_name(self, number: int) -> str | None:
         """The name of a method by its number."""
@@ -474,18 +510,22 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
         delays=table_of(Delays, result["delays"]),
+        connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
         failures=table_of(Failures, result["failures"]),
         failure_budgets=result["failure_budgets"],
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
         methods=tuple(
-            Method(m["number"], m["name"], _label(m["label"]), m["messages"], tuple(m["budget"]), m["turnaround"])
+            Method(
+                **m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])}
+            )
             for m in result["methods"]
         ),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
         message_count=result["message_count"],
+        begun_before=result["begun_before"],
         other_streams=result["other_streams"],
     )

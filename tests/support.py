@@ -136,7 +136,7 @@ def rows(kind: type[Table], files: Sequence[str]) -> Table:
 
 def budgeted(files: Sequence[str]) -> Tables:
     """Decoded, with a budget per RPC."""
-    return decode(list(files), rpc_rows=True)
+    return decode(list(files))
 
 
 def require_tool(name: str) -> str:

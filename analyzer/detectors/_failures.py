@@ -72,8 +72,8 @@ class Failed(Struct, frozen=True, eq=False):
     reset_by: Codes
     reset_code: Counts
 
-    def where(self, mask: Mask) -> Failed:
-        """Those rows for which `mask` holds."""
+    def where(self, mask: Mask | Ints) -> Failed:
+        """Those rows for which `mask` holds, or the rows it names in its order."""
         return Failed(
             self.row[mask],
             self.rpc[mask],
@@ -90,7 +90,7 @@ class Failed(Struct, frozen=True, eq=False):
 
 
 def failed(tables: Tables) -> Failed:
-    """All RPCs that ended otherwise than with status OK, those of the failures table first.
+    """All RPCs that ended otherwise than with status OK, in the order in which they began.
 
     The table keeps a limited number of rows; of the others it is not known who sent the RST_STREAM.
     """
@@ -105,7 +105,8 @@ def failed(tables: Tables) -> Failed:
     deadline = np.full(len(rpc), -1, dtype=np.int64)
     known = rpc < len(tables.deadlines)
     deadline[known] = tables.deadlines[rpc[known]]
-    return Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
+    everything = Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
+    return everything.where(np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc])))
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:

@@ -100,16 +100,14 @@ def confidence(tables: Tables, rows: Ints) -> Confidence:
 
 def scope(tables: Tables, rows: Ints) -> Scope:
     """The connections of some waits and the methods of the RPCs that waited."""
-    return scope_of(tables, tables.waits.connection[rows], tables.waits.stream[rows])
+    waits = tables.waits
+    return scope_of(tables, waits.connection[rows], waits.method[rows])
 
 
-def scope_of(tables: Tables, connections: Counts, streams: Counts) -> Scope:
-    """Some connections and the methods of the RPCs on their streams."""
-    all_of = tuple(_shared.distinct(connections).tolist())
-    if len(connections) > _MANY:
-        return Scope(all_of, _shared.methods_of_connections(tables, all_of))
-    pairs = zip(connections.tolist(), streams.tolist(), strict=True)
-    return Scope(all_of, _shared.methods_on(tables, pairs))
+def scope_of(tables: Tables, connections: Counts, methods: Counts) -> Scope:
+    """Some connections and methods by number, each once."""
+    methods_of = _shared.names(tables, _shared.distinct(methods).tolist())
+    return Scope(tuple(_shared.distinct(connections).tolist()), methods_of)
 
 
 def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:

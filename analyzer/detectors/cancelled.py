@@ -84,7 +84,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     share, timer = len(rows) / everything, _one_timer(tables, rows, limits)
     median = milliseconds(float(np.median(rows.duration_ns)))
     methods = common.by_method(tables, rows.rpc)

@@ -134,7 +134,7 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     first_rpc = mine[first]
     setup = rpcs.start_time_ns[first_rpc] - table.opened_time_ns[connections]
     kept = (setup >= 0) & (setup <= limits.early_ns)
-    spent = int(rpcs.duration_ns[mine].sum())
+    spent = int(tables.connection_budgets[group].sum())
     return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
 
 

@@ -136,7 +136,7 @@ def _end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...]) ->
 
 def _finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     lost = np.array([rpc for end in ends for rpc in end.lost], dtype=np.uint32)
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
     words = _words(tables, ends[0])
     count, rpcs = common.counted(len(ends), "connection"), common.counted(len(lost), "RPC")
@@ -162,7 +162,7 @@ def _loss(tables: Tables, lost: Counts, count: str) -> str:
         return f"No RPC was lost by it, on {count}."
     waited = milliseconds(float(tables.rpcs.duration_ns[lost].sum()))
     return (
-        f"{len(lost):,} of {len(tables.rpcs.connection):,} RPCs had no answer when their connection ended, on {count}; "
+        f"{len(lost):,} of {tables.rpc_count:,} RPCs had no answer when their connection ended, on {count}; "
         f"they had waited {waited} together."
     )
 
@@ -201,8 +201,8 @@ def _metrics(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
     return {
         "connections": len(ends),
         "lost_rpcs": len(lost),
-        "rpcs": len(tables.rpcs.connection),
-        "lost_share": len(lost) / len(tables.rpcs.connection),
+        "rpcs": tables.rpc_count,
+        "lost_share": len(lost) / tables.rpc_count,
         "lost_rpc_time_ns": int(tables.rpcs.duration_ns[lost].sum()),
         "closed_by_server": sum(int(tables.connections.closed_by[end.connection]) == 1 for end in ends),
         "closed_by_client": sum(int(tables.connections.closed_by[end.connection]) == 0 for end in ends),

@@ -79,7 +79,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     share = len(rows) / everything
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
@@ -133,8 +133,8 @@ def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
     deadline = {"deadline_p50_ns": int(np.median(known))} if len(known) else {}
     return {
         "deadline_exceeded_rpcs": len(rows),
-        "rpcs": len(tables.rpcs.connection),
-        "deadline_exceeded_share": len(rows) / len(tables.rpcs.connection),
+        "rpcs": tables.rpc_count,
+        "deadline_exceeded_share": len(rows) / tables.rpc_count,
         "status_on_wire_rpcs": int((rows.status == common.DEADLINE_EXCEEDED).sum()),
         "reset_by_client_rpcs": int((rows.reset_by == 0).sum()),
         "reset_by_server_rpcs": int((rows.reset_by == 1).sum()),

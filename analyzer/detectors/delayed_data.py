@@ -208,16 +208,8 @@ def _during_a_wait(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 
 def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     """Which delays are of methods whose RPCs have at most two messages on average."""
-    rpcs = tables.rpcs
-    counts = {method.number: method.messages for method in tables.methods}
-    keys = tables.delays.connection[rows].astype(np.int64) << 32 | tables.delays.stream[rows]
-    if not len(rows) or min(counts.values(), default=0) > 2 * len(rpcs.stream):
-        return np.zeros(len(rows), dtype=bool)
-    numbers, of = np.unique(rpcs.method, return_inverse=True)
-    calls = np.bincount(of, minlength=len(numbers))
-    unary = np.array([counts.get(int(n), 1 << 62) <= 2 * c for n, c in zip(numbers, calls, strict=True)])
-    of_unary = unary[of]
-    return np.isin(keys, rpcs.connection[of_unary].astype(np.int64) << 32 | rpcs.stream[of_unary])
+    unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
+    return np.isin(tables.delays.method[rows], unary)
 
 
 # The finding
@@ -250,8 +242,8 @@ def _finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
 def _scope(tables: Tables, held: Ints, late: Ints) -> Scope:
     waits, delays = tables.waits, tables.delays
     connections = np.r_[waits.connection[held], delays.connection[late]]
-    streams = np.r_[waits.stream[held], delays.stream[late]]
-    return _stalls.scope_of(tables, connections, streams)
+    methods = np.r_[waits.method[held], delays.method[late]]
+    return _stalls.scope_of(tables, connections, methods)
 
 
 def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:

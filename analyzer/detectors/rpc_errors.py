@@ -81,7 +81,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     statuses = _by_status(rows)
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything

@@ -144,7 +144,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
     lost = int(waits.duration_ns[lost_rows].sum())
-    all_time = int(tables.rpcs.duration_ns.sum())
+    all_time = _shared.rpc_time(tables)
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
     example = _words(tables, bursts[0])
@@ -163,7 +163,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
         confidence=_shared.lower(
             "medium" if any(burst.small for burst in bursts) else "high", _stalls.confidence(tables, first_rows)
         ),
-        scope=Scope(connections, _shared.methods_on(tables, _streams(tables, first_rows))),
+        scope=Scope(connections, _stalls.scope(tables, first_rows).methods),
         lost_ns=lost,
         share=share,
         metrics=metrics,
@@ -183,12 +183,6 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             "net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
         ),
     )
-
-
-def _streams(tables: Tables, rows: Ints) -> zip[tuple[int, int]]:
-    """Connection and stream of some waits."""
-    waits = tables.waits
-    return zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)
 
 
 def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ def _severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Severity:
     if not closed:
         return "info"
     lost = _open_rpcs(tables, closed)
-    many = lost >= limits.few and lost >= limits.critical_share * len(tables.rpcs.connection)
+    many = lost >= limits.few and lost >= limits.critical_share * tables.rpc_count
     return "critical" if many or len(closed) >= limits.critical_closes else "warning"
 
 

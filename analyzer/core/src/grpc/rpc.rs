@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::budget::{Budget, Cause};
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
-use crate::http2::streams::{Kind, NONE, Stream};
+use crate::http2::streams::{Kind, NONE, Stream, Streams};
 use crate::http2::{End, Http2};
 use crate::limits;
 use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
@@ -109,17 +109,18 @@ impl Http2 {
             return;
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
-        stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
-        if summary.unnamed
-            && let Some(flags) = cx.rpcs.flags.last_mut()
-        {
-            *flags |= rpc_flag::METHOD_UNKNOWN;
+        stream.method_unnamed = summary.unnamed;
+        stream.timeout_ns = summary.timeout_ns.unwrap_or(-1);
+        if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
+            push_rpc(self.connection, stream, cx);
         }
+        let method = stream.method;
         stream.charge_activity(side, true, &last, -1, &self.held);
         stream.directions[side].headers = (last.time, last.packet);
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        self.methods.note(method);
         let allowed = self.sides[1 - side].announced.max_concurrent_streams;
         self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
@@ -140,11 +141,16 @@ impl Http2 {
         stream.begun_before = true;
         stream.last_side = side as u8;
         stream.method = NO_METHOD;
-        stream.rpc = push_rpc(self.connection, stream, None, cx);
+        stream.timeout_ns = -1;
+        if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
+            push_rpc(self.connection, stream, cx);
+        }
         self.turns.update(stream, self.client, side == self.client, first, self.near_rtt[self.client]);
         self.raise_highest_stream(id);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        self.methods.note(NO_METHOD);
+        cx.totals.begun_before += 1;
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
         self.streams.slot(id).unwrap_or(NONE)
     }
@@ -241,7 +247,7 @@ impl Http2 {
         self.open_rpcs = self.open_rpcs.saturating_sub(1);
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-        write_rpc(stream, client, status, true, at, cx);
+        write_rpc(self.connection, stream, client, status, true, at, cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -258,7 +264,7 @@ impl Http2 {
             self.open_rpcs = self.open_rpcs.saturating_sub(1);
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
+            write_rpc(self.connection, stream, client, status, end != End::CaptureEnds, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -304,7 +310,7 @@ impl Http2 {
                 *unfinished += 1;
                 turns.message_begins(is_client);
                 if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
-                    push_delay([connection, id], direction_code, headers, at, cx);
+                    push_delay([connection, id, method], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;
                 if !is_client && *turn_since >= 0 {
@@ -336,7 +342,6 @@ impl Http2 {
     pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let rpc = stream.rpc as usize;
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
         if direction.reader.lacks(length) {
@@ -348,9 +353,7 @@ impl Http2 {
                 *unfinished = unfinished.saturating_sub(1);
             }
         }
-        if let Some(flags) = cx.rpcs.flags.get_mut(rpc) {
-            *flags |= rpc_flag::TOUCHES_GAP;
-        }
+        touch_gap(slot, &mut self.streams, cx);
     }
 
     /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
@@ -408,6 +411,7 @@ fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut 
         stopped_at_packet: stream.last_packet,
         resumed_at_packet: at.packet,
         streams: 1,
+        method: stream.method,
         ..row
     });
     stream.charge(at.time, Cause::HeadOfLine);
@@ -429,7 +433,7 @@ fn held_at_the_end(stream: &Stream, client: usize, end: End, whole: bool) -> Cau
 
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
-fn push_delay(place: [u32; 2], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
+fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
     if cx.delays.len() < limits::DELAYS {
         cx.delays.push(DelayRow {
             connection: place[0],
@@ -439,6 +443,7 @@ fn push_delay(place: [u32; 2], direction: u8, headers: (i64, u32), at: At, cx: &
             headers_time_ns: headers.0,
             data_packet: at.packet,
             duration_ns: at.time.saturating_sub(headers.0),
+            method: place[2],
         });
     }
 }
@@ -497,13 +502,37 @@ fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
     set!(response_bytes, response.bytes);
 }
 
-/// Writes what is known of an RPC at its end into its row.
+/// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
 #[inline]
-fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+fn write_rpc(
+    connection: u32,
+    stream: &mut Stream,
+    client: usize,
+    status: u8,
+    complete: bool,
+    at: At,
+    cx: &mut Context,
+) {
+    stream.touches_gap |= stream.directions.iter().any(|direction| direction.reader.is_lost());
+    let stats = cx.method(stream.method);
+    stats.touch_gaps += u64::from(stream.touches_gap);
+    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
+    let failed = status != status::OK && complete;
+    if stream.rpc == NONE && (long || failed) {
+        push_rpc(connection, stream, cx);
+    }
+    if stream.rpc != NONE {
+        write_row(stream, client, status, complete, at, cx);
+    }
+    if failed {
+        push_failure(stream, cx);
+    }
+}
+
+/// Fills an RPC's row.
+fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
     write_counts(stream, client, cx);
-    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
     let row = stream.rpc as usize;
-    let duration = stream.budget.total();
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpcs.$column.get_mut(row) {
@@ -511,44 +540,53 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
             }
         };
     }
-    set!(duration_ns, i64::try_from(duration).unwrap_or(i64::MAX));
+    set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
     set!(status, status);
     set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
-        *flags |= if request.is_lost() || response.is_lost() { rpc_flag::TOUCHES_GAP } else { 0 };
+        *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
         *budget = stream.budget;
     }
-    cx.method(stream.method).budget.add_all(&stream.budget);
-    if status != status::OK && complete {
-        push_failure(stream, cx);
+}
+
+/// Bytes of a stream are not in the capture; its RPC may be over already.
+fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
+    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
+        return;
+    };
+    stream.touches_gap = true;
+    if stream.finished {
+        cx.method(stream.method).touch_gaps += 1;
+        if let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize) {
+            *flags |= rpc_flag::TOUCHES_GAP;
+        }
     }
 }
 
-/// Adds the row of an RPC that begins; the rest is written when it ends.
-#[inline]
-fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut Context) -> u32 {
+/// Adds the row of an RPC, which is filled when it ends.
+fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     let row = cx.rpcs.len();
+    stream.rpc = row as u32;
     cx.rpcs.push(RpcRow {
         connection,
         stream: stream.id,
         method: stream.method,
         start_time_ns: stream.first.time,
         status: status::NOT_SEEN,
-        flags: if stream.method == NO_METHOD { rpc_flag::METHOD_UNKNOWN } else { 0 }
+        flags: if stream.method == NO_METHOD || stream.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
             | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: stream.first.packet,
         ..RpcRow::default()
     });
-    if timeout_ns.is_some() || !cx.deadlines.is_empty() {
+    if stream.timeout_ns >= 0 || !cx.deadlines.is_empty() {
         cx.deadlines.resize(row, -1);
-        cx.deadlines.push(timeout_ns.unwrap_or(-1));
+        cx.deadlines.push(stream.timeout_ns);
     }
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
     }
-    row as u32
 }
