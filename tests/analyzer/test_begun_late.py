@@ -15,6 +15,7 @@ from support import recording, rows
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
 from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.errors import NoGrpcError
 from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Messages, Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import ACK, PSH, Endpoint, Segment, captured
@@ -192,6 +193,14 @@ def conversation(blocks: Sequence[bytes]) -> bytes:
         segments.append(captured(1_700_000_000_000_000_000 + number * 1_000_000, segment))
         seq += len(payload)
     return write_pcap(segments)
+
+
+def test_a_stream_that_shows_no_message_boundary_is_no_rpc(tmp_path: Path) -> None:
+    """The middle of an upload: nothing tells that it is gRPC, and that is what is said."""
+    file = tmp_path / "late.pcap"
+    file.write_bytes(conversation([frame(0, 0, 9, b"\xcc" * 1_000)] * 5))
+    with pytest.raises(NoGrpcError, match="all their streams began before the capture"):
+        analyze([str(file)])
 
 
 @pytest.mark.parametrize("table", [160, 400, 4096])
