@@ -1,6 +1,7 @@
 //! What header fields mean to gRPC; each HPACK table entry is classified once, when it is inserted.
 
 use crate::http2::hpack::Classifier;
+use crate::limits;
 use crate::strings::Interner;
 
 use super::status;
@@ -41,6 +42,8 @@ pub struct Strings {
     pub methods: Interner,
     /// Implementations, `grpc-go/1.85.0`.
     pub agents: Interner,
+    /// Methods without a name so far.
+    unnamed: u32,
 }
 
 /// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
@@ -59,6 +62,10 @@ impl Strings {
     /// A number for a method of `connection` whose name is not in the capture, the `nth` one; `None` when too many
     /// names are kept.
     pub fn unnamed_method(&mut self, connection: u32, nth: u32) -> Option<u32> {
+        if self.unnamed >= limits::METHOD_LABELS_TOTAL {
+            return None;
+        }
+        self.unnamed += 1;
         let mut key = [LABEL; 9];
         key[1..5].copy_from_slice(&connection.to_be_bytes());
         key[5..].copy_from_slice(&nth.to_be_bytes());
