@@ -517,9 +517,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
         methods=tuple(
-            Method(
-                **m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])}
-            )
+            Method(**m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])})
             for m in result["methods"]
         ),
         addresses=tuple(result["addresses"]),

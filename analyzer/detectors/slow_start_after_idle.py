@@ -183,7 +183,8 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
         ),
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(
-            "medium" if any(burst.small for burst in bursts) or not whole else "high", _stalls.confidence(tables, first_rows)
+            "medium" if any(burst.small for burst in bursts) or not whole else "high",
+            _stalls.confidence(tables, first_rows),
         ),
         scope=Scope(connections, _stalls.scope(tables, first_rows).methods),
         lost_ns=lost,

@@ -286,7 +286,8 @@ fn tcp_window(
         let nagle = open && in_flight > 0 && length < segment && half.sent_short;
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
-    let full = stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment);
+    let known = !half.congestion.assumed || !connection.http2.begun_late;
+    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
 
