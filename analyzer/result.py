@@ -193,7 +193,7 @@ class MethodFacts(Struct, frozen=True):
     method: str | None
     """None when it is not in the capture."""
     label: str | None
-    """`method #1`, to tell methods apart whose names are not in the capture; None with a name, or where nothing tells."""
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
     rpcs: int
     latency_ns: Quantiles | None
     """Of complete RPCs; None when there is none."""

@@ -16,7 +16,8 @@ moments: then it was a timer, of the client or of a proxy, and the callers lost 
 When it cannot tell
 -------------------
 A deadline that the client kept to itself looks like a cancel. So does one on a connection that began before the
-capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. Why the application cancelled is not on the wire.
+capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. Why the
+application cancelled is not on the wire.
 
 What would refute it
 --------------------

@@ -20,9 +20,9 @@ trips that the message would have needed all the same with that earlier window a
 
 When it cannot tell
 -------------------
-When no round-trip time was measured, or when the capture lacks the connection's opening, for a sender's first burst or
-after losses: then the window before the idle time is not known. A sender on another operating system, or with a pacing congestion control such as BBR, may behave
-otherwise; its pauses stay unexplained.
+When no round-trip time was measured, or when the capture lacks the connection's opening, for a sender's first burst
+or after losses: then the window before the idle time is not known. A sender on another operating system, or with a
+pacing congestion control such as BBR, may behave otherwise; its pauses stay unexplained.
 
 What would refute it
 --------------------

@@ -1,4 +1,4 @@
-"""Captures that begin in the middle of connections: what lies whole in them is as in the whole, the rest is not made up."""
+"""Captures that begin in the middle of connections: what lies whole in them is the same, the rest is not made up."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from grpcdiag.reports import rows as reported
 
 CUTS = 50
 IMPLEMENTATIONS = [f"impl-{name}" for name in ("go", "cpp", "java", "js", "py", "tonic")]
+SIZES = ("request_messages", "response_messages", "request_bytes", "response_bytes")
 Rpc = dict[str, Any]
 
 
@@ -62,10 +63,10 @@ def rpcs_of(tables: Tables, packets_before: int = 0) -> dict[tuple[str, str, int
                 int(r.duration_ns[row]),
                 int(r.first_packet[row]) + packets_before,
                 int(r.last_packet[row]) + packets_before * bool(r.last_packet[row]),
-                *(int(getattr(r, f"{side}_{what}")[row]) for side in ("request", "response") for what in ("messages", "bytes")),
+                *(int(getattr(r, name)[row]) for name in SIZES),
                 int(r.flags[row]) & (COMPLETE | BEGUN_BEFORE | TOUCHES_GAP),
             ),
-        }  # fmt: skip
+        }
     return found
 
 

@@ -239,7 +239,7 @@ fn unknown_methods_are_told_apart_by_their_entries() {
 #[test]
 fn from_the_preface_on_nothing_is_unknown() {
     let mut exchange = Exchange::late(SERVER);
-    exchange.client(&[&PREFACE[..], &settings_frame(&[])].concat());
+    exchange.client(&[PREFACE, &settings_frame(&[])].concat());
     assert!(exchange.h2.begun_late);
     exchange.server(&settings_frame(&[]));
     assert!(!exchange.h2.begun_late);
