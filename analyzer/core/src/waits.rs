@@ -33,8 +33,6 @@ pub struct Stop {
     connection_window: Option<i64>,
     /// What both allow at least where they are not known.
     least_window: Option<i64>,
-    /// It stopped inside a frame, all of which the windows had allowed.
-    in_frame: bool,
 }
 
 /// New data of `side` was read: remembers what is binding if the side owes more.
@@ -58,7 +56,6 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         stream_window,
         connection_window,
         least_window,
-        in_frame: connection.http2.sides[side].owed_in_frame() > 0,
     };
     connection.halves[side].stop = Some(stop);
 }
@@ -197,7 +194,7 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
     }
     let cause = match (released, stop.in_flight) {
         (Some(ack), Some(in_flight)) => {
-            let open = are_open(stop, right_before);
+            let open = are_open(connection, side, stop, right_before);
             tcp_window(connection, side, stop, in_flight, length, ack, open)
         }
         (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
@@ -237,12 +234,16 @@ fn flows(connection: &Connection, side: usize, stop: &Stop, at: At) -> bool {
     in_flight && round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
 }
 
-/// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if it is inside a frame, if what
-/// is known to be left proves it, or if no credit came right before the sender resumed: it was not what the sender waited for.
-fn are_open(stop: &Stop, right_before: bool) -> bool {
+/// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if the side is still inside a
+/// frame, all of which they had allowed, if what is known to be left proves it, or if no credit came right before the
+/// sender resumed: it was not what the sender waited for.
+fn are_open(connection: &Connection, side: usize, stop: &Stop, right_before: bool) -> bool {
     match (stop.stream_window, stop.connection_window) {
         (Some(stream), Some(connection)) => stream > 0 && connection > 0,
-        _ => stop.in_frame || !right_before || stop.least_window.is_some_and(|window| window > 0),
+        _ => {
+            let in_frame = connection.http2.sides[side].owed_in_frame() > 0;
+            in_frame || !right_before || stop.least_window.is_some_and(|window| window > 0)
+        }
     }
 }
 
@@ -318,7 +319,7 @@ fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, 
     let known = (0..=half::NEAR).contains(&near) && round_trip(connection).is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    if known && segment > 0 && tcp && are_open(stop, right_before) {
+    if known && segment > 0 && tcp && are_open(connection, side, stop, right_before) {
         return if side == connection.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained

@@ -263,7 +263,7 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
         bytes = rest;
     }
     let sender = &mut h2.sides[side];
-    let unread = late::at_start(&sender.data, sender.frame);
+    let unread = sender.slot == streams::NONE && late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
@@ -271,7 +271,7 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
     sender.data.padding -= pad as u32;
     let (whole, mut slot) = (sender.data.total() == 0, sender.slot);
     h2.bytes.decoded += (take + pad) as u64;
-    if slot == streams::NONE && unread && h2.begun_late {
+    if unread && h2.begun_late {
         let header = h2.sides[side].frame;
         slot = h2.late_data(side, header, chunk, cx);
         h2.sides[side].slot = slot;
