@@ -172,6 +172,11 @@ pub struct Summary {
     pub unknown: u32,
     /// The method is known by its table entry alone, its name is not.
     pub unnamed: bool,
+}
+
+/// Where the `:path` of a block comes from, when its text was sent before the capture.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
     /// `:authority` was there.
     authority: bool,
     /// A regular field was there, behind which no pseudo-header comes (RFC 9113 section 8.3).
@@ -187,7 +192,7 @@ impl Summary {
     #[inline]
     pub fn add(&mut self, class: HeaderClass) {
         match class {
-            HeaderClass::Other => self.regular = true,
+            HeaderClass::Other => {}
             HeaderClass::Unknown => self.unknown += 1,
             HeaderClass::Path(method) => {
                 self.method = Some(method);
@@ -198,25 +203,24 @@ impl Summary {
                 self.unknown += 1;
             }
             HeaderClass::HttpStatus(status) => self.http_status = Some(status),
-            HeaderClass::Request => self.request = true,
-            HeaderClass::Authority => {
-                self.authority = true;
-                self.request = true;
-            }
-            regular => self.add_regular(regular),
-        }
-    }
-
-    #[inline]
-    fn add_regular(&mut self, class: HeaderClass) {
-        self.regular = true;
-        match class {
+            HeaderClass::Request | HeaderClass::Authority => self.request = true,
             HeaderClass::ContentType(grpc) => self.grpc_content = Some(grpc),
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,
-            _ => {}
+        }
+    }
+}
+
+impl Origin {
+    /// Takes one field in that is known.
+    #[inline]
+    pub fn add(&mut self, class: HeaderClass) {
+        match class {
+            HeaderClass::Authority => self.authority = true,
+            HeaderClass::Path(_) | HeaderClass::Request | HeaderClass::HttpStatus(_) => {}
+            _ => self.regular = true,
         }
     }
 

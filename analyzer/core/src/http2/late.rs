@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::context::Context;
-use crate::grpc::headers::Summary;
+use crate::grpc::headers::{Origin, Summary};
 use crate::grpc::message::PREFIX_LEN;
 use crate::limits;
 use crate::tables::Layer;
@@ -118,8 +118,8 @@ impl Http2 {
     /// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
     /// one have the same method.
     #[cold]
-    pub(super) fn label_method(&mut self, summary: &mut Summary, cx: &mut Context) {
-        let Some(entries) = summary.path_entries() else { return };
+    pub(super) fn label_method(&mut self, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
+        let Some(entries) = origin.path_entries() else { return };
         let labels = &mut self.late.labels;
         let known = labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
         let number = known.or_else(|| {
