@@ -80,6 +80,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "totals": {
             "connections": totals.connections,
             "rpcs": totals.rpcs,
+            "rpcs_begun_before": totals.rpcs_begun_before,
             "frames": dict(totals.frames),
             "messages": totals.messages,
             "other_streams": totals.other_streams,
@@ -139,6 +140,7 @@ def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
 def _method(m: MethodFacts) -> dict[str, Any]:
     return {
         "method": m.method,
+        "label": m.label,
         "rpcs": m.rpcs,
         "latency_ns": _quantiles(m.latency_ns),
         "statuses": dict(m.statuses),

@@ -41,6 +41,8 @@ pub struct Totals {
     pub messages: u64,
     /// Streams that are HTTP/2 but not gRPC.
     pub other_streams: u64,
+    /// RPCs that began before the capture.
+    pub begun_before: u64,
     /// gRPC messages with the compressed flag.
     pub compressed_messages: u64,
 }

@@ -171,6 +171,13 @@ pub const CONTROL_FRAME: usize = 64 << 10;
 pub const RECENT_CREDITS: usize = 256;
 /// Streams open at once on one connection, some 400 bytes each; HTTP/2 servers allow 100 to a few thousand.
 pub const OPEN_STREAMS: usize = 65_536;
+/// Streams opened before the capture that are looked at, on one connection; servers allow 100 to a few thousand.
+pub const LATE_STREAMS: usize = 4_096;
+/// Methods of one connection whose names were sent before the capture and that are told apart: as many entries as an
+/// HPACK table of the default size holds.
+pub const METHOD_LABELS: usize = 128;
+/// The same of all connections: a small part of the names that are told apart.
+pub const METHOD_LABELS_TOTAL: u32 = 1_024;
 /// SETTINGS frames of one side that await their acknowledgement.
 pub const PENDING_SETTINGS: usize = 128;
 /// Bytes searched for the next frame boundary at a time after a gap or a late begin.

@@ -94,12 +94,16 @@ impl Connection {
         let opening_seen = segment.flags.contains(TcpFlags::SYN);
         let certain = roles_from == RolesFrom::Syn;
         let mut http2 = Http2::new(row, client, certain, !opening_seen, &mut cx.strings);
+        let mut halves: [Half; 2] = Default::default();
+        for half in &mut halves {
+            half.congestion.assumed = !opening_seen;
+        }
         if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
             http2.assume_http2();
         }
         Self {
             row,
-            halves: Default::default(),
+            halves,
             http2,
             tls: None,
             begun: false,
