@@ -375,10 +375,9 @@ impl Http2 {
         let pairs = crate::http2::settings::pairs(&head.settings);
         self.sides[client].in_force = self.sides[client].in_force.with(pairs).0;
         self.sides[server].allow_table_size(self.sides[client].in_force.header_table_size);
-        let mut summary = Summary::default();
-        summary.request = true;
-        summary.grpc_content = Some(head.content_type.starts_with(b"application/grpc"));
-        if summary.grpc_content == Some(true) {
+        let grpc = head.content_type.starts_with(b"application/grpc");
+        let mut summary = Summary { request: true, grpc_content: Some(grpc), ..Summary::default() };
+        if grpc {
             summary.method = Some(cx.strings.method(&head.path));
         }
         let first = self.sides[client].frame_first();
