@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, connections, explain, frames, messages, packets, rpcs, timeline, waits
+from . import analyze, capture, connections, doctor, explain, frames, messages, packets, rpcs, timeline, waits
 
 app = typer.Typer(
     name="grpcdiag",
@@ -16,8 +16,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain):
-    app.command(name=command.NAME)(command.command)
+for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain, capture, doctor):
+    app.command(name=command.NAME, context_settings=getattr(command, "CONTEXT", None))(command.command)
 
 
 @app.callback()
