@@ -108,8 +108,8 @@ def _namespaces(area: Area) -> Iterator[Check]:
     root = os.geteuid() == 0
     trials = (
         ("network namespaces", ("true",), "the lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN"),
-        ("veth pairs", ("ip", "link", "add", "a", "type", "veth", "peer", "name", "b"), "modprobe veth"),
-        ("TUN devices", ("ip", "tuntap", "add", "dev", "t", "mode", "tun"), "modprobe tun; /dev/net/tun must be there"),
+        ("veth pairs", ("ip", "link", "add", "grpcdiag0", "type", "veth", "peer", "name", "grpcdiag1"), "modprobe veth"),
+        ("TUN devices", ("ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"), "modprobe tun; /dev/net/tun must be there"),
     )
     for name, words, do in trials:
         works = tools.output("unshare", "--net", "--", *words) is not None
