@@ -272,9 +272,10 @@ class Recording:
             if counts and counts.captured <= MOST_COUNTED and not self.plan.rotate:
                 found = savefile.look(self.path)
                 if found.cut_at is not None or found.packets < counts.captured:
+                    cut = f", and is cut at byte {found.cut_at:,}" if found.cut_at is not None else ""
                     problems.append(
-                        f"the file holds {found.packets:,} whole packets of the {counts.captured:,} that tcpdump wrote: is "
-                        "the disk full, or a limit of file sizes reached?"
+                        f"the file holds {found.packets:,} whole packets of the {counts.captured:,} that tcpdump wrote"
+                        f"{cut}: is the disk full, or a limit of file sizes reached?"
                     )
 
     def _finish(self) -> None:

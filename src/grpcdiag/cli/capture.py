@@ -109,6 +109,7 @@ def command(
             also=tuple(also or ()),
             version=_core.__version__,
         )
+        filters.check(filter_ or "")  # alone first, so that what is wrong with it is said of it
         filters.check(plan.expression)
         outcome = _record(plan, quiet)
     except CommandError as error:
