@@ -7,8 +7,9 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
 from .errors import CommandError, UsageError
 
@@ -86,7 +87,7 @@ class Command:
             if came is not None and came.si_signo != signal.SIGCHLD and came.si_code != _FROM_KERNEL:
                 self._process.send_signal(came.si_signo)
             tick()
-        code = self._process.returncode
+        code: int = self._process.returncode
         return code if code >= 0 else 128 - code
 
     def interrupted(self, within_s: float) -> bool:
@@ -102,7 +103,7 @@ class Command:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
 
 
-def _identity(user: pwd.struct_passwd | None) -> Mapping[str, object]:
+def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
     """What makes the command run as a user, with nothing of root left."""
     if user is None:
         return {}

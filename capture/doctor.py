@@ -108,8 +108,16 @@ def _namespaces(area: Area) -> Iterator[Check]:
     root = os.geteuid() == 0
     trials = (
         ("network namespaces", ("true",), "the lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN"),
-        ("veth pairs", ("ip", "link", "add", "grpcdiag0", "type", "veth", "peer", "name", "grpcdiag1"), "modprobe veth"),
-        ("TUN devices", ("ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"), "modprobe tun; /dev/net/tun must be there"),
+        (
+            "veth pairs",
+            ("ip", "link", "add", "grpcdiag0", "type", "veth", "peer", "name", "grpcdiag1"),
+            "modprobe veth",
+        ),
+        (
+            "TUN devices",
+            ("ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"),
+            "modprobe tun; /dev/net/tun must be there",
+        ),
     )
     for name, words, do in trials:
         works = tools.output("unshare", "--net", "--", *words) is not None
@@ -129,14 +137,21 @@ def settings() -> Iterator[tuple[str, str, str]]:
     means: tuple[tuple[str, Callable[[str], str]], ...] = (
         (
             "net.ipv4.tcp_congestion_control",
-            lambda v: "windows are estimated as cubic keeps them" if v == "cubic" else f"{v} keeps its window otherwise "
-            "than cubic: windows are measured with ss, or told as bytes in flight",
+            lambda v: (
+                "windows are estimated as cubic keeps them"
+                if v == "cubic"
+                else f"{v} keeps its window otherwise "
+                "than cubic: windows are measured with ss, or told as bytes in flight"
+            ),
         ),
         (
             "net.ipv4.tcp_slow_start_after_idle",
             lambda v: "windows stay over idle time" if v == "0" else "windows fall back after idle time",
         ),
-        ("net.ipv4.tcp_autocorking", lambda v: "small writes leave at once" if v == "0" else "small writes may be joined"),
+        (
+            "net.ipv4.tcp_autocorking",
+            lambda v: "small writes leave at once" if v == "0" else "small writes may be joined",
+        ),
         ("net.ipv4.tcp_rmem", lambda v: "least, first and largest receive buffer"),
         ("net.ipv4.tcp_wmem", lambda v: "least, first and largest send buffer"),
         ("net.ipv4.tcp_notsent_lowat", lambda v: "bytes not yet sent at which a socket is writable again"),

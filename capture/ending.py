@@ -1,7 +1,7 @@
 """When a recording may end: the connections are closed, and tcpdump has written their last packets.
 
-tcpdump gets packets from the kernel in blocks. A block comes when it is full or a second old, so a tcpdump that is stopped
-at once loses what came last. Its statistics tell what the kernel has counted and what was written.
+tcpdump gets packets from the kernel in blocks. A block comes when it is full or a second old, so a tcpdump that is
+stopped at once loses what came last. Its statistics tell what the kernel has counted and what was written.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ the program changes its user (tcpdump -Z) or has file capabilities (prctl(2)).
 The exit code is the program's; 128 and the signal's number when a signal ended it; 127 when it cannot be started.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -64,10 +65,8 @@ def main(arguments: list[str]) -> int:
         os.write(2, f"{arguments[0]}: {error.strerror}\n".encode())
         return 127
     process = os.pidfd_open(child)
-    try:
+    with contextlib.suppress(_Stop):
         _watch(process)
-    except _Stop:
-        pass
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _end(process)

@@ -113,7 +113,7 @@ def offloads(interface: str) -> dict[str, bool] | None:
     text = tools.output("ethtool", "-k", interface)
     if text is None:
         return None
-    wanted = ("tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload")
+    wanted: tuple[str, ...] = ("tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload")
     wanted += ("large-receive-offload", "tx-checksumming", "rx-checksumming", "tx-udp-segmentation")
     pairs = (line.strip().partition(": ") for line in text.splitlines())
     return {name: value.startswith("on") for name, _, value in pairs if name in wanted}

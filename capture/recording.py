@@ -219,8 +219,8 @@ class Recording:
         )
         if ended.open_connections:
             self.outcome.problems.append(
-                f"{ended.open_connections:,} connections had not closed {self.plan.patience_s:g} s after the end: their "
-                "last packets may not be in the file (--linger gives them more time)"
+                f"{ended.open_connections:,} connections had not closed {self.plan.patience_s:g} s after the end: "
+                "their last packets may not be in the file (--linger gives them more time)"
             )
 
     def _end(self) -> None:
@@ -255,8 +255,8 @@ class Recording:
         counts, problems = self.outcome.counts, self.outcome.problems
         if counts and counts.dropped:
             problems.append(
-                f"{counts.dropped:,} of {counts.captured + counts.dropped:,} packets were dropped because the buffer was "
-                "full: --buffer with more MiB, a narrower filter, or --snaplen"
+                f"{counts.dropped:,} of {counts.captured + counts.dropped:,} packets were dropped because the buffer "
+                "was full: --buffer with more MiB, a narrower filter, or --snaplen"
             )
         if counts and counts.dropped_by_interface:
             problems.append(f"{counts.dropped_by_interface:,} packets were dropped by the interface, before tcpdump")

@@ -35,7 +35,8 @@ command -v tcpdump >/dev/null || { echo 'tcpdump is not installed there' >&2; rm
 echo "grpcdiag-file $f"
 z=''
 [ "$(id -u)" = 0 ] && z='-Z root'
-LC_ALL=C tcpdump -i any -p -n -U --time-stamp-precision=nano -s SNAPLEN -B BUFFER -w "$f" $z -- EXPRESSION </dev/null >/dev/null &
+LC_ALL=C tcpdump -i any -p -n -U --time-stamp-precision=nano -s SNAPLEN -B BUFFER -w "$f" $z -- EXPRESSION \
+    </dev/null >/dev/null &
 p=$!
 trap '' INT HUP
 trap 'kill -INT $p 2>/dev/null' TERM

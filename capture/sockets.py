@@ -20,8 +20,21 @@ MOST_SOCKETS = 256
 """Sockets in one sample; the rest are counted."""
 
 _WORDS = re.compile(r"(?<![\w:])([a-z_]+):(\S+)")
+_CONGESTION = re.compile(
+    r"\b(reno|cubic|bbr[23]?|bic|westwood|htcp|hybla|vegas|nv|scalable|lp|veno|yeah|illinois|dctcp|cdg|prague)\b(?!:)"
+)
 _SPEED = re.compile(r"\b(send|pacing_rate|delivery_rate) (\d+)bps")
-_STATES = ("ESTAB", "SYN-SENT", "SYN-RECV", "FIN-WAIT-1", "FIN-WAIT-2", "TIME-WAIT", "CLOSE-WAIT", "LAST-ACK", "CLOSING")
+_STATES = (
+    "ESTAB",
+    "SYN-SENT",
+    "SYN-RECV",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "TIME-WAIT",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+    "CLOSING",
+)
 _INTEGERS = (
     ("cwnd", "cwnd"),
     ("ssthresh", "ssthresh"),
@@ -88,17 +101,11 @@ def _socket(head: list[str], info: str) -> dict[str, Any]:
     if match := re.fullmatch(r"(\d+)/(\d+)", words.get("retrans", "")):
         found["retrans"], found["retrans_total"] = int(match[1]), int(match[2])
     found |= {f"{name}_bps": int(value) for name, value in _SPEED.findall(info)}
-    congestion = next((word for word in info.split() if word in _CONGESTION), None)
-    if congestion:
-        found["congestion_control"] = congestion
+    if congestion := _CONGESTION.search(info):
+        found["congestion_control"] = congestion[1]
     if "cwnd" in found:
         found["app_limited"] = "app_limited" in info.split()
     return found
-
-
-_CONGESTION = frozenset(
-    "reno cubic bbr bbr2 bbr3 bic westwood htcp hybla vegas nv scalable lp veno yeah illinois dctcp cdg prague".split()
-)
 
 
 def end(text: str) -> str | None:

@@ -28,8 +28,8 @@ LINES_KEPT = 200
 """Lines of its messages that are kept."""
 
 RIGHTS = (
-    "recording needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN: run `sudo grpcdiag capture ...` (COMMAND still runs "
-    "as you), or give tcpdump the right once: sudo setcap cap_net_raw,cap_net_admin=eip {path}"
+    "recording needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN: run `sudo grpcdiag capture ...` (COMMAND still "
+    "runs as you), or give tcpdump the right once: sudo setcap cap_net_raw,cap_net_admin=eip {path}"
 )
 """What to do without privileges."""
 
@@ -130,7 +130,8 @@ class Tcpdump:
     def listen(self) -> None:
         """Return when packets are recorded. Raises UsageError and RecordingError with its own words.
 
-        tcpdump says "listening on" when its socket is bound and its filter set: from then on the kernel keeps what passes.
+        tcpdump says "listening on" when its socket is bound and its filter set: from then on the kernel keeps what
+        passes.
         """
         until = time.monotonic() + START_PATIENCE_S
         with self._news:
@@ -162,8 +163,8 @@ class Tcpdump:
     @property
     def words(self) -> str:
         """What it said, apart from its statistics and announcements."""
-        quiet = ("listening on", "data link type", "packets captured", "packet captured", "received by filter")
-        quiet += ("dropped by", "verbose output", "dropped privs")
+        quiet: tuple[str, ...] = ("listening on", "data link type", "packets captured", "packet captured")
+        quiet += ("received by filter", "dropped by", "verbose output", "dropped privs")
         with self._news:
             lines = [line for line in self._said if line and not any(word in line for word in quiet)]
         return "; ".join(line.removeprefix("tcpdump: ") for line in lines)

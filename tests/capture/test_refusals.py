@@ -19,7 +19,8 @@ out = sys.argv[sys.argv.index("-w") + 1] if "-w" in sys.argv else None
 def say(text):
     print(text, file=sys.stderr, flush=True)
 def end(*_):
-    say("1 packet captured"); say("2 packets received by filter"); say("{dropped} packets dropped by kernel"); sys.exit(0)
+    say("1 packet captured"); say("2 packets received by filter"); say("{dropped} packets dropped by kernel")
+    sys.exit(0)
 def info(*_):
     say("tcpdump: 1 packet captured, 2 packets received by filter, 0 packets dropped by kernel")
 if "--version" in sys.argv:
@@ -285,7 +286,9 @@ def test_filters_are_built() -> None:
     from grpcdiag.capture import filters
 
     assert filters.expression([], []) == "tcp"
-    assert filters.expression([1, 2, 1], ["a"], "not port 3") == "tcp and (port 1 or port 2) and host a and (not port 3)"
+    assert (
+        filters.expression([1, 2, 1], ["a"], "not port 3") == "tcp and (port 1 or port 2) and host a and (not port 3)"
+    )
 
 
 def test_rotations_are_read() -> None:
