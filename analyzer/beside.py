@@ -116,7 +116,7 @@ def read(file: str, document: bytes, samples: Iterable[bytes] = ()) -> Beside:
     """Understand the files' bytes; lines that are cut or strange are left out. Raises Mismatch."""
     try:
         found = msgspec.json.decode(document, type=_Document)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Mismatch(f"it is no recording's description: {error}") from None
     if found.schema != SCHEMA:
         raise Mismatch(f"its structure is {found.schema!r}; {SCHEMA!r} is understood")
@@ -131,7 +131,7 @@ def _windows(lines: Iterable[bytes]) -> tuple[dict[tuple[str, str], Windows], in
     for line in lines:
         try:
             sample = decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue  # the last line of a recording that was killed
         count += 1
         if not 0 <= sample.from_ns <= sample.to_ns < 1 << 62:
@@ -189,10 +189,7 @@ def measured(tables: Tables, beside: Beside) -> Tables:
         inside = _answered_before(windows, place, end)
         at_stop[rows[inside]] = windows.bytes[place[inside]]
         stops[rows[inside]] = True
-        begin, end = waits.flight_start_time_ns[rows] - waits.idle_before_ns[rows], waits.flight_start_time_ns[rows]
-        place = np.searchsorted(windows.to_ns, end, side="left") - 1
-        inside = (place >= 0) & (waits.idle_before_ns[rows] > 0)
-        inside &= windows.from_ns[np.maximum(place, 0)] > begin
+        inside, place = _in_idle_time(tables, rows, windows)
         before[rows[inside]] = windows.bytes[place[inside]]
         idles[rows[inside]] = True
     changed = replace(waits, congestion_window_bytes=at_stop, window_before_idle_bytes=before)
@@ -223,6 +220,16 @@ def _sampled(tables: Tables, beside: Beside) -> Iterable[tuple[Ints, Windows]]:
             yield order[start:stop], windows
 
 
+def _in_idle_time(tables: Tables, rows: Ints, windows: Windows) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """Which waits' flights began after an idle time with a sample in it, and its place: the last one."""
+    waits = tables.waits
+    idle, end = waits.idle_before_ns[rows], waits.flight_start_time_ns[rows]
+    place = np.searchsorted(windows.to_ns, end, side="left") - 1
+    inside = (place >= 0) & (idle > 0)
+    inside &= windows.from_ns[np.maximum(place, 0)] > end - idle
+    return inside, place
+
+
 def _until(tables: Tables, rows: Ints) -> Ints:
     """When the window may change: at the ACK that released the sender, else when it went on."""
     waits = tables.waits
@@ -237,22 +244,28 @@ def _answered_before(windows: Windows, place: Ints, end: Ints) -> npt.NDArray[np
 
 
 def compare(tables: Tables, beside: Beside) -> tuple[int, int]:
-    """How good the estimates are: samples of cubic's windows during waits, and how many of these are near the estimate.
+    """How good the estimates are: samples of cubic's windows, and how many of these are near the estimate.
 
-    `tables` are those of the core, not those of `measured`.
+    A sample counts during a wait, whose beginning the estimate is of, and as the last one in an idle time. `tables` are
+    those of the core, not those of `measured`.
     """
     waits = tables.waits
     count = near = 0
     for rows, windows in _sampled(tables, beside):
-        known = rows[waits.congestion_window_bytes[rows] >= 0]
-        first = np.searchsorted(windows.from_ns, waits.start_time_ns[known], side="right")
-        behind = np.searchsorted(windows.to_ns, _until(tables, known), side="left")
-        for row, begin, end in zip(known, first, behind, strict=True):
-            chosen = slice(begin, end)
-            cubic, actual = windows.cubic[chosen], windows.bytes[chosen]
-            allowed = np.maximum(NEAR_SHARE * actual, NEAR_SEGMENTS * windows.mss[chosen])
-            close = np.abs(actual - waits.congestion_window_bytes[row]) <= allowed
-            count, near = count + int(cubic.sum()), near + int((close & cubic).sum())
+        first = np.searchsorted(windows.from_ns, waits.start_time_ns[rows], side="right")
+        behind = np.searchsorted(windows.to_ns, _until(tables, rows), side="left")
+        lengths = np.maximum(behind - first, 0)
+        inside = np.repeat(first - np.r_[0, np.cumsum(lengths)[:-1]], lengths) + np.arange(lengths.sum())
+        idle, place = _in_idle_time(tables, rows, windows)
+        _, once = np.unique(waits.flight[rows[idle]], return_index=True)
+        estimates = np.r_[
+            np.repeat(waits.congestion_window_bytes[rows], lengths), waits.window_before_idle_bytes[rows[idle][once]]
+        ]
+        places = np.r_[inside, place[idle][once]]
+        known = windows.cubic[places] & (estimates >= 0)
+        actual, segments = windows.bytes[places[known]], windows.mss[places[known]]
+        close = np.abs(actual - estimates[known]) <= np.maximum(NEAR_SHARE * actual, NEAR_SEGMENTS * segments)
+        count, near = count + int(known.sum()), near + int(close.sum())
     return count, near
 
 
