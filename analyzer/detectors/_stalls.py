@@ -199,10 +199,6 @@ _LEAST_WAIT = 0.25
 """Part of a round trip that a wait for the first ACK lasts (own choice: a paced first burst takes half of one)."""
 
 
-_ALL_IDLE = 0.9
-"""Part of the time between two bursts without any data from which it is one idle time (own choice: a burst's end)."""
-
-
 def restarts(tables: Tables) -> Restarts:
     """Judge all waits. Linux halves the window once per timeout of idle time, down to the initial one.
 
@@ -213,8 +209,8 @@ def restarts(tables: Tables) -> Restarts:
     initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)
     grown, gap = _burst_before(tables, order, first, same_end)
     small = (waits.window_before_idle_bytes <= initial) & (waits.rto_ns > 0) & (gap > waits.rto_ns) & (grown > initial)
-    if tables.measured is not None:  # without small frames in between, what the kernel told is the window before
-        small &= ~(tables.measured.before_idle & (waits.idle_before_ns >= _ALL_IDLE * gap))
+    if tables.measured is not None:  # where no small frame came late enough to restart the window, it is as told
+        small &= ~(tables.measured.before_idle & (gap - waits.idle_before_ns <= waits.rto_ns))
     idle = np.where(small, gap, waits.idle_before_ns)
     window = np.where(small, grown, waits.window_before_idle_bytes)
     halvings = np.clip(idle // np.maximum(waits.rto_ns, 1), 0, 62)
