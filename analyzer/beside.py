@@ -73,6 +73,15 @@ class _Socket(Struct, frozen=True):
     cwnd: int = 0
     mss: int = 0
     congestion_control: str | None = None
+    lost: int = 0
+    sacked: int = 0
+    retrans: int = 0
+
+    @property
+    def tells_window(self) -> bool:
+        """Not while TCP repairs a loss: its window then follows what is in the pipe, ACK by ACK (RFC 6937)."""
+        known = 0 < self.cwnd < _MOST_WINDOW and 0 < self.mss < _MOST_WINDOW
+        return known and not (self.lost or self.sacked or self.retrans)
 
 
 class _Sample(Struct, frozen=True):
@@ -137,7 +146,7 @@ def _windows(lines: Iterable[bytes]) -> tuple[dict[tuple[str, str], Windows], in
         if not 0 <= sample.from_ns <= sample.to_ns < 1 << 62:
             continue
         for s in sample.sockets:
-            if s.local and s.peer and 0 < s.cwnd < _MOST_WINDOW and 0 < s.mss < _MOST_WINDOW:
+            if s.local and s.peer and s.tells_window:
                 row = (sample.from_ns, sample.to_ns, s.cwnd * s.mss, s.mss, s.congestion_control == "cubic")
                 rows.setdefault((s.local, s.peer), []).append(row)
     return {ends: _columns(sorted(found)) for ends, found in rows.items()}, count

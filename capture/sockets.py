@@ -42,6 +42,7 @@ _INTEGERS = (
     ("pmtu", "pmtu"),
     ("unacked", "unacked"),
     ("lost", "lost"),
+    ("sacked", "sacked"),
     ("bytes_sent", "bytes_sent"),
     ("bytes_acked", "bytes_acked"),
     ("bytes_received", "bytes_received"),

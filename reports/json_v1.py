@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import json
 
 from ..analyzer import _core
-from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles, RecordingFacts
+from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles, RecordingFacts, Remedy
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -155,6 +155,11 @@ def _method(m: MethodFacts) -> dict[str, Any]:
     }
 
 
+def _remedy(r: Remedy) -> dict[str, str]:
+    present = {} if r.present is None else {"present": r.present}
+    return {"implementation": r.implementation, "knob": r.knob, "note": r.note} | present
+
+
 def _finding(f: Finding) -> dict[str, Any]:
     return {
         "id": f.id,
@@ -167,10 +172,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
         "explanation": f.explanation,
-        "remedies": [
-            {"implementation": r.implementation, "knob": r.knob, "note": r.note, "present": r.present}
-            for r in f.remedies
-        ],
+        "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),
         "part_of": f.part_of,
     }

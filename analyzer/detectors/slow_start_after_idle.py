@@ -199,7 +199,7 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
     def median(column: Ints, rows: Ints) -> int:
         return int(np.median(column[rows]))
 
-    return {
+    metrics: dict[str, int | float | str] = {
         "bursts": len(first),
         "lost_per_burst_ns": int(waits.duration_ns[lost].sum()) // len(first),
         "round_trip_ns": median(waits.rtt_ns, first),
@@ -209,9 +209,11 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
         "bytes_in_first_burst": median(waits.in_flight_bytes, first),
         "segment_bytes": int(np.median(waits.mss[first])),
         "congestion_window_before_idle_bytes": median(waits.window_before_idle_bytes, first),
-        "congestion_windows_measured": sum(_measured(tables, int(row)) for row in first),
         "owed_bytes_at_stop": int(np.median(waits.owed_bytes[first])),
     }
+    if tables.measured is not None:
+        metrics["congestion_windows_measured"] = int(tables.measured.before_idle[first].sum())
+    return metrics
 
 
 def _words(tables: Tables, burst: _Burst) -> dict[str, str]:

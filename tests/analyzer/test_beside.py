@@ -215,6 +215,17 @@ def test_estimates_are_compared(case: Case, cwnd: int, near: int) -> None:
     assert beside.compare(case.tables, case.read([case.sample(time_ns, cwnd, control="bbr")])) == (0, 0)
 
 
+@pytest.mark.parametrize("what", ["lost", "sacked", "retrans"])
+def test_windows_while_a_loss_is_repaired_are_not_used(case: Case, what: str) -> None:
+    waits = case.tables.waits
+    row = int(np.flatnonzero(waits.idle_before_ns > 900 * MS)[0])
+    sample = case.sample(int(waits.start_time_ns[row]) + MS, 5)
+    sample["sockets"][0][what] = 1
+    assert beside.compare(case.tables, case.read([sample])) == (0, 0)
+    better = beside.measured(case.tables, case.read([sample]))
+    assert better.measured is not None and not better.measured.stops.any()
+
+
 def test_idle_times_are_compared_once(case: Case) -> None:
     waits = case.tables.waits
     row = int(np.flatnonzero(waits.idle_before_ns > 900 * MS)[0])
