@@ -36,6 +36,8 @@ class Remedy(Struct, frozen=True):
     """The setting, as one would type it."""
     note: str
     """What it does, and at what price."""
+    present: str | None = None
+    """The setting's value on the host that recorded, when its knob it is and the recording tells."""
 
 
 class Scope(Struct, frozen=True):
@@ -216,6 +218,23 @@ class Verdict(Struct, frozen=True):
     """The finding it speaks of."""
 
 
+class RecordingFacts(Struct, frozen=True):
+    """The files beside the capture that were used."""
+
+    file: str
+    host: str
+    """The host that recorded."""
+    kernel: str
+    samples: int
+    """Looks at its sockets."""
+    waits_measured: int
+    """Waits whose congestion window its kernel told."""
+    window_samples: int
+    """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
+    window_samples_near_estimate: int
+    """Of these, those within a tenth or two segments of the estimate."""
+
+
 class Analysis(Struct, frozen=True):
     """Everything a report may show."""
 
@@ -232,3 +251,5 @@ class Analysis(Struct, frozen=True):
     findings: tuple[Finding, ...]
     """The one that lost the most time first."""
     skipped: tuple[Skipped, ...]
+    recording: RecordingFacts | None = None
+    """What was recorded beside the capture; None when nothing was, or it is another capture's."""

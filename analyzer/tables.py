@@ -398,6 +398,15 @@ class Method(Struct, frozen=True):
     """Quantiles in nanoseconds; None without a sample."""
 
 
+class Measured(Struct, frozen=True, eq=False):
+    """Which congestion windows of the waits table the sender's kernel told; the others are estimates."""
+
+    stops: npt.NDArray[np.bool_]
+    """Of `congestion_window_bytes`."""
+    before_idle: npt.NDArray[np.bool_]
+    """Of `window_before_idle_bytes`."""
+
+
 class Tables(Struct, frozen=True):
     """Everything that decoding one capture gives."""
 
@@ -461,6 +470,8 @@ class Tables(Struct, frozen=True):
     """RPCs that began before the capture."""
     other_streams: int
     """HTTP/2 streams that are not gRPC."""
+    measured: Measured | None = None
+    """See `Measured`; None where all windows are estimates."""
 
     @property
     def rpc_count(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import json
 
 from ..analyzer import _core
-from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles
+from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles, RecordingFacts, Remedy
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -91,6 +91,21 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "methods": [_method(method) for method in analysis.methods],
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
+        "recording": _recording(analysis.recording),
+    }
+
+
+def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
+    if r is None:
+        return None
+    return {
+        "file": r.file,
+        "host": r.host,
+        "kernel": r.kernel,
+        "samples": r.samples,
+        "waits_measured": r.waits_measured,
+        "window_samples": r.window_samples,
+        "window_samples_near_estimate": r.window_samples_near_estimate,
     }
 
 
@@ -151,6 +166,11 @@ def _method(m: MethodFacts) -> dict[str, Any]:
     }
 
 
+def _remedy(r: Remedy) -> dict[str, str]:
+    present = {} if r.present is None else {"present": r.present}
+    return {"implementation": r.implementation, "knob": r.knob, "note": r.note} | present
+
+
 def _finding(f: Finding) -> dict[str, Any]:
     return {
         "id": f.id,
@@ -163,7 +183,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
         "explanation": f.explanation,
-        "remedies": [{"implementation": r.implementation, "knob": r.knob, "note": r.note} for r in f.remedies],
+        "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),
         "part_of": f.part_of,
     }

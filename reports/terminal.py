@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts
+from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, RecordingFacts, Remedy
 from .text import count, duration, safe, size
 
 CAUSE_STYLES = {
@@ -72,8 +72,9 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
 
 
 def _parts(analysis: Analysis) -> list[RenderableType]:
-    parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis), Text()]
-    parts += [_verdict(analysis), Text(), _budget(analysis)]
+    parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis)]
+    parts += [_recording_line(analysis.recording)] if analysis.recording else []
+    parts += [Text(), _verdict(analysis), Text(), _budget(analysis)]
     costly = [finding for finding in analysis.findings if finding.severity != "info"]
     for number, finding in enumerate(sorted(costly, key=_rank), start=1):
         parts += [Text(), _finding(number, finding, analysis)]
@@ -115,6 +116,14 @@ def _quality_line(analysis: Analysis) -> Text:
     line.append(f"; captured at: {', '.join(vantages)}", style="dim")
     if quality.warnings:
         line.append(f"; {count(len(quality.warnings), 'note')} below", style="dim")
+    return line
+
+
+def _recording_line(recording: RecordingFacts) -> Text:
+    line = Text("beside ", style="dim")
+    line.append(safe(f"settings of {recording.host}, {recording.kernel.split(' #')[0]} ({recording.file})"))
+    waits = recording.waits_measured
+    line.append(f"; its kernel told the congestion window in {count(waits, 'wait')}" if waits else "")
     return line
 
 
@@ -194,8 +203,16 @@ def _evidence(finding: Finding, start: int) -> Table:
 def _knobs(finding: Finding) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for remedy in finding.remedies[:MOST_REMEDIES]:
-        table.add_row(Text(safe(remedy.implementation), style="bold"), Text(safe(f"{remedy.knob}: {remedy.note}")))
+        table.add_row(
+            Text(safe(remedy.implementation), style="bold"),
+            Text(safe(f"{remedy.knob}{_present(remedy)}: {remedy.note}")),
+        )
     return table
+
+
+def _present(remedy: Remedy) -> str:
+    """The setting's value on the host that recorded."""
+    return "" if remedy.present is None else f" (is {remedy.present} here)"
 
 
 def _more_of(finding: Finding, analysis: Analysis) -> str:

@@ -115,11 +115,9 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let streams = connection.http2.charge_wait(side, &interval);
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
-    if let (true, Some(in_flight)) = (after_loss, stop.in_flight) {
-        let segment = segment_size(connection, side);
-        connection.halves[side].congestion.proved(in_flight, segment);
-    }
+    let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss);
     cx.waits.push(WaitRow {
+        congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,
         cause: cause as u8,
@@ -129,6 +127,26 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
         after_loss: u8::from(after_loss),
         ..row
     });
+}
+
+/// The congestion window at the stop, bytes: where it was binding, what was in flight tells it.
+fn at_its_window(connection: &mut Connection, side: usize, stop: &Stop, cause: Cause, after_loss: bool) -> i64 {
+    let segment = segment_size(connection, side);
+    let congestion = &mut connection.halves[side].congestion;
+    match stop.in_flight {
+        Some(in_flight) if after_loss => {
+            congestion.proved(in_flight, segment);
+            return stop.congestion_window.min(in_flight.max(segment));
+        }
+        Some(in_flight) if cause == Cause::CongestionWindow && stop.congestion_window - in_flight >= segment => {
+            if stop.congestion_window > CongestionWindow::initial(segment) {
+                congestion.outgrown(in_flight, segment);
+                return in_flight;
+            }
+        }
+        _ => {}
+    }
+    stop.congestion_window
 }
 
 fn segment_size(connection: &Connection, side: usize) -> i64 {
@@ -173,14 +191,14 @@ pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: 
 fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let stop = stop_now(connection, side);
     let released = release(connection, side, at);
-    let (Some(ack), Some(in_flight)) = (released, stop.in_flight) else { return };
+    let Some(ack) = released else { return };
     let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
         let direction = &stream.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
         stream.kind == Kind::Grpc && !stream.finished && message_to_come
     });
     let open = are_open(connection, side, &stop, credit(connection, side, at).0);
-    if !begun || tcp_window(connection, side, &stop, in_flight, length, ack, open) != Cause::DelayedAck {
+    if !begun || tcp_window(connection, side, &stop, length, ack, open, at) != Cause::DelayedAck {
         return;
     }
     let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
@@ -236,9 +254,9 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return cause;
     }
     let cause = match (released, stop.in_flight) {
-        (Some(ack), Some(in_flight)) => {
+        (Some(ack), Some(_)) => {
             let open = are_open(connection, side, stop, right_before);
-            tcp_window(connection, side, stop, in_flight, length, ack, open)
+            tcp_window(connection, side, stop, length, ack, open, at)
         }
         (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
@@ -316,11 +334,12 @@ fn tcp_window(
     connection: &Connection,
     side: usize,
     stop: &Stop,
-    in_flight: i64,
     length: i64,
     ack: Ack,
     open: bool,
+    at: At,
 ) -> Cause {
+    let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
@@ -331,8 +350,36 @@ fn tcp_window(
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
+    let full = stop.congestion_window - in_flight < segment
+        || fills_initial_window(half, stop, segment)
+        || stands_at_its_window(connection, side, stop, in_flight, at);
+    let full = known && full;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
+}
+
+/// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for most of a round
+/// trip with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is still
+/// in slow start is no more than twice that.
+fn stands_at_its_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
+    let near = connection.http2.near_rtt[side];
+    let segment = segment_size(connection, side);
+    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
+    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) >= rtt.saturating_mul(3));
+    let open = |window: Option<i64>| window.is_some_and(|window| window >= segment);
+    // the first burst after idle time shows the rule by which that reduces a window, or nothing
+    let half = &connection.halves[side];
+    let kept = half.rtt.retransmission_timeout(near).is_some_and(|timeout| half.flight.idle_before <= timeout);
+    let into_flight = half.last_data_time.saturating_sub(half.flight.start_time);
+    let later = round_trip(connection).is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
+    (kept || later)
+        && (0..=half::NEAR).contains(&near)
+        && long
+        && stop.congestion_window > CongestionWindow::initial(segment)
+        && stop.congestion_window <= in_flight.saturating_mul(2)
+        && stop.receive_window.is_some()
+        && open(stop.stream_window)
+        && open(stop.connection_window)
 }
 
 /// Linux's window counts segments: ten short ones fill the initial window too.

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from .beside import recorded_beside
 from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
 
 NAME = "analyze"
@@ -54,7 +55,8 @@ def command(
         from ..analyzer.result import SEVERITIES
         from ..analyzer.tables import tables_of
 
-        analysis = of_tables(tables_of(reading.finish(told)))
+        beside, notes = recorded_beside(files)
+        analysis = of_tables(tables_of(reading.finish(told)), beside, notes)
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 
