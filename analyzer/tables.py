@@ -78,6 +78,8 @@ class Connections(Struct, frozen=True, eq=False):
     packets_server: Annotated[Counts, "packets of the server"]
     bytes_client: Annotated[Sizes, "TCP payload bytes of the client on the wire"]
     bytes_server: Annotated[Sizes, "TCP payload bytes of the server on the wire"]
+    client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
+    server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
     congestion_after_loss_ns: Annotated[Sizes, "RPC time in a congestion window that a loss had reduced"]
     retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as a timeout"]
     recovery_ns: Annotated[Ints, "the longest time from a loss, as far as seen, to its repair"]
@@ -165,6 +167,8 @@ class Packets(Struct, frozen=True, eq=False):
     payload_bytes: Annotated[Counts, "TCP payload bytes on the wire"]
     captured_payload_bytes: Annotated[Counts, "TCP payload bytes recorded"]
     note: Annotated[Codes, "what the analysis says of it, index into `PACKET_NOTES`"]
+    identification: Annotated[Counts, "IPv4 identification, 4294967295 without one"]
+    timestamp: Annotated[Counts, "value of the TCP timestamp option, 0 without one"]
 
 
 class Waits(Struct, frozen=True, eq=False):

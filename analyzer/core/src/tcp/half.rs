@@ -227,6 +227,11 @@ impl Half {
         self.next = offset;
     }
 
+    /// The sequence number of offset 0.
+    pub fn first_sequence(&self) -> u32 {
+        self.next_seq.wrapping_sub(self.next as u32)
+    }
+
     /// By how many bits this sender's windows are shifted, `None` while not known (RFC 7323 section 2.2): windows are
     /// scaled when both SYNs carry the option, and never in a SYN. Who answers a SYN with the option was offered it.
     pub fn window_shift(&self, peer: &Half, is_syn: bool) -> Option<u8> {

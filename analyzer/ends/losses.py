@@ -1,0 +1,93 @@
+"""Packets that one end sent and the other end's capture does not have: where they were lost, and what repeated them."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from ..tables import Ints
+from .matching import Crossing, Mask, places
+from .recorded import RETRANSMISSION, Trace
+
+_LONGEST = 65_535
+"""Largest IP packet, bytes."""
+_MOST_COPIES = 1_000
+"""Packets compared with one retransmission."""
+_ACK = 16
+
+
+class Losses(Struct, frozen=True, eq=False):
+    """What did not arrive on one way; rows of the sender's trace."""
+
+    lost: Ints
+    """Lost between the capture points."""
+    not_recorded: Ints
+    """Data that the receiver acknowledged although its capture never has the bytes: the capture lacks them."""
+    unsent: Ints
+    """Rows of the receiver's trace whose packet the sender's capture lacks."""
+    retransmissions: Ints
+    """Packets with bytes sent before."""
+    needless: Mask
+    """Of these, the ones whose bytes had arrived, or were still on their way and did."""
+
+
+def losses(crossing: Crossing, replies: Trace, recording: tuple[int, int], sending: tuple[int, int]) -> Losses:
+    """What did not arrive while the receiver's capture ran.
+
+    `replies` are the receiver's own packets in its capture; `recording` and `sending` say from when until when, in
+    nanoseconds of the common clock, the receiver's and the sender's capture have packets.
+    """
+    delay = crossing.delay[crossing.origin >= 0]
+    fast, slow = (int(np.quantile(delay, 0.0)), int(np.quantile(delay, 0.99))) if len(delay) else (0, 0)
+    sent, received = crossing.sent.trace, crossing.received.trace
+    seen = (crossing.sent_at + fast >= recording[0]) & (crossing.sent_at + slow <= recording[1])
+    missing = np.flatnonzero(~crossing.arrived & seen & crossing.sent.comparable)
+    gap = (sent.length[missing] > 0) & ~_overlaps(sent, received, missing) & _acknowledged(sent, replies, missing)
+    known = (crossing.received_at - slow >= sending[0]) & (crossing.received_at - fast <= sending[1])
+    again = np.flatnonzero(sent.note == RETRANSMISSION)
+    return Losses(
+        lost=missing[~gap],
+        not_recorded=missing[gap],
+        unsent=np.flatnonzero((crossing.origin < 0) & known & crossing.received.comparable),
+        retransmissions=again,
+        needless=_needless(crossing, again),
+    )
+
+
+def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:
+    """Whether any byte of packets sent is in any packet received."""
+    data = received.length > 0
+    begin = places(received)[data]
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], np.maximum.accumulate((begin + received.length[data])[order])
+    first = places(sent)[rows]
+    at = np.searchsorted(begin, first + sent.length[rows], side="left") - 1
+    return (at >= 0) & (end[np.maximum(at, 0)] > first) if len(end) else np.zeros(len(rows), dtype=bool)
+
+
+def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
+    """Whether the receiver's own packets acknowledge packets sent to it: then it had them."""
+    flow, acks = sent.connection * 2 + sent.direction, (replies.flags & _ACK) > 0
+    of = replies.connection * 2 + 1 - replies.direction
+    highest = np.zeros(int(max(flow.max(initial=0), of.max(initial=0))) + 1, dtype=np.int64)
+    np.maximum.at(highest, of[acks], replies.ack[acks])
+    return highest[flow[rows]] >= (sent.seq + sent.length)[rows]
+
+
+def _needless(crossing: Crossing, again: Ints) -> Mask:
+    """Whether the last byte of retransmissions arrived with a packet that had been sent before."""
+    sent, received = crossing.sent.trace, crossing.received.trace
+    rows = np.flatnonzero((received.length > 0) & (crossing.origin >= 0))
+    begin = places(received)[rows]
+    order = np.argsort(begin, kind="stable")
+    rows, begin = rows[order], begin[order]
+    end, left_at = begin + received.length[rows], crossing.sent_at[crossing.origin[rows]]
+    last = (places(sent) + sent.length)[again] - 1
+    low = np.searchsorted(begin, last - _LONGEST)
+    high = np.searchsorted(begin, last, side="right")
+    needless = np.zeros(len(again), dtype=bool)
+    for place, (start, stop) in enumerate(zip(np.maximum(low, high - _MOST_COPIES), high, strict=True)):
+        copies = slice(int(start), int(stop))
+        earlier = left_at[copies] < crossing.sent_at[again[place]]
+        needless[place] = bool((earlier & (end[copies] > last[place])).any())
+    return needless

@@ -1,0 +1,313 @@
+"""Two captures put together: the analysis of the client's, and what the server's adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..analysis import of_tables
+from ..errors import NoGrpcError, TooLargeError
+from ..facts import HTTP2, TLS
+from ..reading import How, Progress
+from ..result import (
+    Analysis,
+    Apart,
+    ClockFacts,
+    Ends,
+    EndsConnection,
+    EndsMethod,
+    LostPacket,
+    Quantiles,
+    Way,
+)
+from ..tables import Ints
+from .clock import Clock, NoClock, fit
+from .connections import Pair, pairs
+from .losses import Losses, losses
+from .matching import Aligned, Crossing, Mask, Matches, align, alike, cross
+from .recorded import RETRANSMISSION, Recorded, read
+from .split import SPLIT_CAUSES, Delays, Split, split
+
+LISTED = 1_000
+"""Lost packets that are listed per direction."""
+
+_CLEAR_NS = 100_000
+"""By how much nearer to the client one capture point is for its round trips to tell which is the client's."""
+
+
+def analyze_ends(
+    captures: Sequence[Sequence[str]], *, progress: Progress | None = None, **how: Unpack[How]
+) -> Analysis:
+    """Analyse two captures of the same connections, each of one or more files.
+
+    What cannot be put together is analysed apart. Raises CaptureError, and NoGrpcError when neither has gRPC.
+    """
+    try:
+        recorded = [read(files, progress=progress, **how) for files in captures]
+        return _together(recorded[0], recorded[1])
+    except (NoClock, TooLargeError) as error:
+        reason = str(error)
+    return apart(captures, reason, progress=progress, **how)
+
+
+def apart(
+    captures: Sequence[Sequence[str]], reason: str, *, progress: Progress | None = None, **how: Unpack[How]
+) -> Analysis:
+    """Each capture by itself. Raises CaptureError, and NoGrpcError when none has gRPC."""
+    from ..analysis import analyze
+
+    analyses, without = [], None
+    for files in captures:
+        try:
+            analyses.append(analyze(files, progress=progress, **how))
+        except NoGrpcError as error:
+            without = error
+    if without and not analyses:
+        raise without
+    if without:
+        reason += f"; one of them has no gRPC ({without})"
+    return replace(analyses[0], apart=Apart(reason, tuple(analyses[1:])))
+
+
+class _Met(Struct, frozen=True, eq=False):
+    """Both captures on one clock."""
+
+    client: Recorded
+    server: Recorded
+    shared: tuple[Pair, ...]
+    clock: Clock
+    up: Crossing
+    """From the client's capture point to the server's."""
+    down: Crossing
+    """From the server's capture point to the client's."""
+    up_losses: Losses
+    down_losses: Losses
+    turned: Mask
+    """Connections of the client's capture whose client is at the server's capture point."""
+
+
+def _together(first: Recorded, second: Recorded) -> Analysis:
+    met = _meet(first, second)
+    analysis = of_tables(met.client.tables)
+    return replace(analysis, ends=_ends(met))
+
+
+def _meet(first: Recorded, second: Recorded) -> _Met:
+    """Match packets and clocks; what is not known of who is nearer to the client, the clocks tell. Raises NoClock."""
+    shared = pairs(first, second)
+    if not shared:
+        raise NoClock("they have no connection in common")
+    nearer = sum(_nearer(first, second, pair) * _packets(first, pair) for pair in shared)
+    if nearer > 0:
+        return _on_one_clock(first, second, shared)
+    if nearer < 0:
+        return _on_one_clock(second, first, pairs(second, first))
+    try:
+        return _on_one_clock(first, second, shared)
+    except NoClock:
+        return _on_one_clock(second, first, pairs(second, first))
+
+
+def _packets(recorded: Recorded, pair: Pair) -> int:
+    connections = recorded.tables.connections
+    return int(connections.packets_client[pair.first]) + int(connections.packets_server[pair.first])
+
+
+def _nearer(first: Recorded, second: Recorded, pair: Pair) -> int:
+    """1 when the first capture point is nearer to the connection's client, -1 when the second is, 0 when not clear."""
+    near = int(first.tables.connections.near_client_rtt_ns[pair.first])
+    others = second.tables.connections
+    far = int((others.near_server_rtt_ns if pair.swapped else others.near_client_rtt_ns)[pair.second])
+    if min(near, far) < 0 or abs(far - near) < _CLEAR_NS:
+        return 0
+    return 1 if far > near else -1
+
+
+def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Met:
+    turned = np.zeros(len(client.tables.connections.protocol), dtype=bool)
+    for pair in shared:
+        turned[pair.first] = _nearer(client, server, pair) < 0
+    mine, theirs = align(client, server, shared)
+    ways = [_rows(aligned, turned) for aligned in (mine, theirs)]
+    up, down = (alike(_part(mine, ways[0] == way).trace, _part(theirs, ways[1] == way).trace) for way in (0, 1))
+    sent_up, got_down = (_part(mine, ways[0] == way) for way in (0, 1))
+    got_up, sent_down = (_part(theirs, ways[1] == way) for way in (0, 1))
+    down = Matches(down.received, down.sent, down.keys[::-1])
+    clock = fit(
+        _first_copies(sent_up, got_up, up.sent, up.received), _first_copies(got_down, sent_down, down.received, down.sent)
+    )
+    fastest = clock.uncertainty_ns
+    crossing_up = cross(sent_up, got_up, (sent_up.trace.time_ns, _here(clock, got_up)), up, fastest)
+    crossing_down = cross(sent_down, got_down, (_here(clock, sent_down), got_down.trace.time_ns), down, fastest)
+    windows = (_window(client, None), _window(server, clock))
+    return _Met(
+        client=client,
+        server=server,
+        shared=shared,
+        clock=clock,
+        up=crossing_up,
+        down=crossing_down,
+        up_losses=losses(crossing_up, sent_down.trace, windows[1], windows[0]),
+        down_losses=losses(crossing_down, sent_up.trace, windows[0], windows[1]),
+        turned=turned,
+    )
+
+
+def _rows(aligned: Aligned, turned: Mask) -> npt.NDArray[np.uint8]:
+    """0 for packets from the client's capture point to the server's, 1 for those of the other way."""
+    return aligned.trace.direction ^ turned[aligned.trace.connection].astype(np.uint8)
+
+
+def _part(aligned: Aligned, rows: Mask) -> Aligned:
+    return Aligned(aligned.trace.at(rows), aligned.comparable[rows])
+
+
+def _first_copies(mine: Aligned, theirs: Aligned, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
+    """Times in the client's capture, and by how much those of the server's are larger, of packets sent once."""
+    once = (mine.trace.note[rows] != RETRANSMISSION) & (theirs.trace.note[others] != RETRANSMISSION)
+    times = mine.trace.time_ns[rows[once]]
+    return times, theirs.trace.time_ns[others[once]] - times
+
+
+def _here(clock: Clock, aligned: Aligned) -> Ints:
+    """The server's times by the client's clock."""
+    return _by_client(clock, aligned.trace.time_ns)
+
+
+def _by_client(clock: Clock, times: Ints) -> Ints:
+    return times - clock.ahead(times - clock.offset_ns)
+
+
+def _window(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
+    """From when until when a capture has packets, by the client's clock."""
+    capture = recorded.tables.capture
+    ends = np.array([capture["first_time_ns"] or 0, capture["last_time_ns"] or 0], dtype=np.int64)
+    first, last = ends if clock is None else _by_client(clock, ends)
+    return int(first), int(last)
+
+
+def _ends(met: _Met) -> Ends:
+    divided = split(met.client, met.server, [p for p in met.shared if not met.turned[p.first]], _delays(met))
+    clock = met.clock
+    return Ends(
+        client_files=met.client.files,
+        server_files=met.server.files,
+        clock=ClockFacts(
+            since_ns=clock.since_ns,
+            offset_ns=clock.offset_ns,
+            uncertainty_ns=clock.uncertainty_ns,
+            drift_ppb=clock.drift_ppb if clock.drift_known else None,
+            drift_low_ppb=clock.drift_low_ppb,
+            drift_high_ppb=clock.drift_high_ppb,
+        ),
+        matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),
+        connections=tuple(_connections(met)),
+        only_client_connections=_lonely(met.client, {pair.first for pair in met.shared}),
+        only_server_connections=_lonely(met.server, {pair.second for pair in met.shared}),
+        up=_way(met.up, met.up_losses),
+        down=_way(met.down, met.down_losses),
+        budget=_named(divided.budgets.sum(axis=0)),
+        methods=tuple(_methods(met.client, divided)),
+    )
+
+
+def _lonely(recorded: Recorded, shared: set[int]) -> int:
+    protocol = recorded.tables.connections.protocol
+    rows = np.flatnonzero((protocol == HTTP2) | (protocol == TLS))
+    return sum(int(row) not in shared for row in rows)
+
+
+def _delays(met: _Met) -> Delays:
+    """Times on the way by number of the packet that arrived."""
+    up = np.full(int(met.up.received.trace.packet.max(initial=0)) + 1, -1, dtype=np.int64)
+    down = np.full(int(met.down.received.trace.packet.max(initial=0)) + 1, -1, dtype=np.int64)
+    # a capture's packet may be larger than those it is asked for: other connections' numbers are never looked up
+    up[met.up.received.trace.packet] = met.up.delay
+    down[met.down.received.trace.packet] = met.down.delay
+    repeats = np.zeros(len(down), dtype=bool)
+    found = met.down.origin >= 0
+    again = met.down.sent.trace.note[met.down.origin[found]] == RETRANSMISSION
+    repeats[met.down.received.trace.packet[found]] = again
+    return Delays(up, down, repeats)
+
+
+def _quantiles(delay: Ints) -> Quantiles | None:
+    """By nearest rank, as everywhere."""
+    if not len(delay):
+        return None
+    ordered = np.sort(delay)
+    ranks = {name: int(np.ceil(q * len(ordered))) - 1 for name, q in _RANKS.items()}
+    values = {name: int(ordered[max(rank, 0)]) for name, rank in ranks.items()}
+    return Quantiles(min=int(ordered[0]), max=int(ordered[-1]), mean=int(ordered.sum() // len(ordered)), **values)
+
+
+_RANKS: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+
+
+def _way(crossing: Crossing, missing: Losses) -> Way:
+    sent = crossing.sent.trace
+    delay = crossing.delay[crossing.origin >= 0]
+    return Way(
+        delay_ns=_quantiles(delay) or Quantiles(0, 0, 0, 0, 0, 0, 0),
+        packets=len(sent),
+        lost_packets=len(missing.lost),
+        lost=tuple(
+            LostPacket(int(sent.connection[row]), int(sent.packet[row]), int(sent.time_ns[row]), int(sent.length[row]))
+            for row in missing.lost[np.argsort(sent.packet[missing.lost])][:LISTED]
+        ),
+        not_recorded_packets=len(missing.not_recorded),
+        not_seen_sent_packets=len(missing.unsent),
+        retransmissions=len(missing.retransmissions),
+        needless_retransmissions=int(missing.needless.sum()),
+    )
+
+
+def _connections(met: _Met) -> Sequence[EndsConnection]:
+    return [_connection(met, pair) for pair in met.shared]
+
+
+def _connection(met: _Met, pair: Pair) -> EndsConnection:
+    ends = [(met.up, met.up_losses), (met.down, met.down_losses)]
+    (up, lost_up), (down, lost_down) = ends[::-1] if met.turned[pair.first] else ends
+    tables = met.server.tables
+    names = (tables.client(pair.second), tables.server(pair.second))
+    client, server = names[::-1] if pair.swapped else names
+    return EndsConnection(
+        connection=pair.first,
+        server_connection=pair.second,
+        client=client,
+        server=server,
+        up_ns=_quantiles(_delay_of(up, pair.first)),
+        down_ns=_quantiles(_delay_of(down, pair.first)),
+        lost_up=int((up.sent.trace.connection[lost_up.lost] == pair.first).sum()),
+        lost_down=int((down.sent.trace.connection[lost_down.lost] == pair.first).sum()),
+    )
+
+
+def _delay_of(crossing: Crossing, connection: int) -> Ints:
+    return crossing.delay[(crossing.origin >= 0) & (crossing.received.trace.connection == connection)]
+
+
+def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
+    rows = client.tables.rpcs.method
+    found = []
+    for method in client.tables.methods:
+        mine = rows == method.number
+        found.append(
+            EndsMethod(
+                method=method.name,
+                rpcs=int(mine.sum()),
+                divided_rpcs=int(divided.divided[mine].sum()),
+                budget=_named(divided.budgets[mine].sum(axis=0)),
+            )
+        )
+    return sorted(found, key=lambda m: (-sum(m.budget.values()), m.method or ""))
+
+
+def _named(sums: npt.NDArray[Any]) -> Mapping[str, int]:
+    return {cause: int(ns) for cause, ns in zip(SPLIT_CAUSES, sums, strict=True) if ns}
