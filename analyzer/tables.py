@@ -119,6 +119,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
     response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
+    request_end_packet: Annotated[Counts, "packet at which the request was whole, 0 if it was not; empty unless asked for"]
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
 
@@ -413,6 +414,8 @@ class Tables(Struct, frozen=True):
     """Deadline per RPC in nanoseconds, -1 without; shorter than `rpcs` when the last ones have none."""
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
+    request_budgets: Ints
+    """The same up to the end of the request; zeros for an RPC whose request did not end."""
     messages: Messages
     """See `Messages`; empty unless asked for."""
     frames: Frames
@@ -493,6 +496,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         rpcs=table_of(Rpcs, result["rpcs"]),
         deadlines=result["deadlines"],
         rpc_budgets=result["rpc_budgets"],
+        request_budgets=result["request_budgets"],
         messages=table_of(Messages, result["messages"]),
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),

@@ -1,19 +1,24 @@
 """RPC time divided with both ends known: client, network up, server, network down, and the causes of waits.
 
-The client's capture sees how long the client held the ball, the server's how long the server did; each by its own
-clock. What the client's capture has as network or server time is divided: the server's part is what the server's
-capture says, the rest was the network's. Of that, the way up is the time of the packets that completed what the server
-answered, and the way down what is left, less the time for packets that were lost. So a budget adds up to the RPC's
-duration to the nanosecond, and only the way up depends on how the clocks are put in relation.
+Until the request has left, the client's capture tells what an RPC's time was; from when the request is whole at the
+server until the answer has left, the server's capture does, each by its own clock. What remains is the way there and
+the way back. Of those, the times of the packets that completed the request and the answer were on the way are the
+network's, and the rest went by until lost bytes had been sent again. Only how the network's time is divided between up
+and down depends on how the clocks are put in relation, and a budget adds up to the RPC's duration to the nanosecond.
+
+RPCs whose server answers before the request has ended take many turns. There, what the client's capture has as network
+or server time is divided: the server's part is what the server's capture says, the way up the time of the packets that
+the server answered, and the way down what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from msgspec import Struct
 
+from .. import _core
 from ..budget import CAUSES
 from ..tables import COMPLETE, TOUCHES_GAP, Ints
 from .connections import Pair
@@ -24,6 +29,7 @@ SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
 """Causes of a budget with both ends known; `network` is what could not be divided."""
 
 _NETWORK, _SERVER, _LOSS = CAUSES.index("network"), CAUSES.index("server"), CAUSES.index("loss_recovery")
+_AT_SERVER = _core.VANTAGES.index("server")
 _UP, _DOWN = len(CAUSES), len(CAUSES) + 1
 
 
@@ -36,6 +42,8 @@ class Delays(Struct, frozen=True, eq=False):
     """Nanoseconds of the server's packets, by number in the client's capture."""
     repeats: Mask
     """Whether it was sent again after a loss, by number in the client's capture."""
+    by_client: Callable[[Ints], Ints]
+    """Times of the server's clock by the client's."""
 
 
 class Split(Struct, frozen=True, eq=False):
@@ -51,23 +59,64 @@ def split(client: Recorded, server: Recorded, pairs: Sequence[Pair], delays: Del
     """Divide the network time of all RPCs that both captures hold whole."""
     own = client.tables.rpc_budgets
     budgets = np.concatenate([own, np.zeros((len(own), 2), dtype=np.int64)], axis=1)
-    mine, theirs = _same_rpcs(client, server, pairs)
+    both = _same_rpcs(client, server, pairs)
+    mine, theirs = both
     turns = _turns(client, server, mine, theirs, delays)
-    pool = own[mine, _NETWORK] + own[mine, _SERVER]
+    single, by_turn = _single(client, server, both, delays), _by_turns(client, server, both, turns)
+    for rows, divided in (by_turn, single):
+        budgets[mine[rows]] = divided[rows]
+    known = np.zeros(len(own), dtype=bool)
+    known[mine[by_turn[0]]] = True
+    known[mine[single[0]]] = True
+    return Split(budgets, known)
+
+
+def _single(client: Recorded, server: Recorded, both: tuple[Ints, Ints], delays: Delays) -> tuple[Mask, Ints]:
+    """Budgets of RPCs whose answer begins when their request has ended; which of them that is true of."""
+    (mine, theirs), (here, there) = both, (client.tables, server.tables)
+    asked, answered = here.request_budgets[mine], there.rpc_budgets[theirs] - there.request_budgets[theirs]
+    way_up = delays.up[there.rpcs.request_end_packet[theirs]]
+    way_down = delays.down[here.rpcs.last_packet[mine]]
+    left = here.rpcs.start_time_ns[mine] + asked.sum(axis=1)
+    came = delays.by_client(there.rpcs.start_time_ns[theirs] + there.request_budgets[theirs].sum(axis=1))
+    up = came - left
+    down = here.rpcs.duration_ns[mine] - asked.sum(axis=1) - up - answered.sum(axis=1)
+    good = (way_up >= 0) & (way_down >= 0) & (up >= 0) & (down >= 0) & _answer_follows(client, server, both)
+    budgets = np.zeros((len(mine), len(SPLIT_CAUSES)), dtype=np.int64)
+    budgets[:, : len(CAUSES)] = asked + answered
+    at_server = server.tables.connections.vantage[there.rpcs.connection[theirs]] == _AT_SERVER
+    # captured at the server itself, the way from the capture point to it and back is the server's own
+    budgets[at_server, _SERVER] += answered[at_server, _NETWORK]
+    budgets[at_server, _NETWORK] -= answered[at_server, _NETWORK]
+    budgets[:, _UP], budgets[:, _DOWN] = np.minimum(up, way_up), np.minimum(down, way_down)
+    budgets[:, _LOSS] += up + down - budgets[:, _UP] - budgets[:, _DOWN]
+    return good, budgets
+
+
+def _answer_follows(client: Recorded, server: Recorded, both: tuple[Ints, Ints]) -> Mask:
+    """Whether in both captures the server's first frame comes when the request has ended."""
+    follows = np.ones(len(both[0]), dtype=bool)
+    for recorded, rows in zip((client, server), both, strict=True):
+        frames, which = _of_rpcs(recorded, rows)
+        end = recorded.tables.rpcs.request_end_packet[rows].astype(np.int64)
+        follows &= end > 0
+        early = (frames.direction == 1) & (frames.first_packet < end[which])
+        follows[which[early]] = False
+    return follows
+
+
+def _by_turns(client: Recorded, server: Recorded, both: tuple[Ints, Ints], turns: _Turns) -> tuple[Mask, Ints]:
+    """Budgets of RPCs of many turns, out of the client's and the server's time; which of them could be divided."""
+    mine, theirs = both
+    own = client.tables.rpc_budgets[mine]
     servers = server.tables.rpc_budgets[theirs, _SERVER]
-    network = pool - servers
-    good = turns.known & (network >= turns.up)
+    network = own[:, _NETWORK] + own[:, _SERVER] - servers
     down = network - turns.up
     late = np.where(turns.repeated, np.maximum(down - turns.down, 0), 0)
-    rows = mine[good]
-    budgets[rows, _SERVER] = servers[good]
-    budgets[rows, _NETWORK] = 0
-    budgets[rows, _UP] = turns.up[good]
-    budgets[rows, _DOWN] = (down - late)[good]
-    budgets[rows, _LOSS] += late[good]
-    divided = np.zeros(len(own), dtype=bool)
-    divided[rows] = True
-    return Split(budgets, divided)
+    budgets = np.concatenate([own, np.stack([turns.up, down - late], axis=1)], axis=1)
+    budgets[:, _SERVER], budgets[:, _NETWORK] = servers, 0
+    budgets[:, _LOSS] += late
+    return turns.known & (network >= turns.up), budgets
 
 
 def _same_rpcs(client: Recorded, server: Recorded, pairs: Sequence[Pair]) -> tuple[Ints, Ints]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -224,16 +225,15 @@ def _lonely(recorded: Recorded, shared: set[int]) -> int:
 
 def _delays(met: _Met) -> Delays:
     """Times on the way by number of the packet that arrived."""
-    up = np.full(int(met.up.received.trace.packet.max(initial=0)) + 1, -1, dtype=np.int64)
-    down = np.full(int(met.down.received.trace.packet.max(initial=0)) + 1, -1, dtype=np.int64)
-    # a capture's packet may be larger than those it is asked for: other connections' numbers are never looked up
+    up = np.full(met.server.tables.capture["packets"] + 1, -1, dtype=np.int64)
+    down = np.full(met.client.tables.capture["packets"] + 1, -1, dtype=np.int64)
     up[met.up.received.trace.packet] = met.up.delay
     down[met.down.received.trace.packet] = met.down.delay
     repeats = np.zeros(len(down), dtype=bool)
     found = met.down.origin >= 0
     again = met.down.sent.trace.note[met.down.origin[found]] == RETRANSMISSION
     repeats[met.down.received.trace.packet[found]] = again
-    return Delays(up, down, repeats)
+    return Delays(up, down, repeats, partial(_by_client, met.clock))
 
 
 def _quantiles(delay: Ints) -> Quantiles | None:
