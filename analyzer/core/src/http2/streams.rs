@@ -309,8 +309,10 @@ impl Streams {
         ids
     }
 
-    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`.
+    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`; of a connection with
+    /// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at.
     pub fn unfinished(&mut self, side: usize, most: usize) -> impl Iterator<Item = &mut Stream> {
-        self.slab.iter_mut().filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
+        let searched = self.slab.iter_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
+        searched.filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
     }
 }

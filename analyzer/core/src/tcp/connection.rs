@@ -117,6 +117,16 @@ impl Connection {
         }
     }
 
+    /// Whether it has carried no payload.
+    pub fn is_empty(&self) -> bool {
+        self.counters.payload_bytes == 0
+    }
+
+    /// The number of its last packet.
+    pub fn last_packet(&self) -> u32 {
+        self.last.packet
+    }
+
     /// Takes one segment of `side`.
     #[inline]
     pub fn segment(&mut self, side: usize, segment: &Segment<'_>, at: At, cx: &mut Context) {
@@ -445,6 +455,9 @@ impl Connection {
             if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
             self.skip_hole(side, at, cx);
+            if self.halves[side].out_of_order.is_none() {
+                self.skip_to(side, offset, at, at, cx); // no other hole is in front
+            }
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
                 self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, cx);
@@ -512,15 +525,24 @@ impl Connection {
         let half = &mut self.halves[side];
         let Some(store) = &half.out_of_order else { return };
         // the receiver went on when it had what comes behind the hole, not when the hole is given up here
-        let (Some(first), Some(behind)) = (store.first(), store.first_at()) else { return };
-        let missing = first.saturating_sub(half.next);
+        let (Some(first), Some(behind)) = (store.first(), store.first_at()) else {
+            half.out_of_order = None; // nothing could be kept
+            return;
+        };
+        self.skip_to(side, first, behind, at, cx);
+        self.drain(side, None, cx);
+    }
+
+    /// The capture lacks the bytes of `side` up to `offset`; what follows them came at `behind`.
+    fn skip_to(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) {
+        let half = &mut self.halves[side];
+        let missing = offset.saturating_sub(half.next);
         if missing > 0 {
-            half.advance(first);
+            half.advance(offset);
             self.counters.missing_bytes += missing.unsigned_abs();
             cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
             self.lack(side, missing.unsigned_abs(), behind, cx);
         }
-        self.drain(side, None, cx);
     }
 
     /// FIN or RST.
