@@ -119,7 +119,9 @@ class Rpcs(Struct, frozen=True, eq=False):
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
     response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
-    request_end_packet: Annotated[Counts, "packet at which the request was whole, 0 if it was not; empty unless asked for"]
+    request_end_packet: Annotated[
+        Counts, "packet at which the request was whole, 0 if it was not; empty unless asked for"
+    ]
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
 

@@ -1,8 +1,10 @@
-"""Two captures of the same connections, taken at two places: one clock, time on the way, and where packets were lost."""
+"""Two captures of the same connections, taken at two places: one clock, times on the way, where packets were lost."""
 
 from __future__ import annotations
 
-from .together import analyze_ends
+from .clock import NoClock
+from .split import SPLIT_CAUSES
+from .together import RpcBudgets, analyze_files, rpc_budgets
 from .vantages import vantages
 
-__all__ = ["analyze_ends", "vantages"]
+__all__ = ["SPLIT_CAUSES", "NoClock", "RpcBudgets", "analyze_files", "rpc_budgets", "vantages"]

@@ -10,6 +10,7 @@ makes some packets faster than any can be (Paxson 1998, Moon, Skelly and Towsley
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from msgspec import Struct
@@ -112,7 +113,7 @@ def _hull_slopes(points: _Points, sign: int) -> Iterator[int]:
         ):
             hull.pop()
         hull.append((x, y))
-    for (x, y), (next_x, next_y) in zip(hull, hull[1:], strict=False):
+    for (x, y), (next_x, next_y) in pairwise(hull):
         if next_x > x:
             yield sign * (next_y - y) * 1_000_000_000 // (next_x - x)
 

@@ -17,7 +17,7 @@ from ..tables import Ints
 from .recorded import Recorded, Trace
 
 _SHARED_PACKETS = 4
-"""Packets with the same sequence number and acknowledgement that make two connections one (own choice: 64 bits each)."""
+"""Packets with the same numbers that make two connections one (own choice: 64 bits each)."""
 
 _NO_ROW = -1
 

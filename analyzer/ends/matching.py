@@ -74,7 +74,8 @@ def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Ali
 def _known(trace: Trace, start: Ints) -> Mask:
     """A capture that began later counts from the first bytes it saw, and lower numbers as those."""
     begins, acks = start[trace.direction, trace.connection], start[1 - trace.direction, trace.connection]
-    return ((begins == 0) | (trace.seq >= begins)) & ((acks == 0) | (trace.ack > acks))
+    known: Mask = ((begins == 0) | (trace.seq >= begins)) & ((acks == 0) | (trace.ack > acks))
+    return known
 
 
 class Matches(Struct, frozen=True, eq=False):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..analysis import of_tables
+from ..analysis import analyze, of_tables
+from ..decode import decode
 from ..errors import NoGrpcError, TooLargeError
 from ..facts import HTTP2, TLS
 from ..reading import How, Progress
@@ -26,13 +27,14 @@ from ..result import (
     Quantiles,
     Way,
 )
-from ..tables import Ints
+from ..tables import Ints, Tables
 from .clock import Clock, NoClock, fit
 from .connections import Pair, pairs
 from .losses import Losses, losses
 from .matching import Aligned, Crossing, Mask, Matches, align, alike, cross
 from .recorded import RETRANSMISSION, Recorded, read
 from .split import SPLIT_CAUSES, Delays, Split, split
+from .vantages import vantages
 
 LISTED = 1_000
 """Lost packets that are listed per direction."""
@@ -41,29 +43,52 @@ _CLEAR_NS = 100_000
 """By how much nearer to the client one capture point is for its round trips to tell which is the client's."""
 
 
-def analyze_ends(
-    captures: Sequence[Sequence[str]], *, progress: Progress | None = None, **how: Unpack[How]
-) -> Analysis:
-    """Analyse two captures of the same connections, each of one or more files.
+def analyze_files(files: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
+    """Analyse several files: pieces of one rotated capture, or captures at two places, whichever they are.
 
-    What cannot be put together is analysed apart. Raises CaptureError, and NoGrpcError when neither has gRPC.
+    Raises CaptureError, and NoGrpcError when none has gRPC.
     """
+    places = vantages(files, **how)
+    if len(places) == 1:
+        tables = decode(files, rpc_rows=False, progress=progress, **how)
+        if not tables.capture["time_steps_back"]:
+            return of_tables(tables)
+        # pieces of one capture follow each other; what begins before the other's end may be the same time elsewhere
+        places = vantages(files, whole=True, **how)
+        if len(places) == 1:
+            return of_tables(tables)
+    if len(places) > 2:
+        return _apart(places, f"they were captured at {len(places)} places, and two can be put together", progress, how)
     try:
-        recorded = [read(files, progress=progress, **how) for files in captures]
-        return _together(recorded[0], recorded[1])
+        return _together(_read_both(places, progress, how))
     except (NoClock, TooLargeError) as error:
-        reason = str(error)
-    return apart(captures, reason, progress=progress, **how)
+        return _apart(places, str(error), progress, how)
 
 
-def apart(
-    captures: Sequence[Sequence[str]], reason: str, *, progress: Progress | None = None, **how: Unpack[How]
-) -> Analysis:
+class RpcBudgets(Struct, frozen=True, eq=False):
+    """The RPCs of the client's capture with budgets that know both ends."""
+
+    tables: Tables
+    """Tables of the client's capture."""
+    budgets: Ints
+    """Nanoseconds per RPC and cause of `SPLIT_CAUSES`."""
+
+
+def rpc_budgets(places: Sequence[Sequence[str]], *, progress: Progress | None = None, **how: Unpack[How]) -> RpcBudgets:
+    """Every RPC's time with both ends known. Raises CaptureError, TooLargeError, NoClock."""
+    met = _meet(*_read_both(places, progress, how))
+    return RpcBudgets(met.client.tables, _split(met).budgets)
+
+
+def _read_both(places: Sequence[Sequence[str]], progress: Progress | None, how: How) -> tuple[Recorded, Recorded]:
+    first, second = (read(files, progress=progress, **how) for files in places)
+    return first, second
+
+
+def _apart(places: Sequence[Sequence[str]], reason: str, progress: Progress | None, how: How) -> Analysis:
     """Each capture by itself. Raises CaptureError, and NoGrpcError when none has gRPC."""
-    from ..analysis import analyze
-
     analyses, without = [], None
-    for files in captures:
+    for files in places:
         try:
             analyses.append(analyze(files, progress=progress, **how))
         except NoGrpcError as error:
@@ -92,8 +117,8 @@ class _Met(Struct, frozen=True, eq=False):
     """Connections of the client's capture whose client is at the server's capture point."""
 
 
-def _together(first: Recorded, second: Recorded) -> Analysis:
-    met = _meet(first, second)
+def _together(both: tuple[Recorded, Recorded]) -> Analysis:
+    met = _meet(*both)
     analysis = of_tables(met.client.tables)
     return replace(analysis, ends=_ends(met))
 
@@ -140,7 +165,8 @@ def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) 
     got_up, sent_down = (_part(theirs, ways[1] == way) for way in (0, 1))
     down = Matches(down.received, down.sent, down.keys[::-1])
     clock = fit(
-        _first_copies(sent_up, got_up, up.sent, up.received), _first_copies(got_down, sent_down, down.received, down.sent)
+        _first_copies(sent_up, got_up, up.sent, up.received),
+        _first_copies(got_down, sent_down, down.received, down.sent),
     )
     fastest = clock.uncertainty_ns
     crossing_up = cross(sent_up, got_up, (sent_up.trace.time_ns, _here(clock, got_up)), up, fastest)
@@ -193,8 +219,7 @@ def _window(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
 
 
 def _ends(met: _Met) -> Ends:
-    divided = split(met.client, met.server, [p for p in met.shared if not met.turned[p.first]], _delays(met))
-    clock = met.clock
+    divided, clock = _split(met), met.clock
     return Ends(
         client_files=met.client.files,
         server_files=met.server.files,
@@ -215,6 +240,10 @@ def _ends(met: _Met) -> Ends:
         budget=_named(divided.budgets.sum(axis=0)),
         methods=tuple(_methods(met.client, divided)),
     )
+
+
+def _split(met: _Met) -> Split:
+    return split(met.client, met.server, [pair for pair in met.shared if not met.turned[pair.first]], _delays(met))
 
 
 def _lonely(recorded: Recorded, shared: set[int]) -> int:

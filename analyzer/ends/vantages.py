@@ -5,8 +5,8 @@ Pieces of one capture never hold the same packet twice; captures at two places d
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Unpack
 
 import numpy as np
@@ -22,7 +22,7 @@ from .recorded import MOST_PACKETS, Recorded, read
 _SYN = 2
 
 _PEEK = 5_000
-"""Packets of each file's beginning that are compared (own choice: two captures of one run rarely begin further apart)."""
+"""Packets of each file's beginning that are compared (own choice: captures of one run begin together)."""
 _SHARED = 6
 """Packets in both files from which they show the same connections (own choice: a handshake and a request)."""
 
@@ -33,7 +33,7 @@ def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[How]) -
     Looks at the beginning of each file, or with `whole` at all of it. Files that cannot be read twice, such as
     standard input, count as one capture. Raises CaptureError.
     """
-    if len(files) < 2 or not all(os.path.isfile(name) for name in files):
+    if len(files) < 2 or not all(Path(name).is_file() for name in files):
         return (tuple(files),)
     looks: list[_Look] = []
     for number, name in enumerate(files):
