@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,11 +19,11 @@ def parts(ends: Ends) -> list[RenderableType]:
     head = Text("both ends", style="bold")
     head.append(f"  client's {_named(ends.client_files)}, server's {_named(ends.server_files)}: ", style="not bold")
     head.append(f"{count(ends.matched_packets, 'packet')} in both; packet numbers are the client's", style="not bold")
-    told: list[RenderableType] = [head, _clock(ends.clock), _ways(ends)]
+    told: list[RenderableType] = [_clock(ends.clock), _ways(ends)]
     for name, way in (("client", ends.up), ("server", ends.down)):
-        told += [Text(f"  {line}") for line in _losses(name, way)]
-    told += [Text(f"  {line}", style="dim") for line in _left_out(ends)]
-    return told
+        told += [Text(line) for line in _losses(name, way)]
+    told += [Text(line, style="dim") for line in _left_out(ends)]
+    return [head, *(Padding(part, (0, 0, 0, 2)) for part in told)]
 
 
 def apart(apart: Apart) -> list[RenderableType]:
@@ -36,7 +37,9 @@ def _named(files: tuple[str, ...]) -> str:
 
 def _clock(clock: ClockFacts) -> Text:
     ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
-    text = f"  server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
+    text = (
+        f"  server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
+    )
     text += f"both ways, at most {duration(clock.uncertainty_ns)} more or less in any case; "
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))
@@ -50,12 +53,12 @@ def _ways(ends: Ends) -> Table:
     table.add_column(no_wrap=True)
     for _ in range(7):
         table.add_column(justify="right", no_wrap=True)
-    table.add_row("  one way", "packets", "lost", "fastest", "p50", "p90", "p99", "slowest", style="dim")
+    table.add_row("one way", "packets", "lost", "fastest", "p50", "p90", "p99", "slowest", style="dim")
     for name, way in (("up", ends.up), ("down", ends.down)):
         delay = way.delay_ns
         times = (delay.min, delay.p50, delay.p90, delay.p99, delay.max)
         lost = f"{way.lost_packets:,}"
-        table.add_row(f"  network {name}", f"{way.packets:,}", lost, *(duration(time) for time in times))
+        table.add_row(f"network {name}", f"{way.packets:,}", lost, *(duration(time) for time in times))
     return table
 
 
@@ -66,8 +69,8 @@ def _losses(sender: str, way: Way) -> list[str]:
         more = f" and {way.lost_packets - MOST_LOST:,} more" if way.lost_packets > MOST_LOST else ""
         share = way.lost_packets / way.packets
         lines.append(
-            f"{count(way.lost_packets, 'packet')} of the {sender} ({share:.1%}) lost in the network: {shown}{more} in the "
-            f"{sender}'s capture"
+            f"{count(way.lost_packets, 'packet')} of the {sender} ({share:.1%}) lost in the network: {shown}{more} in "
+            f"the {sender}'s capture"
         )
     if way.retransmissions:
         needless = way.needless_retransmissions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .clock import NoClock
+from .places import vantages
 from .split import SPLIT_CAUSES
 from .together import RpcBudgets, analyze_files, rpc_budgets
-from .vantages import vantages
 
 __all__ = ["SPLIT_CAUSES", "NoClock", "RpcBudgets", "analyze_files", "rpc_budgets", "vantages"]

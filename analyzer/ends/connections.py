@@ -33,6 +33,8 @@ class Pair(Struct, frozen=True):
     """The second capture takes the other side for the client."""
     shift: tuple[int, int]
     """What to add to offsets of the second capture, of the client's and of the server's bytes."""
+    complete: bool
+    """Both captures have its opening."""
 
 
 class _Ends(Struct, frozen=True):
@@ -40,7 +42,8 @@ class _Ends(Struct, frozen=True):
 
     row: int
     complete: bool
-    bases: tuple[int, int]
+    bases: tuple[int | None, int | None]
+    """Sequence numbers of the offsets 0; None for a side that sent nothing."""
     sizes: tuple[int, int]
     swapped: bool
 
@@ -65,12 +68,16 @@ def pairs(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
 
 
 def _ends(recorded: Recorded) -> Iterator[tuple[tuple[str, str], _Ends]]:
-    connections = recorded.tables.connections
-    for row in range(len(connections.protocol)):
-        bases = (int(connections.client_sequence[row]), int(connections.server_sequence[row]))
-        sizes = (int(connections.bytes_client[row]), int(connections.bytes_server[row]))
-        name = (recorded.tables.client(row), recorded.tables.server(row))
-        yield name, _Ends(row, bool(connections.complete[row]), bases, sizes, False)
+    for row in range(len(recorded.tables.connections.protocol)):
+        yield (recorded.tables.client(row), recorded.tables.server(row)), _one(recorded, row)
+
+
+def _one(recorded: Recorded, row: int) -> _Ends:
+    c = recorded.tables.connections
+    client = int(c.client_sequence[row]) if c.packets_client[row] else None
+    server = int(c.server_sequence[row]) if c.packets_server[row] else None
+    sizes = (int(c.bytes_client[row]), int(c.bytes_server[row]))
+    return _Ends(row, bool(c.complete[row]), (client, server), sizes, False)
 
 
 def _turned(ends: _Ends) -> _Ends:
@@ -82,19 +89,27 @@ def signed(difference: int) -> int:
     return (difference + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000
 
 
+def _pair(a: _Ends, b: _Ends) -> Pair:
+    return Pair(a.row, b.row, b.swapped, _shift(a, b), a.complete and b.complete)
+
+
 def _shift(a: _Ends, b: _Ends) -> tuple[int, int]:
-    return signed(b.bases[0] - a.bases[0]), signed(b.bases[1] - a.bases[1])
+    client, server = (
+        signed(other - mine) if mine is not None and other is not None else 0
+        for mine, other in zip(a.bases, b.bases, strict=True)
+    )
+    return client, server
 
 
 def _by_address(first: Recorded, second: Recorded) -> Iterator[Pair]:
     """Connections of the same addresses and ports; ports are used again, so that the sequence numbers have to fit."""
-    opened: dict[tuple[tuple[str, str], tuple[int, int]], _Ends] = {}
+    opened: dict[tuple[tuple[str, str], tuple[int | None, int | None]], _Ends] = {}
     late = defaultdict(list)
     named = defaultdict(list)
     for name, ends in _ends(second):
         for seen_name, seen in ((name, ends), (name[::-1], _turned(ends))):
             named[seen_name].append(seen)
-            if seen.complete:
+            if seen.complete and None not in seen.bases:
                 opened[seen_name, seen.bases] = seen
             else:
                 late[seen_name].append(seen)
@@ -102,9 +117,9 @@ def _by_address(first: Recorded, second: Recorded) -> Iterator[Pair]:
         if name not in named:
             continue
         exact = opened.get((name, a.bases)) if a.complete else None
-        others = late[name] if a.complete else named[name]
+        others = late[name] if a.complete and None not in a.bases else named[name]
         for b in [exact] if exact else [b for b in others[:_MOST_OF_A_NAME] if _fits(a, b)]:
-            yield Pair(a.row, b.row, b.swapped, _shift(a, b))
+            yield _pair(a, b)
 
 
 _MOST_OF_A_NAME = 100
@@ -117,23 +132,23 @@ def _fits(a: _Ends, b: _Ends) -> bool:
     if a.complete and b.complete:
         return shift == (0, 0)
     pieces = zip(shift, a.sizes, b.sizes, strict=True)
-    return all(min(size, move + other) > max(0, move) or (size == 0 and move == 0) for move, size, other in pieces)
+    return all(min(size, move + other) > max(0, move) or 0 in (size, other) for move, size, other in pieces)
 
 
 def _by_sequence(first: Recorded, second: Recorded) -> Iterator[Pair]:
     """Connections of other names, whose initial sequence numbers are the same: addresses were translated."""
-    opened: dict[tuple[int, int], _Ends] = {}
-    ambiguous: set[tuple[int, int]] = set()
+    opened: dict[tuple[int | None, int | None], _Ends] = {}
+    ambiguous: set[tuple[int | None, int | None]] = set()
     for _, ends in _ends(second):
-        if ends.complete:
+        if ends.complete and None not in ends.bases:
             for seen in (ends, _turned(ends)):
                 if seen.bases in opened:
                     ambiguous.add(seen.bases)
                 opened[seen.bases] = seen
     for _, ends in _ends(first):
         other = opened.get(ends.bases)
-        if ends.complete and other and ends.bases not in ambiguous and sum(ends.bases):
-            yield Pair(ends.row, other.row, other.swapped, (0, 0))
+        if ends.complete and other and ends.bases not in ambiguous:
+            yield _pair(ends, other)
 
 
 def _by_packets(first: Recorded, second: Recorded, used: set[int], used_second: set[int]) -> Iterator[Pair]:
@@ -148,13 +163,7 @@ def _by_packets(first: Recorded, second: Recorded, used: set[int], used_second: 
         a, b, swapped = (int(value) for value in both[:, place])
         if count[place] >= _SHARED_PACKETS:
             left, right = _one(first, a), _one(second, b)
-            yield Pair(a, b, bool(swapped), _shift(left, _turned(right) if swapped else right))
-
-
-def _one(recorded: Recorded, row: int) -> _Ends:
-    connections = recorded.tables.connections
-    bases = (int(connections.client_sequence[row]), int(connections.server_sequence[row]))
-    return _Ends(row, bool(connections.complete[row]), bases, (0, 0), False)
+            yield _pair(left, _turned(right) if swapped else right)
 
 
 def _numbers(recorded: Recorded, used: set[int]) -> tuple[Ints, Ints, Ints]:

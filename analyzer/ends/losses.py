@@ -31,27 +31,40 @@ class Losses(Struct, frozen=True, eq=False):
     """Of these, the ones whose bytes had arrived, or were still on their way and did."""
 
 
-def losses(crossing: Crossing, replies: Trace, recording: tuple[int, int], sending: tuple[int, int]) -> Losses:
+def losses(
+    crossing: Crossing, replies: Trace, recording: tuple[int, int], sending: tuple[int, int], late: Mask
+) -> Losses:
     """What did not arrive while the receiver's capture ran.
 
     `replies` are the receiver's own packets in its capture; `recording` and `sending` say from when until when, in
-    nanoseconds of the common clock, the receiver's and the sender's capture have packets.
+    nanoseconds of the common clock, the receiver's and the sender's capture have packets; `late` are the connections
+    whose opening is not in both.
     """
     delay = crossing.delay[crossing.origin >= 0]
     fast, slow = (int(np.quantile(delay, 0.0)), int(np.quantile(delay, 0.99))) if len(delay) else (0, 0)
-    sent, received = crossing.sent.trace, crossing.received.trace
+    sent, received = crossing.sent, crossing.received
     seen = (crossing.sent_at + fast >= recording[0]) & (crossing.sent_at + slow <= recording[1])
-    missing = np.flatnonzero(~crossing.arrived & seen & crossing.sent.comparable)
+    seen &= _met(sent, crossing.sent_at, crossing.arrived, late)
+    missing = np.flatnonzero(~crossing.arrived & seen)
     gap = (sent.length[missing] > 0) & ~_overlaps(sent, received, missing) & _acknowledged(sent, replies, missing)
     known = (crossing.received_at - slow >= sending[0]) & (crossing.received_at - fast <= sending[1])
+    known &= _met(received, crossing.received_at, crossing.origin >= 0, late)
     again = np.flatnonzero(sent.note == RETRANSMISSION)
     return Losses(
         lost=missing[~gap],
         not_recorded=missing[gap],
-        unsent=np.flatnonzero((crossing.origin < 0) & known & crossing.received.comparable),
+        unsent=np.flatnonzero((crossing.origin < 0) & known),
         retransmissions=again,
         needless=_needless(crossing, again),
     )
+
+
+def _met(trace: Trace, times: Ints, found: Mask, late: Mask) -> Mask:
+    """Packets since a connection is known to be in both captures: from its first one in both if it is late."""
+    begin = np.where(late, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+    np.minimum.at(begin, trace.connection[found], times[found])
+    met: Mask = times >= np.where(late, begin, np.iinfo(np.int64).min)[trace.connection]
+    return met
 
 
 def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:
@@ -77,7 +90,7 @@ def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
 
 def _needless(crossing: Crossing, again: Ints) -> Mask:
     """Whether the last byte of retransmissions arrived with a packet that had been sent before."""
-    sent, received = crossing.sent.trace, crossing.received.trace
+    sent, received = crossing.sent, crossing.received
     rows = np.flatnonzero((received.length > 0) & (crossing.origin >= 0))
     begin = places(received)[rows]
     order = np.argsort(begin, kind="stable")

@@ -33,25 +33,14 @@ _EARLY_NS = 100_000
 Mask = npt.NDArray[np.bool_]
 
 
-class Aligned(Struct, frozen=True, eq=False):
-    """Packets of the connections that both captures have, numbered as in the first one."""
-
-    trace: Trace
-    """Connection, direction and offsets as in the first capture, times the capture's own."""
-    comparable: Mask
-    """Packets of the part of the connection that both captures know."""
-
-
-def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Aligned, Aligned]:
-    """Both captures' packets of shared connections."""
+def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Trace, Trace]:
+    """Both captures' packets of shared connections, with connection, direction and offsets as in the first one."""
     rows = np.full(len(second.tables.connections.protocol), -1)
     swapped, shift = np.zeros(len(rows), dtype=np.int64), np.zeros((2, len(rows)), dtype=np.int64)
     mine = np.zeros(len(first.tables.connections.protocol), dtype=bool)
-    start = np.zeros((2, len(mine)), dtype=np.int64)
     for pair in pairs:
         rows[pair.second], swapped[pair.second], mine[pair.first] = pair.first, pair.swapped, True
         shift[:, pair.second] = pair.shift
-        start[:, pair.first] = np.maximum(pair.shift, 0)
     left = first.trace.at(np.flatnonzero(mine[first.trace.connection]))
     theirs = second.trace.at(np.flatnonzero(rows[second.trace.connection] >= 0))
     direction = theirs.direction ^ swapped[theirs.connection].astype(np.uint8)
@@ -68,14 +57,7 @@ def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Ali
         identification=theirs.identification,
         timestamp=theirs.timestamp,
     )
-    return Aligned(left, _known(left, start)), Aligned(right, _known(right, start))
-
-
-def _known(trace: Trace, start: Ints) -> Mask:
-    """A capture that began later counts from the first bytes it saw, and lower numbers as those."""
-    begins, acks = start[trace.direction, trace.connection], start[1 - trace.direction, trace.connection]
-    known: Mask = ((begins == 0) | (trace.seq >= begins)) & ((acks == 0) | (trace.ack > acks))
-    return known
+    return left, right
 
 
 class Matches(Struct, frozen=True, eq=False):
@@ -141,9 +123,9 @@ def _joined(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64], equal_c
 class Crossing(Struct, frozen=True, eq=False):
     """All packets of one way between the capture points, with both captures' stamps on one clock."""
 
-    sent: Aligned
+    sent: Trace
     """At the sender's capture point."""
-    received: Aligned
+    received: Trace
     """At the receiver's."""
     sent_at: Ints
     """Times of the packets sent, by the first capture's clock."""
@@ -165,11 +147,11 @@ class Crossing(Struct, frozen=True, eq=False):
         return delay
 
 
-def cross(sent: Aligned, received: Aligned, times: tuple[Ints, Ints], known: Matches, fastest_ns: int) -> Crossing:
+def cross(sent: Trace, received: Trace, times: tuple[Ints, Ints], known: Matches, fastest_ns: int) -> Crossing:
     """All packets of one way: the matches known, and those by time and by bytes."""
-    origin = np.full(len(received.trace), -1, dtype=np.int64)
+    origin = np.full(len(received), -1, dtype=np.int64)
     origin[known.received] = known.sent
-    arrived = np.zeros(len(sent.trace), dtype=bool)
+    arrived = np.zeros(len(sent), dtype=bool)
     arrived[known.sent] = True
     crossing = Crossing(sent, received, *times, origin, arrived, np.zeros(len(origin), dtype=bool))
     least = max(0, fastest_ns - _EARLY_NS)
@@ -197,7 +179,7 @@ def _by_time(crossing: Crossing, keys: tuple[npt.NDArray[np.uint64], npt.NDArray
 
 def _by_bytes(crossing: Crossing, least_ns: int) -> None:
     """Data that was merged or cut on the way."""
-    sent, received = crossing.sent.trace, crossing.received.trace
+    sent, received = crossing.sent, crossing.received
     left = np.flatnonzero(~crossing.arrived & (sent.length > 0))
     right = np.flatnonzero((crossing.origin < 0) & (received.length > 0))
     if not len(left) or not len(right):

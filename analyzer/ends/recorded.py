@@ -86,9 +86,7 @@ def read(
         traces.append(_trace(run.take("packets")))
         frames.append(_stream_frames(run.take("frames")))
         kept += len(traces[-1])
-        if kept > MOST_PACKETS:
-            text = f"{files[0]} has more than {MOST_PACKETS:,} TCP packets, which is more than are matched"
-            raise TooLargeError(f"{text}: cut out the minutes that matter (editcap -A -B) or filter its connections")
+        _allow(0 if most else kept, files[0])
         if progress:
             progress(run.bytes_read, run.bytes_total)
         if most is not None and kept >= most:
@@ -96,7 +94,14 @@ def read(
     result = run.finish()
     traces.append(_trace(result["packets"]))
     frames.append(_stream_frames(result["frames"]))
+    _allow(0 if most else kept + len(traces[-1]), files[0])
     return Recorded(tuple(files), tables_of(result), _joined(Trace, traces), _joined(StreamFrames, frames))
+
+
+def _allow(packets: int, name: str) -> None:
+    if packets > MOST_PACKETS:
+        text = f"{name} has more than {MOST_PACKETS:,} TCP packets, which is more than are matched"
+        raise TooLargeError(f"{text}: cut out the minutes that matter (editcap -A -B) or filter its connections")
 
 
 def _trace(columns: Mapping[str, Any]) -> Trace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -31,10 +31,10 @@ from ..tables import Ints, Tables
 from .clock import Clock, NoClock, fit
 from .connections import Pair, pairs
 from .losses import Losses, losses
-from .matching import Aligned, Crossing, Mask, Matches, align, alike, cross
-from .recorded import RETRANSMISSION, Recorded, read
+from .matching import Crossing, Mask, align, alike, cross
+from .places import vantages
+from .recorded import RETRANSMISSION, Recorded, Trace, read
 from .split import SPLIT_CAUSES, Delays, Split, split
-from .vantages import vantages
 
 LISTED = 1_000
 """Lost packets that are listed per direction."""
@@ -155,22 +155,20 @@ def _nearer(first: Recorded, second: Recorded, pair: Pair) -> int:
 
 
 def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Met:
-    turned = np.zeros(len(client.tables.connections.protocol), dtype=bool)
+    size = len(client.tables.connections.protocol)
+    turned, late = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for pair in shared:
         turned[pair.first] = _nearer(client, server, pair) < 0
+        late[pair.first] = not pair.complete
     mine, theirs = align(client, server, shared)
-    ways = [_rows(aligned, turned) for aligned in (mine, theirs)]
-    up, down = (alike(_part(mine, ways[0] == way).trace, _part(theirs, ways[1] == way).trace) for way in (0, 1))
-    sent_up, got_down = (_part(mine, ways[0] == way) for way in (0, 1))
-    got_up, sent_down = (_part(theirs, ways[1] == way) for way in (0, 1))
-    down = Matches(down.received, down.sent, down.keys[::-1])
-    clock = fit(
-        _first_copies(sent_up, got_up, up.sent, up.received),
-        _first_copies(got_down, sent_down, down.received, down.sent),
-    )
+    sent_up, got_down = _ways(mine, turned)
+    got_up, sent_down = _ways(theirs, turned)
+    up, down = alike(sent_up, got_up), alike(sent_down, got_down)
+    outward = _first_copies(sent_up, got_up, up.sent, up.received)
+    clock = fit(outward, _first_copies(got_down, sent_down, down.received, down.sent))
     fastest = clock.uncertainty_ns
-    crossing_up = cross(sent_up, got_up, (sent_up.trace.time_ns, _here(clock, got_up)), up, fastest)
-    crossing_down = cross(sent_down, got_down, (_here(clock, sent_down), got_down.trace.time_ns), down, fastest)
+    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _by_client(clock, got_up.time_ns)), up, fastest)
+    crossing_down = cross(sent_down, got_down, (_by_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest)
     windows = (_window(client, None), _window(server, clock))
     return _Met(
         client=client,
@@ -179,35 +177,28 @@ def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) 
         clock=clock,
         up=crossing_up,
         down=crossing_down,
-        up_losses=losses(crossing_up, sent_down.trace, windows[1], windows[0]),
-        down_losses=losses(crossing_down, sent_up.trace, windows[0], windows[1]),
+        up_losses=losses(crossing_up, sent_down, windows[1], windows[0], late),
+        down_losses=losses(crossing_down, sent_up, windows[0], windows[1], late),
         turned=turned,
     )
 
 
-def _rows(aligned: Aligned, turned: Mask) -> npt.NDArray[np.uint8]:
-    """0 for packets from the client's capture point to the server's, 1 for those of the other way."""
-    return aligned.trace.direction ^ turned[aligned.trace.connection].astype(np.uint8)
+def _ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
+    """Packets from the client's capture point to the server's, and those of the other way."""
+    back = trace.direction.astype(bool) ^ turned[trace.connection]
+    return trace.at(~back), trace.at(back)
 
 
-def _part(aligned: Aligned, rows: Mask) -> Aligned:
-    return Aligned(aligned.trace.at(rows), aligned.comparable[rows])
-
-
-def _first_copies(mine: Aligned, theirs: Aligned, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
+def _first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
     """Times in the client's capture, and by how much those of the server's are larger, of packets sent once."""
-    once = (mine.trace.note[rows] != RETRANSMISSION) & (theirs.trace.note[others] != RETRANSMISSION)
-    times = mine.trace.time_ns[rows[once]]
-    return times, theirs.trace.time_ns[others[once]] - times
-
-
-def _here(clock: Clock, aligned: Aligned) -> Ints:
-    """The server's times by the client's clock."""
-    return _by_client(clock, aligned.trace.time_ns)
+    once = (mine.note[rows] != RETRANSMISSION) & (theirs.note[others] != RETRANSMISSION)
+    times = mine.time_ns[rows[once]]
+    return times, theirs.time_ns[others[once]] - times
 
 
 def _by_client(clock: Clock, times: Ints) -> Ints:
-    return times - clock.ahead(times - clock.offset_ns)
+    here: Ints = times - clock.ahead(times - clock.offset_ns)
+    return here
 
 
 def _window(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
@@ -256,12 +247,12 @@ def _delays(met: _Met) -> Delays:
     """Times on the way by number of the packet that arrived."""
     up = np.full(met.server.tables.capture["packets"] + 1, -1, dtype=np.int64)
     down = np.full(met.client.tables.capture["packets"] + 1, -1, dtype=np.int64)
-    up[met.up.received.trace.packet] = met.up.delay
-    down[met.down.received.trace.packet] = met.down.delay
+    up[met.up.received.packet] = met.up.delay
+    down[met.down.received.packet] = met.down.delay
     repeats = np.zeros(len(down), dtype=bool)
     found = met.down.origin >= 0
-    again = met.down.sent.trace.note[met.down.origin[found]] == RETRANSMISSION
-    repeats[met.down.received.trace.packet[found]] = again
+    again = met.down.sent.note[met.down.origin[found]] == RETRANSMISSION
+    repeats[met.down.received.packet[found]] = again
     return Delays(up, down, repeats, partial(_by_client, met.clock))
 
 
@@ -279,7 +270,7 @@ _RANKS: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.99
 
 
 def _way(crossing: Crossing, missing: Losses) -> Way:
-    sent = crossing.sent.trace
+    sent = crossing.sent
     delay = crossing.delay[crossing.origin >= 0]
     return Way(
         delay_ns=_quantiles(delay) or Quantiles(0, 0, 0, 0, 0, 0, 0),
@@ -296,30 +287,47 @@ def _way(crossing: Crossing, missing: Losses) -> Way:
     )
 
 
-def _connections(met: _Met) -> Sequence[EndsConnection]:
-    return [_connection(met, pair) for pair in met.shared]
+def _connections(met: _Met) -> Iterator[EndsConnection]:
+    up, down = _by_connection(met.up, met.up_losses), _by_connection(met.down, met.down_losses)
+    for pair in met.shared:
+        mine, other = (down, up) if met.turned[pair.first] else (up, down)
+        yield _connection(met.server.tables, pair, mine.get(pair.first, _NOTHING), other.get(pair.first, _NOTHING))
 
 
-def _connection(met: _Met, pair: Pair) -> EndsConnection:
-    ends = [(met.up, met.up_losses), (met.down, met.down_losses)]
-    (up, lost_up), (down, lost_down) = ends[::-1] if met.turned[pair.first] else ends
-    tables = met.server.tables
-    names = (tables.client(pair.second), tables.server(pair.second))
-    client, server = names[::-1] if pair.swapped else names
+class _OneWay(Struct, frozen=True):
+    """What one way of one connection comes to."""
+
+    delay: Quantiles | None
+    lost: int
+
+
+_NOTHING = _OneWay(None, 0)
+
+
+def _by_connection(crossing: Crossing, missing: Losses) -> dict[int, _OneWay]:
+    found = crossing.origin >= 0
+    connection, delay = crossing.received.connection[found], crossing.delay[found]
+    order = np.argsort(connection, kind="stable")
+    rows, first = np.unique(connection[order], return_index=True)
+    lost = np.bincount(crossing.sent.connection[missing.lost], minlength=int(rows.max(initial=0)) + 1)
+    pieces = np.split(delay[order], first[1:])
+    known = {int(row): _OneWay(_quantiles(piece), int(lost[row])) for row, piece in zip(rows, pieces, strict=False)}
+    return {row: _OneWay(None, int(number)) for row, number in enumerate(lost) if number} | known
+
+
+def _connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsConnection:
+    names = (server.client(pair.second), server.server(pair.second))
+    client, other = names[::-1] if pair.swapped else names
     return EndsConnection(
         connection=pair.first,
         server_connection=pair.second,
         client=client,
-        server=server,
-        up_ns=_quantiles(_delay_of(up, pair.first)),
-        down_ns=_quantiles(_delay_of(down, pair.first)),
-        lost_up=int((up.sent.trace.connection[lost_up.lost] == pair.first).sum()),
-        lost_down=int((down.sent.trace.connection[lost_down.lost] == pair.first).sum()),
+        server=other,
+        up_ns=up.delay,
+        down_ns=down.delay,
+        lost_up=up.lost,
+        lost_down=down.lost,
     )
-
-
-def _delay_of(crossing: Crossing, connection: int) -> Ints:
-    return crossing.delay[(crossing.origin >= 0) & (crossing.received.trace.connection == connection)]
 
 
 def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:

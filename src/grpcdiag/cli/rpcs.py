@@ -45,4 +45,6 @@ def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Itera
     return [rows.rpcs(found.tables, found.budgets, SPLIT_CAUSES)]
 
 
-command = row_command("Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True)
+command = row_command(
+    "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
+)

@@ -55,14 +55,20 @@ class _Look(Struct, frozen=True, eq=False):
     side: str
     """Where most of its packets were captured."""
     numbers: Ints
-    """Sequence number and acknowledgement of SYNs and data packets, each once."""
+    """Sequence number and acknowledgement of SYNs and data packets, each once, and sequence number and timestamp, which
+    a capture of one direction has too."""
     times: Ints
 
 
 def _look(recorded: Recorded, number: int) -> _Look:
     trace, connections = recorded.trace, recorded.tables.connections
     rows = np.flatnonzero((trace.length > 0) | (trace.flags & _SYN > 0))
-    numbers, first = np.unique(on_the_wire(recorded, rows), return_index=True)
+    by_ack = on_the_wire(recorded, rows)
+    stamp = trace.timestamp[rows].astype(np.int64)
+    stamped = np.flatnonzero(stamp)
+    by_stamp = ~(by_ack >> 32 << 32 | stamp)[stamped]
+    rows = np.concatenate([rows, rows[stamped]])
+    numbers, first = np.unique(np.concatenate([by_ack, by_stamp]), return_index=True)
     packets = connections.packets_client.astype(np.int64) + connections.packets_server
     counts = np.bincount(connections.vantage, weights=packets, minlength=len(_core.VANTAGES))
     return _Look(
