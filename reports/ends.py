@@ -17,9 +17,9 @@ MOST_LOST = 8
 def parts(ends: Ends) -> list[RenderableType]:
     """Clock, ways and losses."""
     head = Text("both ends", style="bold")
-    head.append(f"  client's {_named(ends.client_files)}, server's {_named(ends.server_files)}: ", style="not bold")
-    head.append(f"{count(ends.matched_packets, 'packet')} in both; packet numbers are the client's", style="not bold")
-    told: list[RenderableType] = [_clock(ends.clock), _ways(ends)]
+    head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
+    files = f"client's capture {_named(ends.client_files)}, which all else here is about; server's "
+    told: list[RenderableType] = [Text(files + _named(ends.server_files)), _clock(ends.clock), _ways(ends)]
     for name, way in (("client", ends.up), ("server", ends.down)):
         told += [Text(line) for line in _losses(name, way)]
     told += [Text(line, style="dim") for line in _left_out(ends)]
@@ -38,7 +38,7 @@ def _named(files: tuple[str, ...]) -> str:
 def _clock(clock: ClockFacts) -> Text:
     ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
     text = (
-        f"  server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
+        f"server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
     )
     text += f"both ways, at most {duration(clock.uncertainty_ns)} more or less in any case; "
     if clock.drift_ppb is None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..analysis import analyze, of_tables
 from ..decode import decode
+from ..detectors import loss_recovery
 from ..errors import NoGrpcError, TooLargeError
 from ..facts import HTTP2, TLS
 from ..reading import How, Progress
@@ -23,6 +24,7 @@ from ..result import (
     Ends,
     EndsConnection,
     EndsMethod,
+    Finding,
     LostPacket,
     Quantiles,
     Way,
@@ -119,8 +121,26 @@ class _Met(Struct, frozen=True, eq=False):
 
 def _together(both: tuple[Recorded, Recorded]) -> Analysis:
     met = _meet(*both)
-    analysis = of_tables(met.client.tables)
-    return replace(analysis, ends=_ends(met))
+    analysis, ends = of_tables(met.client.tables), _ends(met)
+    return replace(analysis, ends=ends, findings=tuple(_placed(finding, ends) for finding in analysis.findings))
+
+
+def _placed(finding: Finding, ends: Ends) -> Finding:
+    """What is known of losses from both ends, in the finding that tells of them."""
+    if finding.id != loss_recovery.ID:
+        return finding
+    needless = ends.up.needless_retransmissions + ends.down.needless_retransmissions
+    metrics: dict[str, int | float | str] = {
+        "lost_up": ends.up.lost_packets,
+        "lost_down": ends.down.lost_packets,
+        "needless_retransmissions": needless,
+    }
+    text = (
+        f"{finding.explanation} Both captures together: {ends.up.lost_packets:,} of the client's "
+        f"{ends.up.packets:,} packets and {ends.down.lost_packets:,} of the server's {ends.down.packets:,} got lost "
+        f"between them; {needless:,} were sent again although they had arrived."
+    )
+    return replace(finding, metrics={**finding.metrics, **metrics}, explanation=text)
 
 
 def _meet(first: Recorded, second: Recorded) -> _Met:

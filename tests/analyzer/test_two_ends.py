@@ -171,6 +171,9 @@ def test_losses_of_the_recorded_pair_are_the_packets_whose_identification_did_no
         assert len(missing) > 20
         assert way.retransmissions > 20
         assert way.needless_retransmissions == 0
+    told = next(finding for finding in analyze_files(files).findings if finding.id == "loss-recovery")
+    assert (told.metrics["lost_up"], told.metrics["lost_down"]) == (ends.up.lost_packets, ends.down.lost_packets)
+    assert f"{ends.up.lost_packets} of the client's {ends.up.packets:,} packets" in told.explanation
 
 
 # Conversations with known clocks and losses
