@@ -13,7 +13,6 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..errors import TooLargeError
 from ..reading import How
 from ..tables import Ints
 from .connections import on_the_wire
@@ -37,10 +36,7 @@ def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[How]) -
         return (tuple(files),)
     looks: list[_Look] = []
     for number, name in enumerate(files):
-        try:
-            looks.append(_look(read([name], most=None if whole else _PEEK, **how), number))
-        except TooLargeError:
-            return (tuple(files),)
+        looks.append(_look(read([name], most=MOST_PACKETS if whole else _PEEK, **how), number))
         if sum(len(look.numbers) for look in looks) > MOST_PACKETS:
             return (tuple(files),)
     return _grouped(looks, _sharing(looks))

@@ -14,8 +14,8 @@ from ..errors import TooLargeError
 from ..reading import STEP, How, Progress
 from ..tables import Codes, Counts, Ints, Tables, tables_of
 
-MOST_PACKETS = 6_000_000
-"""Packets of one capture that are kept for matching: about 60 bytes each, and as much again per frame."""
+MOST_PACKETS = 3_000_000
+"""Packets of one capture that are kept for matching; both take some 350 bytes per packet in all."""
 
 DUPLICATE = _core.PACKET_NOTES.index("duplicate")
 """`Trace.note` of a packet recorded twice."""
@@ -86,7 +86,8 @@ def read(
         traces.append(_trace(run.take("packets")))
         frames.append(_stream_frames(run.take("frames")))
         kept += len(traces[-1])
-        _allow(0 if most else kept, files[0])
+        if most is None:
+            _allow(kept, files[0])
         if progress:
             progress(run.bytes_read, run.bytes_total)
         if most is not None and kept >= most:
@@ -94,7 +95,8 @@ def read(
     result = run.finish()
     traces.append(_trace(result["packets"]))
     frames.append(_stream_frames(result["frames"]))
-    _allow(0 if most else kept + len(traces[-1]), files[0])
+    if most is None:
+        _allow(kept + len(traces[-1]), files[0])
     return Recorded(tuple(files), tables_of(result), _joined(Trace, traces), _joined(StreamFrames, frames))
 
 

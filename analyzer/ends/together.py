@@ -65,6 +65,8 @@ def analyze_files(files: Sequence[str], *, progress: Progress | None = None, **h
         return _together(_read_both(places, progress, how))
     except (NoClock, TooLargeError) as error:
         return _apart(places, str(error), progress, how)
+    except NoGrpcError:
+        return _apart(places, "the client's shows no gRPC", progress, how)
 
 
 class RpcBudgets(Struct, frozen=True, eq=False):
@@ -145,18 +147,25 @@ def _placed(finding: Finding, ends: Ends) -> Finding:
 
 def _meet(first: Recorded, second: Recorded) -> _Met:
     """Match packets and clocks; what is not known of who is nearer to the client, the clocks tell. Raises NoClock."""
-    shared = pairs(first, second)
+    shared = _shared(first, second)
     if not shared:
-        raise NoClock("they have no connection in common")
+        raise NoClock("they have no HTTP/2 or TLS connection in common")
     nearer = sum(_nearer(first, second, pair) * _packets(first, pair) for pair in shared)
     if nearer > 0:
         return _on_one_clock(first, second, shared)
     if nearer < 0:
-        return _on_one_clock(second, first, pairs(second, first))
+        return _on_one_clock(second, first, _shared(second, first))
     try:
         return _on_one_clock(first, second, shared)
     except NoClock:
-        return _on_one_clock(second, first, pairs(second, first))
+        return _on_one_clock(second, first, _shared(second, first))
+
+
+def _shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
+    """The connections in both captures that a report is about."""
+    mine, theirs = first.tables.connections.protocol, second.tables.connections.protocol
+    wanted = (HTTP2, TLS)
+    return tuple(p for p in pairs(first, second) if mine[p.first] in wanted or theirs[p.second] in wanted)
 
 
 def _packets(recorded: Recorded, pair: Pair) -> int:

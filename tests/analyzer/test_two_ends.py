@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from support import recorded as recorded_file
 
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.ends import SPLIT_CAUSES, RpcBudgets, analyze_files, recorded, rpc_budgets, vantages
+from grpcdiag.analyzer.errors import CaptureError, NoGrpcError
 from grpcdiag.analyzer.result import Ends
 from grpcdiag.analyzer.tables import Packets
 from grpcdiag.fixtures.synthetic import mangle
@@ -476,3 +478,27 @@ def test_no_rpc_is_told_twice(folder: Path) -> None:
     found = analyze_files(files)
     assert found.totals.rpcs == decode(files[:1]).rpc_count == 2
     assert found.files == (files[0],)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_damaged_pairs_end_in_an_analysis_or_a_refusal(folder: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    files = []
+    for side in ("", ".server"):
+        data = bytearray(Path(recorded_file(f"rtt205-go-16000{side}.pcap")).read_bytes())
+        for _ in range(rng.choice([1, 20, 200])):
+            at = rng.randrange(24, len(data))
+            if seed % 2:
+                data[at] ^= 1 << rng.randrange(8)
+            else:
+                del data[at : at + rng.randrange(100)]
+        path = folder / f"damaged{seed}{side}.pcap"
+        path.write_bytes(data)
+        files.append(str(path))
+    try:
+        found = analyze_files(files)
+    except (CaptureError, NoGrpcError):
+        return
+    if found.ends:
+        assert sum(found.ends.budget.values()) == sum(found.budget.values())
+        divided(files)

@@ -290,6 +290,15 @@ mod tests {
         assert_eq!(sent.behind(3_101), None, "forgotten");
     }
     #[test]
+    fn the_sequence_number_of_offset_0_stays_known() {
+        let mut half = Half::default();
+        half.start(u32::MAX - 5);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+        half.advance(5_000_000_000);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+    }
+
+    #[test]
     fn a_far_sender_knows_an_earlier_window() {
         let mut windows = Windows::default();
         windows.push(10, Some(1_000));
