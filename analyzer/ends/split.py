@@ -40,6 +40,10 @@ class Delays(Struct, frozen=True, eq=False):
     """Nanoseconds of the client's packets, by number in the server's capture."""
     down: Ints
     """Nanoseconds of the server's packets, by number in the client's capture."""
+    sent_up: Ints
+    """When those packets were sent, by the client's clock."""
+    sent_down: Ints
+    """When those packets were sent, by the server's clock."""
     repeats: Mask
     """Whether it was sent again after a loss, by number in the client's capture."""
     by_client: Callable[[Ints], Ints]
@@ -75,22 +79,26 @@ def _single(client: Recorded, server: Recorded, both: tuple[Ints, Ints], delays:
     """Budgets of RPCs whose answer begins when their request has ended; which of them that is true of."""
     (mine, theirs), (here, there) = both, (client.tables, server.tables)
     asked, answered = here.request_budgets[mine], there.rpc_budgets[theirs] - there.request_budgets[theirs]
-    way_up = delays.up[there.rpcs.request_end_packet[theirs]]
-    way_down = delays.down[here.rpcs.last_packet[mine]]
     left = here.rpcs.start_time_ns[mine] + asked.sum(axis=1)
-    came = delays.by_client(there.rpcs.start_time_ns[theirs] + there.request_budgets[theirs].sum(axis=1))
-    up = came - left
-    down = here.rpcs.duration_ns[mine] - asked.sum(axis=1) - up - answered.sum(axis=1)
-    good = (way_up >= 0) & (way_down >= 0) & (up >= 0) & (down >= 0) & _answer_follows(client, server, both)
-    budgets = np.zeros((len(mine), len(SPLIT_CAUSES)), dtype=np.int64)
-    budgets[:, : len(CAUSES)] = asked + answered
+    came = there.rpcs.start_time_ns[theirs] + there.request_budgets[theirs].sum(axis=1)
+    replied = came + answered.sum(axis=1)
+    # what completes the request or the answer may have been sent only when something had been lost
+    last_up, last_down = there.rpcs.request_end_packet[theirs], here.rpcs.last_packet[mine]
+    late_up = np.maximum(delays.sent_up[last_up] - left, 0)
+    late_down = np.maximum(delays.sent_down[last_down] - replied, 0)
+    came, ends = delays.by_client(came), delays.by_client(replied)
+    # the server's clock may run at another speed: what that is goes to what took longest
+    answered[np.arange(len(mine)), answered.argmax(axis=1)] += ends - came - answered.sum(axis=1)
     at_server = server.tables.connections.vantage[there.rpcs.connection[theirs]] == _AT_SERVER
     # captured at the server itself, the way from the capture point to it and back is the server's own
-    budgets[at_server, _SERVER] += answered[at_server, _NETWORK]
-    budgets[at_server, _NETWORK] -= answered[at_server, _NETWORK]
-    budgets[:, _UP], budgets[:, _DOWN] = np.minimum(up, way_up), np.minimum(down, way_down)
-    budgets[:, _LOSS] += up + down - budgets[:, _UP] - budgets[:, _DOWN]
-    return good, budgets
+    answered[at_server, _SERVER] += answered[at_server, _NETWORK]
+    answered[at_server, _NETWORK] = 0
+    up = came - left - late_up
+    down = here.rpcs.start_time_ns[mine] + here.rpcs.duration_ns[mine] - ends - late_down
+    known = (delays.up[last_up] >= 0) & (delays.down[last_down] >= 0) & (answered >= 0).all(axis=1)
+    budgets = np.concatenate([asked + answered, np.stack([up, down], axis=1)], axis=1)
+    budgets[:, _LOSS] += late_up + late_down
+    return known & (up >= 0) & (down >= 0) & _answer_follows(client, server, both), budgets
 
 
 def _answer_follows(client: Recorded, server: Recorded, both: tuple[Ints, Ints]) -> Mask:

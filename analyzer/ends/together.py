@@ -29,7 +29,7 @@ from ..result import (
     Quantiles,
     Way,
 )
-from ..tables import Ints, Tables
+from ..tables import Counts, Ints, Tables
 from .clock import Clock, NoClock, fit
 from .connections import Pair, pairs
 from .losses import Losses, losses
@@ -274,15 +274,34 @@ def _lonely(recorded: Recorded, shared: set[int]) -> int:
 
 def _delays(met: _Met) -> Delays:
     """Times on the way by number of the packet that arrived."""
-    up = np.full(met.server.tables.capture["packets"] + 1, -1, dtype=np.int64)
-    down = np.full(met.client.tables.capture["packets"] + 1, -1, dtype=np.int64)
-    up[met.up.received.packet] = met.up.delay
-    down[met.down.received.packet] = met.down.delay
-    repeats = np.zeros(len(down), dtype=bool)
-    found = met.down.origin >= 0
-    again = met.down.sent.note[met.down.origin[found]] == RETRANSMISSION
-    repeats[met.down.received.packet[found]] = again
-    return Delays(up, down, repeats, partial(_by_client, met.clock))
+    up, down = (_received(way) for way in (met.up, met.down))
+    at_server, at_client = met.server.tables.capture["packets"] + 1, met.client.tables.capture["packets"] + 1
+    return Delays(
+        up=_by_number(met.up.received.packet, met.up.delay, at_server, -1),
+        down=_by_number(met.down.received.packet, met.down.delay, at_client, -1),
+        sent_up=_by_number(up.packet, up.origin.time_ns, at_server, 0),
+        sent_down=_by_number(down.packet, down.origin.time_ns, at_client, 0),
+        repeats=_by_number(down.packet, down.origin.note == RETRANSMISSION, at_client, 0).astype(bool),
+        by_client=partial(_by_client, met.clock),
+    )
+
+
+class _Received(Struct, frozen=True, eq=False):
+    """Packets received that are known, by number, and what was sent."""
+
+    packet: Counts
+    origin: Trace
+
+
+def _received(way: Crossing) -> _Received:
+    found = way.origin >= 0
+    return _Received(way.received.packet[found], way.sent.at(way.origin[found]))
+
+
+def _by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothing: int) -> Ints:
+    cells = np.full(size, nothing, dtype=np.int64)
+    cells[packet] = values
+    return cells
 
 
 def _quantiles(delay: Ints) -> Quantiles | None:

@@ -264,6 +264,35 @@ def test_offset_and_drift(folder: Path) -> None:
     assert ends.up.delay_ns.min == pytest.approx(10 * MS, abs=100 * US)
 
 
+def test_clocks_of_other_speed_are_no_network_and_no_loss(folder: Path) -> None:
+    """50 ppm of a server time of 20 s are a millisecond."""
+    conversation = opened(rtt_ns=20 * MS)
+    for _ in range(4):
+        conversation.unary("/demo.Echo/Say", request=100, response=100, server_delay_ns=20 * S)
+    setup = BothEnds(Link(rtt_ns=20 * MS), offset_ns=-S, drift_ppb=50_000)
+    captured = setup.carry(conversation)
+    budgets = divided(filed(folder, captured.client, captured.server)).budgets
+    for column in (UP, DOWN):
+        assert budgets[:, column].tolist() == pytest.approx([10 * MS] * 4, abs=2 * US)
+    assert budgets[:, SERVER].tolist() == pytest.approx([20 * S] * 4, abs=100 * US)
+    assert not budgets[:, SPLIT_CAUSES.index("loss_recovery")].any()
+
+
+def test_a_lost_answer_is_loss_recovery_and_not_the_servers_time(folder: Path) -> None:
+    """Nothing comes behind the lost answer: at the client it looks as if the server took longer."""
+    conversation = opened(rtt_ns=20 * MS)
+    for _ in range(3):
+        conversation.unary("/demo.Echo/Say", request=100, response=100, server_delay_ns=3 * MS)
+        conversation.advance(S)
+    data = mangle.data_indexes(Link(rtt_ns=20 * MS, vantage="server").carry(conversation), "server")
+    setup = BothEnds(Link(rtt_ns=20 * MS), lost={"server": [len(data) - 1]}, after_ns=200 * MS)
+    captured = setup.carry(conversation)
+    last = divided(filed(folder, captured.client, captured.server)).budgets[2]
+    assert last[SPLIT_CAUSES.index("loss_recovery")] == pytest.approx(200 * MS, rel=0.01)
+    assert last[SERVER] == pytest.approx(3 * MS, abs=100 * US)
+    assert (last[UP], last[DOWN]) == (10 * MS, 10 * MS)
+
+
 def test_budgets_are_exact_with_clocks_that_differ(folder: Path) -> None:
     """The link takes 10 ms each way for every packet, and the server 3 ms for every call."""
     setup = BothEnds(Link(rtt_ns=20 * MS), offset_ns=123_456_789_012, client_at_server=NAT)
