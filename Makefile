@@ -57,9 +57,11 @@ bench: dev ## Measure speed and memory on large captures
 # of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is
 RUNS ?= 10000000
 MAX_LEN ?= 2048
+# seconds of one input by the clock: a machine that lets processes wait longer needs more
+TIMEOUT ?= 1
 FUZZ := analyzer/core/fuzz
 FUZZ_TARGETS ?= packets http2 tls capture_file pipeline
-LIBFUZZER := -runs=$(RUNS) -max_len=$(MAX_LEN) -dict=$(FUZZ)/dictionary.txt -rss_limit_mb=256 -timeout=1 -print_final_stats=1
+LIBFUZZER := -runs=$(RUNS) -max_len=$(MAX_LEN) -dict=$(FUZZ)/dictionary.txt -rss_limit_mb=256 -timeout=$(TIMEOUT) -print_final_stats=1
 
 fuzz: dev ## Search for input that breaks the core (RUNS of each of FUZZ_TARGETS; needs cargo-fuzz and a nightly toolchain)
 	@cargo +nightly fuzz --version >/dev/null || { echo "missing: rustup toolchain install nightly; cargo install cargo-fuzz --locked" >&2; exit 1; }

@@ -25,6 +25,8 @@ _JITTER_NS = 10_000
 """How much stamps of two processors, or of two tools, may disagree (own choice: what software stamps do)."""
 _FEWEST = 3
 """Packets in each direction without which nothing is concluded (own choice)."""
+_LONGEST_NS = 30 * 86_400 * 1_000_000_000
+"""Longest time between shared packets: beyond, sums of drifts need more than 64 bits."""
 _RESOLUTION_NS = 2_000
 """Two stamps of a microsecond each."""
 
@@ -55,7 +57,7 @@ class NoClock(Exception):
 
 
 def tilt(elapsed_ns: Ints, ppb: int) -> Ints:
-    """`ppb` billionths of a time, in integers that do not overflow for a hundred days."""
+    """`ppb` billionths of a time, in integers that do not overflow for thirty days."""
     return elapsed_ns // 1_000 * ppb // 1_000_000
 
 
@@ -69,8 +71,8 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
             raise NoClock(f"only {len(differences)} packets {way} capture point are in both")
     since = int(min(outward[0].min(), back[0].min()))
     span = int(max(outward[0].max(), back[0].max())) - since
-    if span > 100 * 86_400 * 1_000_000_000:
-        raise NoClock("the packets they share are more than a hundred days apart")
+    if span > _LONGEST_NS:
+        raise NoClock("the packets they share are more than thirty days apart")
     above, below = _fastest(outward, since, span, 1), _fastest(back, since, span, -1)
     best = _widest(above, below)
     low, high = _as_wide(above, below, best)

@@ -1,4 +1,4 @@
-"""Recorded captures with single bits flipped and bytes deleted, anywhere: what is said still holds, or the file is refused."""
+"""Recorded captures with bits flipped and bytes deleted, anywhere: what is said still holds, or the file is refused."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ def told(tables: Tables, connection: int) -> list[tuple[object, ...]]:
         (tables.method_name(int(method)), budget.tolist())
         for method, budget in zip(tables.rpcs.method[mine], tables.rpc_budgets[mine], strict=True)
     ]
-    columns = [getattr(tables.rpcs, name)[mine].tolist() for name in ("stream", "start_time_ns", "duration_ns", "status")]
+    columns = [
+        getattr(tables.rpcs, name)[mine].tolist() for name in ("stream", "start_time_ns", "duration_ns", "status")
+    ]
     assert streams
     return list(zip(*columns, names, strict=True))
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support import grpcdiag
 
+from grpcdiag.cli import common
+from grpcdiag.cli.common import say
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -67,3 +69,16 @@ def test_names_of_files_are_shown_escaped(tmp_path: Path, name: str) -> None:
     assert not OBEYED.search(outcome.text + outcome.err)
     missing = grpcdiag("analyze", str(tmp_path / ("missing" + name)))
     assert not OBEYED.search(missing.text + missing.err)
+
+
+def test_messages_are_escaped_for_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no terminal reads them, typer takes escape sequences out by itself."""
+    say(f"{NASTY}\nsecond line")
+    assert capsys.readouterr().err.startswith(r"grpcdiag: \x1b[31mred\x1b]0;title\x07\x9b2J")
+
+
+def test_a_key_log_without_an_end_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "KEY_LOG_BYTES", 1 << 20)
+    assert common.how(None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
+    (tmp_path / "keys").write_bytes(b"CLIENT_RANDOM 00 11")
+    assert common.how(None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"

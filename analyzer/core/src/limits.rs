@@ -171,6 +171,13 @@ pub const CONTROL_FRAME: usize = 64 << 10;
 pub const RECENT_CREDITS: usize = 256;
 /// Streams open at once on one connection, some 400 bytes each; HTTP/2 servers allow 100 to a few thousand.
 pub const OPEN_STREAMS: usize = 65_536;
+/// Streams opened before the capture that are looked at, on one connection; servers allow 100 to a few thousand.
+pub const LATE_STREAMS: usize = 4_096;
+/// Methods of one connection whose names were sent before the capture and that are told apart: as many entries as an
+/// HPACK table of the default size holds.
+pub const METHOD_LABELS: usize = 128;
+/// The same of all connections: a small part of the names that are told apart.
+pub const METHOD_LABELS_TOTAL: u32 = 1_024;
 /// SETTINGS frames of one side that await their acknowledgement.
 pub const PENDING_SETTINGS: usize = 128;
 /// Bytes searched for the next frame boundary at a time after a gap or a late begin.
@@ -223,6 +230,10 @@ pub const TLS_BUFFERS: usize = 16_384;
 pub const TLS_SPARE_BUFFERS: usize = 64;
 
 // --- Tables ---
+
+/// Rows looked through for those of a connection whose client turns out to be the other side. Roles show within the
+/// first packets with payload; each connection turns once.
+pub const TURNED_ROWS: usize = 4096;
 
 /// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.
 pub const INTERNED_STRINGS: usize = 65_536;

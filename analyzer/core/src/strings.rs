@@ -49,6 +49,11 @@ impl Interner {
         self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
     }
 
+    /// All strings with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.strings.iter().zip(0..).map(|(text, number)| (text.as_ref(), number))
+    }
+
     /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
     pub fn absorb(&mut self, other: &Self) -> Vec<u32> {
         other.strings.iter().map(|text| self.intern(text)).collect()

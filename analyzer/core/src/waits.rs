@@ -8,6 +8,7 @@ use crate::at::At;
 use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
+use crate::http2::streams::Kind;
 use crate::tables::WaitRow;
 use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
@@ -31,6 +32,8 @@ pub struct Stop {
     receive_window: Option<i64>,
     stream_window: Option<i64>,
     connection_window: Option<i64>,
+    /// What both allow at least where they are not known.
+    least_window: Option<i64>,
 }
 
 /// New data of `side` was read: remembers what is binding if the side owes more.
@@ -40,20 +43,28 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         connection.halves[side].stop = None;
         return;
     }
+    connection.halves[side].stop = Some(stop_now(connection, side));
+}
+
+/// What is binding after the last bytes of `side`.
+#[inline]
+fn stop_now(connection: &mut Connection, side: usize) -> Stop {
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
+    let least_window = if connection.http2.begun_late { least_http2_window(connection, side, stream) } else { None };
+    let owed = connection.http2.owed(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
-    let stop = Stop {
+    Stop {
         stream,
-        owed: connection.http2.owed(side, stream),
+        owed,
         in_flight: half.acks_reach_back.then_some((half.highest - half.acked_at_send).max(0)),
         congestion_window: half.congestion.bytes(segment),
         receive_window: receive_window(half, peer, connection.http2.near_rtt[side]),
         stream_window,
         connection_window,
-    };
-    connection.halves[side].stop = Some(stop);
+        least_window,
+    }
 }
 
 /// The windows of a stream and of the connection as the sender knew them when it sent its last bytes: without credit
@@ -68,6 +79,16 @@ fn http2_windows(connection: &mut Connection, side: usize, stream: u32) -> (Opti
     let known = connection.halves[side].last_data_time.saturating_sub(near);
     let without = |window: Option<i64>, stream| window.map(|window| window - sender.credit_after(stream, known));
     (without(windows.0, stream), without(windows.1, 0))
+}
+
+/// What both windows of HTTP/2 allow at least, without credit that may not have reached the sender yet.
+#[cold]
+fn least_http2_window(connection: &mut Connection, side: usize, stream: u32) -> Option<i64> {
+    let near = connection.http2.near_rtt[side].max(0);
+    let known = connection.halves[side].last_data_time.saturating_sub(near);
+    let sender = &connection.http2.sides[side];
+    let unknown = [sender.credit_after(0, known), sender.credit_after(stream, known)];
+    connection.http2.least_window(side, stream, unknown)
 }
 
 /// The receive window of `peer` as the sender knew it when it sent its last bytes.
@@ -124,9 +145,10 @@ fn hold(connection: &mut Connection, side: usize, interval: Interval) {
 }
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
-/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner.
+/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
+/// Nagle's algorithm held it back.
 #[cold]
-pub fn began(connection: &mut Connection, side: usize, at: At) {
+pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let half = &connection.halves[side];
     let start = half.last_data_time;
     if at.time.saturating_sub(start) < SHORTEST {
@@ -141,7 +163,38 @@ pub fn began(connection: &mut Connection, side: usize, at: At) {
     if half.congestion.is_after_loss() && half.acks_reach_back && full && release(connection, side, at).is_some() {
         let interval = Interval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
         connection.http2.held[side].add(interval);
+    } else {
+        held_back(connection, side, length, at, cx);
     }
+}
+
+/// The bytes sent last were the HEADERS of a call without its message, in a segment that was not full, and the next
+/// ones come right after the delayed ACK of it: those are held back by Nagle's algorithm, not late.
+fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
+    let stop = stop_now(connection, side);
+    let released = release(connection, side, at);
+    let (Some(ack), Some(in_flight)) = (released, stop.in_flight) else { return };
+    let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let direction = &stream.directions[side];
+        let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
+        stream.kind == Kind::Grpc && !stream.finished && message_to_come
+    });
+    let open = are_open(connection, side, &stop, credit(connection, side, at).0);
+    if !begun || tcp_window(connection, side, &stop, in_flight, length, ack, open) != Cause::DelayedAck {
+        return;
+    }
+    let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
+    connection.http2.held[side].add(Interval { start, end: at.time, cause, after_loss: false });
+    let row = row(connection, side, &stop, released, at);
+    cx.waits.push(WaitRow {
+        start_time_ns: start,
+        duration_ns: at.time.saturating_sub(start),
+        cause: cause as u8,
+        stopped_at_packet: connection.halves[side].last_data_packet,
+        streams: 1,
+        method: connection.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
+        ..row
+    });
 }
 
 /// Both halves of the path, nanoseconds.
@@ -161,9 +214,13 @@ fn reaction(connection: &Connection) -> i64 {
 /// the sender and back allows.
 fn release(connection: &Connection, side: usize, at: At) -> Option<Ack> {
     let half = &connection.halves[side];
-    let near = connection.http2.near_rtt[side].max(0);
+    // beside the sender the smallest round trip so far is its host's reaction, which may be twice as quick the next time
+    let near = match connection.http2.near_rtt[side].max(0) {
+        near if near <= half::NEAR => near / 2,
+        near => near,
+    };
     let reaction = reaction(connection);
-    // the smallest round trip is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
+    // farther off it is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
     let ack = half.acks.at(at.time.saturating_sub(near).saturating_add(reaction.min(near / 8)))?;
     let after = at.time.saturating_sub(ack.time).saturating_sub(near);
     (after <= reaction && ack.time.saturating_add(near) > half.last_data_time).then_some(ack)
@@ -179,8 +236,11 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return cause;
     }
     let cause = match (released, stop.in_flight) {
-        (Some(ack), Some(in_flight)) => tcp_window(connection, side, stop, in_flight, length, ack),
-        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at),
+        (Some(ack), Some(in_flight)) => {
+            let open = are_open(connection, side, stop, right_before);
+            tcp_window(connection, side, stop, in_flight, length, ack, open)
+        }
+        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
     };
     if cause != Cause::Unexplained {
@@ -217,8 +277,17 @@ fn flows(connection: &Connection, side: usize, stop: &Stop, at: At) -> bool {
     in_flight && round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
 }
 
-fn is_closed(window: Option<i64>) -> bool {
-    window.is_some_and(|window| window <= 0)
+/// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if the side is still inside a
+/// frame, all of which they had allowed, if what is known to be left proves it, or if no credit came right before the
+/// sender resumed: it was not what the sender waited for.
+fn are_open(connection: &Connection, side: usize, stop: &Stop, right_before: bool) -> bool {
+    match (stop.stream_window, stop.connection_window) {
+        (Some(stream), Some(connection)) => stream > 0 && connection > 0,
+        _ => {
+            let in_frame = connection.http2.sides[side].owed_in_frame() > 0;
+            in_frame || !right_before || stop.least_window.is_some_and(|window| window > 0)
+        }
+    }
 }
 
 /// The HTTP/2 window that allowed no DATA at the stop, or less than a writer cares to send: less than a segment and
@@ -243,10 +312,17 @@ fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
 /// window if there was none and HTTP/2 allowed more. There was none if the estimate says so; if a window not yet grown
 /// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
 /// comes are the window.
-fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, length: i64, ack: Ack) -> Cause {
+fn tcp_window(
+    connection: &Connection,
+    side: usize,
+    stop: &Stop,
+    in_flight: i64,
+    length: i64,
+    ack: Ack,
+    open: bool,
+) -> Cause {
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);
-    let open = !is_closed(stop.stream_window) && !is_closed(stop.connection_window);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
         return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
     }
@@ -254,7 +330,8 @@ fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64,
         let nagle = open && in_flight > 0 && length < segment && half.sent_short;
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
-    let full = stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment);
+    let known = !half.congestion.assumed || !connection.http2.begun_late;
+    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
 
@@ -269,7 +346,7 @@ fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bool {
 /// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
 /// short segment back until then.
 fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
-    const DELAYS: std::ops::RangeInclusive<i64> = 35_000_000..=205_000_000;
+    const DELAYS: std::ops::RangeInclusive<i64> = half::SHORTEST_DELAYED_ACK..=205_000_000;
     let half = &connection.halves[side];
     let there_and_back = connection.http2.near_rtt[1 - side];
     let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);
@@ -278,15 +355,14 @@ fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
 
 /// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a
 /// round trip, nothing but its own application, library or host held it.
-fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> Cause {
+fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At, right_before: bool) -> Cause {
     let near = connection.http2.near_rtt[side];
     let segment = segment_size(connection, side);
     let duration = at.time.saturating_sub(connection.halves[side].last_data_time);
     let known = (0..=half::NEAR).contains(&near) && round_trip(connection).is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
-    let open = |window: Option<i64>| window.is_some_and(|window| window > 0);
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    if known && segment > 0 && tcp && open(stop.stream_window) && open(stop.connection_window) {
+    if known && segment > 0 && tcp && are_open(connection, side, stop, right_before) {
         return if side == connection.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained

@@ -107,7 +107,7 @@ impl Outcome {
 
 impl Flood {
     fn new() -> Self {
-        Self::with(Options::default())
+        Self::with(Options { rpc_rows: true, ..Options::default() })
     }
 
     fn with(options: Options) -> Self {

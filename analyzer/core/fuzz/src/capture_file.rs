@@ -33,7 +33,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     for path in captures() {
         let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let small = &bytes[..bytes.len().min(2_000)];
-        if path.extension().is_some_and(|extension| extension == "pcapng") || seeds.len() % 4 == 0 {
+        if path.extension().is_some_and(|extension| extension == "pcapng") || seeds.len().is_multiple_of(4) {
             seeds.extend([small.to_vec(), gzip(small), lz4(small), zstd(small)]);
         } else {
             seeds.push(small.to_vec());

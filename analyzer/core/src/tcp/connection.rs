@@ -94,12 +94,16 @@ impl Connection {
         let opening_seen = segment.flags.contains(TcpFlags::SYN);
         let certain = roles_from == RolesFrom::Syn;
         let mut http2 = Http2::new(row, client, certain, !opening_seen, &mut cx.strings);
+        let mut halves: [Half; 2] = Default::default();
+        for half in &mut halves {
+            half.congestion.assumed = !opening_seen;
+        }
         if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
             http2.assume_http2();
         }
         Self {
             row,
-            halves: Default::default(),
+            halves,
             http2,
             tls: None,
             begun: false,
@@ -280,13 +284,13 @@ impl Connection {
         if end <= self.halves[side].next {
             return self.old_data(side, segment, offset, at);
         }
-        let note = self.note_late(side, offset, at);
+        let note = self.note_late(side, segment, offset, at);
         if note == Note::Retransmission {
             self.note_retransmission(side, offset, at);
         }
         self.new_data(side, offset, end, at, cx);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
-            return self.keep_out_of_order(side, segment, offset, at, cx);
+            return self.keep_out_of_order(side, segment, offset, note, at, cx);
         }
         if self.halves[side].out_of_order.is_some() {
             self.fill(side, segment, offset, note, at, cx);
@@ -322,9 +326,10 @@ impl Connection {
 
     /// Bytes that are new although later ones came before: reordered on the way if they are late by less than a round
     /// trip, for a sender cannot know sooner that they are lost; else sent again (Wireshark's rule, 3 ms when the
-    /// round trip is not known).
+    /// round trip is not known). The sender's clock decides where it can: it does not run backwards along the bytes
+    /// (RFC 7323 section 3.2), so that bytes whose clock is past that of later ones were sent after those.
     #[inline]
-    fn note_late(&self, side: usize, offset: i64, at: At) -> Note {
+    fn note_late(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At) -> Note {
         const UNKNOWN_ROUND_TRIP: i64 = 3_000_000;
         let half = &self.halves[side];
         if offset >= half.highest {
@@ -334,7 +339,13 @@ impl Connection {
             [a, b] if a >= 0 && b >= 0 => a + b,
             _ => UNKNOWN_ROUND_TRIP,
         };
-        match half.out_of_order.as_ref().and_then(|store| store.first_at()) {
+        let store = half.out_of_order.as_ref();
+        let behind = store.and_then(|store| store.clock_behind(offset));
+        let clocks = segment.timestamps.map(|(clock, _)| clock).zip(behind);
+        if clocks.is_some_and(|(now, then)| now.wrapping_sub(then) as i32 > 0) {
+            return Note::Retransmission;
+        }
+        match store.and_then(|store| store.first_at()) {
             Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
@@ -374,8 +385,11 @@ impl Connection {
         if self.halves[side].out_of_order.is_none() {
             if self.http2.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
-            } else if self.http2.held[side].is_held() || self.halves[side].congestion.is_after_loss() {
-                waits::began(self, side, at);
+            } else if self.http2.held[side].is_held()
+                || self.halves[side].congestion.is_after_loss()
+                || self.halves[side].paused_behind_a_short_segment(at.time)
+            {
+                waits::began(self, side, end - offset, at, cx);
             }
         }
         waits::sent(self, side, offset, end, at);
@@ -441,13 +455,23 @@ impl Connection {
         }
     }
 
-    fn keep_out_of_order(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
+    /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
+    fn keep_out_of_order(
+        &mut self,
+        side: usize,
+        segment: &Segment<'_>,
+        offset: i64,
+        note: Note,
+        at: At,
+        cx: &mut Context,
+    ) -> Note {
         self.counters.out_of_order += 1;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
         let before = store.bytes();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
-        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at);
+        let clock = segment.timestamps.map(|(clock, _)| clock);
+        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at, clock);
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
@@ -465,7 +489,15 @@ impl Connection {
                 self.http2.bytes.undecoded += segment.payload.len() as u64;
             }
         }
-        Note::OutOfOrder
+        let again = kept && grown == 0 && !segment.payload.is_empty(); // kept before, all of it
+        match note {
+            Note::Retransmission => note,
+            _ if again => {
+                self.note_retransmission(side, offset, at);
+                Note::Retransmission
+            }
+            _ => Note::OutOfOrder,
+        }
     }
 
     /// Delivers kept segments that have become due; `hole` filled the gap before them. Without it the capture lacks

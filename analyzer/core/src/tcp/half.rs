@@ -11,6 +11,8 @@ use super::rtt::Rtt;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
 pub const NEAR: i64 = 200_000;
+/// The least time for which an ACK is put off, with 5 ms for clocks: 40 ms in Linux (TCP_DELACK_MIN, include/net/tcp.h).
+pub const SHORTEST_DELAYED_ACK: i64 = 35_000_000;
 
 /// An acknowledgement of a sender's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,6 +213,12 @@ impl Half {
     pub fn start(&mut self, first_byte: u32) {
         self.started = true;
         self.next_seq = first_byte;
+    }
+
+    /// Since its last bytes, in a segment that was not full, as much time has passed as an ACK of them may be put off.
+    #[inline]
+    pub fn paused_behind_a_short_segment(&self, now: i64) -> bool {
+        self.sent_short && now.saturating_sub(self.last_data_time) >= SHORTEST_DELAYED_ACK
     }
 
     /// The offset of a sequence number, within half the sequence space of what is expected (RFC 9293 section 3.4).

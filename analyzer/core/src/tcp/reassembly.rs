@@ -14,6 +14,8 @@ pub struct Kept {
     pub length: i64,
     /// The packet.
     pub at: At,
+    /// The sender's clock in it (RFC 7323 section 3).
+    pub clock: Option<u32>,
 }
 
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
@@ -25,7 +27,7 @@ pub struct OutOfOrder {
 
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
-    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At) -> bool {
+    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At, clock: Option<u32>) -> bool {
         if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
         {
             return false;
@@ -35,7 +37,7 @@ impl OutOfOrder {
             match self.segments.get(&offset).map(|kept| kept.length) {
                 None => {
                     self.bytes += bytes.len();
-                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at });
+                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, clock });
                     return true;
                 }
                 Some(known) if known >= length => return true,
@@ -67,6 +69,11 @@ impl OutOfOrder {
     /// The packet of the first kept segment.
     pub fn first_at(&self) -> Option<At> {
         self.segments.first_key_value().map(|(_, kept)| kept.at)
+    }
+
+    /// The sender's clock in the first kept segment behind `offset`.
+    pub fn clock_behind(&self, offset: i64) -> Option<u32> {
+        self.segments.range(offset.saturating_add(1)..).next().and_then(|(_, kept)| kept.clock)
     }
 
     /// Bytes kept.

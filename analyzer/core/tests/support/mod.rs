@@ -107,7 +107,10 @@ impl Analysis {
         let rpc = |row: usize| Rpc {
             connection: table.connection[row],
             stream: table.stream[row],
-            method: methods.get(table.method[row] as usize).cloned(),
+            method: methods
+                .get(table.method[row] as usize)
+                .filter(|_| table.flags[row] & grpcdiag_core::tables::rpc_flag::METHOD_UNKNOWN == 0)
+                .cloned(),
             status: table.status[row],
             flags: table.flags[row],
             times: (table.start_time_ns[row], table.duration_ns[row]),

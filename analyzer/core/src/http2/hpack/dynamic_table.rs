@@ -50,7 +50,14 @@ pub(super) struct DynamicTable<Class> {
     older_unknown: bool,
     /// Counts what may change the meaning of an index.
     changes: u64,
+    /// The number of the next entry. Entries count upwards; those from before the capture have the numbers below the
+    /// first. After a hole, in which nobody knows how many were inserted, they start anew far above.
+    next_number: u64,
 }
+
+/// Entries are told apart over this many before and after the beginning of the capture or of a hole: more than an
+/// index (RFC 7541 section 5.1, in 32 bits here) can reach.
+const NUMBERS: u64 = 1 << 33;
 
 impl<Class: Copy> DynamicTable<Class> {
     /// The empty table of a new connection.
@@ -64,12 +71,18 @@ impl<Class: Copy> DynamicTable<Class> {
             max_size_exact: true,
             older_unknown: false,
             changes: 0,
+            next_number: 0,
         }
     }
 
     /// Grows with everything that may change the meaning of an index.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// The number that the next entry gets.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
     }
 
     /// The entry that is `nth` from the newest, 0 being the newest.
@@ -107,6 +120,7 @@ impl<Class: Copy> DynamicTable<Class> {
     pub fn forget(&mut self) {
         self.changes += 1;
         self.clear();
+        self.next_number = self.next_number.wrapping_add(NUMBERS);
         self.older_unknown = true;
         self.max_size_exact = false;
         self.max_size = self.max_size.max(HPACK_LATE_TABLE_BYTES);
@@ -167,6 +181,7 @@ impl<Class: Copy> DynamicTable<Class> {
             size,
         });
         self.size = self.size.saturating_add(size);
+        self.next_number = self.next_number.wrapping_add(1);
     }
 
     /// The size up to which entries are kept, in bytes.
