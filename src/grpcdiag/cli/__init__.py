@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, capture, connections, doctor, explain, frames, lab, messages, packets, rpcs, timeline, verify, waits
+from . import (
+    analyze,
+    capture,
+    connections,
+    doctor,
+    explain,
+    frames,
+    lab,
+    messages,
+    packets,
+    rpcs,
+    timeline,
+    verify,
+    waits,
+)
 
 app = typer.Typer(
     name="grpcdiag",
