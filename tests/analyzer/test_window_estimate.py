@@ -1,4 +1,4 @@
-"""The estimate of a congestion window that has outgrown it: cubic leaves slow start by itself, which no packet tells."""
+"""The estimate of a congestion window that has outgrown it: cubic leaves slow start by itself, and no packet tells."""
 
 from __future__ import annotations
 
