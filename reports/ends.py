@@ -37,9 +37,7 @@ def _named(files: tuple[str, ...]) -> str:
 
 def _clock(clock: ClockFacts) -> Text:
     ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
-    text = (
-        f"server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
-    )
+    text = f"server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
     text += f"both ways, at most {duration(clock.uncertainty_ns)} more or less in any case; "
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))

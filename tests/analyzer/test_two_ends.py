@@ -372,7 +372,10 @@ def test_retransmissions_that_were_not_needed(folder: Path) -> None:
 def test_connections_begun_before_behind_address_translation(folder: Path) -> None:
     captured = BothEnds(Link(rtt_ns=20 * MS), client_at_server=NAT, offset_ns=S).carry(long_conversation(calls=6))
     late = [captured.client[30:], captured.server[24:]]
-    ends = together(filed(folder, *late))
+    files = filed(folder, *late)
+    ends = together(files)
+    assert sum(method.divided_rpcs for method in ends.methods) >= 3
+    divided(files)
     assert ends.up.delay_ns.min == ends.down.delay_ns.min == 10 * MS
     assert (ends.up.lost_packets, ends.down.lost_packets) == (0, 0)
 
