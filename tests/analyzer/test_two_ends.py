@@ -157,6 +157,10 @@ def test_snapshot(update_snapshots: bool) -> None:
     if update_snapshots:
         path.write_text(text)
     assert text == path.read_text(), "to accept the new text: pytest --update-snapshots"
+    for width in (60, 80):
+        lines = terminal.render(changed(found, files=("client.pcap",), ends=named), width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert not any("…" in line for line in lines if line.startswith(("  up", "  down", "  one way")))
 
 
 def test_losses_of_the_recorded_pair_are_the_packets_whose_identification_did_not_arrive() -> None:
