@@ -293,6 +293,8 @@ class EndsMethod(Struct, frozen=True):
     """RPC time of a method with both ends known."""
 
     method: str | None
+    label: str | None
+    """What tells it apart where it has no name, as in `MethodFacts`."""
     rpcs: int
     divided_rpcs: int
     """Of these, those whose network time is divided."""

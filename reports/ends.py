@@ -49,14 +49,14 @@ def _clock(clock: ClockFacts) -> Text:
 def _ways(ends: Ends) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
-    for _ in range(7):
+    for _ in range(6):
         table.add_column(justify="right", no_wrap=True)
-    table.add_row("one way", "packets", "lost", "fastest", "p50", "p90", "p99", "slowest", style="dim")
+    table.add_row("one way", "packets", "lost", "fastest", "p50", "p99", "slowest", style="dim")
     for name, way in (("up", ends.up), ("down", ends.down)):
         delay = way.delay_ns
-        times = (delay.min, delay.p50, delay.p90, delay.p99, delay.max)
+        times = (delay.min, delay.p50, delay.p99, delay.max)
         lost = f"{way.lost_packets:,}"
-        table.add_row(f"network {name}", f"{way.packets:,}", lost, *(duration(time) for time in times))
+        table.add_row(name, f"{way.packets:,}", lost, *(duration(time) for time in times))
     return table
 
 

@@ -143,7 +143,13 @@ def _ends(ends: Ends) -> dict[str, Any]:
         "down": _way(ends.down),
         "budget": dict(ends.budget),
         "methods": [
-            {"method": m.method, "rpcs": m.rpcs, "divided_rpcs": m.divided_rpcs, "budget": dict(m.budget)}
+            {
+                "method": m.method,
+                "label": m.label,
+                "rpcs": m.rpcs,
+                "divided_rpcs": m.divided_rpcs,
+                "budget": dict(m.budget),
+            }
             for m in ends.methods
         ],
         "connections": [

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..budget import CAUSES
-from ..tables import COMPLETE, TOUCHES_GAP, Ints
+from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints
 from .connections import Pair
 from .matching import Mask
 from .recorded import Recorded, StreamFrames
@@ -138,7 +138,7 @@ def _same_rpcs(client: Recorded, server: Recorded, pairs: Sequence[Pair]) -> tup
         rpcs = recorded.tables.rpcs
         number = rpcs.connection.astype(np.int64)
         number = number if connection is None else connection[number]
-        whole = (rpcs.flags & (COMPLETE | TOUCHES_GAP) == COMPLETE) & (number >= 0)
+        whole = (rpcs.flags & (COMPLETE | BEGUN_BEFORE | TOUCHES_GAP) == COMPLETE) & (number >= 0)
         rows.append(np.flatnonzero(whole))
         keys.append((number << 32 | rpcs.stream)[whole])
     _, at, other = np.intersect1d(keys[0], keys[1], return_indices=True)

@@ -398,12 +398,13 @@ def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
         found.append(
             EndsMethod(
                 method=method.name,
+                label=method.label,
                 rpcs=int(mine.sum()),
                 divided_rpcs=int(divided.divided[mine].sum()),
                 budget=_named(divided.budgets[mine].sum(axis=0)),
             )
         )
-    return sorted(found, key=lambda m: (-sum(m.budget.values()), m.method or ""))
+    return sorted(found, key=lambda m: (-sum(m.budget.values()), m.method or m.label or ""))
 
 
 def _named(sums: npt.NDArray[Any]) -> Mapping[str, int]:

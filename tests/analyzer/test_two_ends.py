@@ -157,6 +157,10 @@ def test_snapshot(update_snapshots: bool) -> None:
     if update_snapshots:
         path.write_text(text)
     assert text == path.read_text(), "to accept the new text: pytest --update-snapshots"
+    for width in (60, 80):
+        lines = terminal.render(changed(found, files=("client.pcap",), ends=named), width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert not any("…" in line for line in lines if line.startswith(("  up", "  down", "  one way")))
 
 
 def test_losses_of_the_recorded_pair_are_the_packets_whose_identification_did_not_arrive() -> None:
@@ -372,7 +376,10 @@ def test_retransmissions_that_were_not_needed(folder: Path) -> None:
 def test_connections_begun_before_behind_address_translation(folder: Path) -> None:
     captured = BothEnds(Link(rtt_ns=20 * MS), client_at_server=NAT, offset_ns=S).carry(long_conversation(calls=6))
     late = [captured.client[30:], captured.server[24:]]
-    ends = together(filed(folder, *late))
+    files = filed(folder, *late)
+    ends = together(files)
+    assert sum(method.divided_rpcs for method in ends.methods) >= 3
+    divided(files)
     assert ends.up.delay_ns.min == ends.down.delay_ns.min == 10 * MS
     assert (ends.up.lost_packets, ends.down.lost_packets) == (0, 0)
 
