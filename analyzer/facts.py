@@ -56,14 +56,14 @@ def capture_facts(tables: Tables) -> CaptureFacts:
     )
 
 
-def quality(tables: Tables) -> Quality:
-    """How far the capture can be trusted."""
+def quality(tables: Tables, notes: tuple[str, ...] = ()) -> Quality:
+    """How far the capture can be trusted; `notes` are what else is to be said of it."""
     connections = tables.connections
     return Quality(
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
         undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
-        warnings=tuple(_warnings(tables)),
+        warnings=(*_warnings(tables), *notes),
     )
 
 
@@ -87,7 +87,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
     if capture["damage_not_listed"]:
         yield f"{capture['damage_not_listed']:,} further damaged places in the files"
     counts = [
-        (capture["dropped_packets"], "packets were dropped while capturing, as the file itself says"),
+        (capture["dropped_packets"], "packets were dropped while capturing, as the file or the one beside it says"),
         (capture["truncated_packets"], "packets were cut by the snaplen: capture with -s 0"),
         (int(connections.duplicate_packets.sum()), "packets were recorded twice; each is counted once"),
         (int(connections.missing_bytes.sum()), "bytes of TCP payload are missing from the capture"),

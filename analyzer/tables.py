@@ -80,6 +80,8 @@ class Connections(Struct, frozen=True, eq=False):
     packets_server: Annotated[Counts, "packets of the server"]
     bytes_client: Annotated[Sizes, "TCP payload bytes of the client on the wire"]
     bytes_server: Annotated[Sizes, "TCP payload bytes of the server on the wire"]
+    client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
+    server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
     congestion_after_loss_ns: Annotated[Sizes, "RPC time in a congestion window that a loss had reduced"]
     retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as a timeout"]
     recovery_ns: Annotated[Ints, "the longest time from a loss, as far as seen, to its repair"]
@@ -119,6 +121,9 @@ class Rpcs(Struct, frozen=True, eq=False):
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
     response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
+    request_end_packet: Annotated[
+        Counts, "packet at which the request was whole, 0 if it was not; empty unless asked for"
+    ]
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
 
@@ -167,6 +172,8 @@ class Packets(Struct, frozen=True, eq=False):
     payload_bytes: Annotated[Counts, "TCP payload bytes on the wire"]
     captured_payload_bytes: Annotated[Counts, "TCP payload bytes recorded"]
     note: Annotated[Codes, "what the analysis says of it, index into `PACKET_NOTES`"]
+    identification: Annotated[Counts, "IPv4 identification, 4294967295 without one"]
+    timestamp: Annotated[Counts, "value of the TCP timestamp option, 0 without one"]
 
 
 class Waits(Struct, frozen=True, eq=False):
@@ -398,6 +405,15 @@ class Method(Struct, frozen=True):
     """Quantiles in nanoseconds; None without a sample."""
 
 
+class Measured(Struct, frozen=True, eq=False):
+    """Which congestion windows of the waits table the sender's kernel told; the others are estimates."""
+
+    stops: npt.NDArray[np.bool_]
+    """Of `congestion_window_bytes`."""
+    before_idle: npt.NDArray[np.bool_]
+    """Of `window_before_idle_bytes`."""
+
+
 class Tables(Struct, frozen=True):
     """Everything that decoding one capture gives."""
 
@@ -413,6 +429,8 @@ class Tables(Struct, frozen=True):
     """Deadline per RPC in nanoseconds, -1 without; shorter than `rpcs` when the last ones have none."""
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
+    request_budgets: Ints
+    """The same up to the end of the request; zeros for an RPC whose request did not end."""
     messages: Messages
     """See `Messages`; empty unless asked for."""
     frames: Frames
@@ -461,6 +479,8 @@ class Tables(Struct, frozen=True):
     """RPCs that began before the capture."""
     other_streams: int
     """HTTP/2 streams that are not gRPC."""
+    measured: Measured | None = None
+    """See `Measured`; None where all windows are estimates."""
 
     @property
     def rpc_count(self) -> int:
@@ -499,6 +519,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         rpcs=table_of(Rpcs, result["rpcs"]),
         deadlines=result["deadlines"],
         rpc_budgets=result["rpc_budgets"],
+        request_budgets=result["request_budgets"],
         messages=table_of(Messages, result["messages"]),
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),

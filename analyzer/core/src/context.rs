@@ -62,6 +62,8 @@ pub struct Context {
     pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
     pub rpc_budgets: Vec<Budget>,
+    /// The same up to the end of the request, when wanted.
+    pub request_budgets: Vec<Budget>,
     /// Messages so far, when wanted.
     pub messages: Messages,
     /// Frames so far, when wanted.

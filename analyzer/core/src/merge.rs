@@ -29,6 +29,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.rpcs.append(&mut other.rpcs);
     cx.rpc_sizes.append(&mut other.rpc_sizes);
     cx.rpc_budgets.append(&mut other.rpc_budgets);
+    cx.request_budgets.append(&mut other.request_budgets);
     cx.waits.append(&mut other.waits);
     cx.idles.append(&mut other.idles);
     cx.pings.append(&mut other.pings);

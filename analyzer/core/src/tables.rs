@@ -77,6 +77,7 @@ table!(
         client_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
+        client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
         retransmitted_packets: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
@@ -102,6 +103,7 @@ table!(
     /// What each RPC carried, row by row beside [`Rpcs`] when wanted.
     RpcSizes, RpcSizesRow {
         request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
+        request_end_packet: u32,
     }
 );
 
@@ -126,6 +128,7 @@ table!(
     Packets, PacketRow {
         packet: u32, time_ns: i64, connection: u32, direction: u8, flags: u32, seq: u64, ack: u64,
         window: u64, payload_bytes: u32, captured_payload_bytes: u32, note: u8,
+        identification: u32, timestamp: u32,
     }
 );
 

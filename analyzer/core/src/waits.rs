@@ -115,11 +115,9 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let streams = connection.http2.charge_wait(side, &interval);
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
-    if let (true, Some(in_flight)) = (after_loss, stop.in_flight) {
-        let segment = segment_size(connection, side);
-        connection.halves[side].congestion.proved(in_flight, segment);
-    }
+    let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss, released.is_some(), at);
     cx.waits.push(WaitRow {
+        congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,
         cause: cause as u8,
@@ -129,6 +127,33 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
         after_loss: u8::from(after_loss),
         ..row
     });
+}
+
+/// The congestion window at the stop, bytes: where it was binding, what was in flight tells it.
+fn at_its_window(
+    connection: &mut Connection,
+    side: usize,
+    stop: &Stop,
+    cause: Cause,
+    after_loss: bool,
+    released: bool,
+    at: At,
+) -> i64 {
+    let segment = segment_size(connection, side);
+    let Some(in_flight) = stop.in_flight else { return stop.congestion_window };
+    if after_loss {
+        connection.halves[side].congestion.proved(in_flight, segment);
+        return stop.congestion_window.min(in_flight.max(segment));
+    }
+    let less = stop.congestion_window - in_flight >= segment && released;
+    if less
+        && matches!(cause, Cause::CongestionWindow | Cause::Unexplained)
+        && stands_at_its_window(connection, side, stop, in_flight, at)
+    {
+        connection.halves[side].congestion.outgrown(in_flight, segment);
+        return in_flight;
+    }
+    stop.congestion_window
 }
 
 fn segment_size(connection: &Connection, side: usize) -> i64 {
@@ -173,14 +198,14 @@ pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: 
 fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let stop = stop_now(connection, side);
     let released = release(connection, side, at);
-    let (Some(ack), Some(in_flight)) = (released, stop.in_flight) else { return };
+    let Some(ack) = released else { return };
     let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
         let direction = &stream.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
         stream.kind == Kind::Grpc && !stream.finished && message_to_come
     });
     let open = are_open(connection, side, &stop, credit(connection, side, at).0);
-    if !begun || tcp_window(connection, side, &stop, in_flight, length, ack, open) != Cause::DelayedAck {
+    if !begun || tcp_window(connection, side, &stop, length, ack, open, at) != Cause::DelayedAck {
         return;
     }
     let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
@@ -236,9 +261,9 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return cause;
     }
     let cause = match (released, stop.in_flight) {
-        (Some(ack), Some(in_flight)) => {
+        (Some(ack), Some(_)) => {
             let open = are_open(connection, side, stop, right_before);
-            tcp_window(connection, side, stop, in_flight, length, ack, open)
+            tcp_window(connection, side, stop, length, ack, open, at)
         }
         (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
@@ -316,11 +341,12 @@ fn tcp_window(
     connection: &Connection,
     side: usize,
     stop: &Stop,
-    in_flight: i64,
     length: i64,
     ack: Ack,
     open: bool,
+    at: At,
 ) -> Cause {
+    let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
@@ -331,8 +357,42 @@ fn tcp_window(
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
+    let full = stop.congestion_window - in_flight < segment
+        || fills_initial_window(half, stop, segment)
+        || stands_at_its_window(connection, side, stop, in_flight, at) && !first_after_idle(connection, side);
+    let full = known && full;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
+}
+
+/// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for half a round trip
+/// or more with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is
+/// still in slow start is no more than twice that.
+fn stands_at_its_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
+    let near = connection.http2.near_rtt[side];
+    let segment = segment_size(connection, side);
+    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
+    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(2) >= rtt);
+    let open = |window: Option<i64>| window.is_some_and(|window| window >= segment);
+    (0..=half::NEAR).contains(&near)
+        && long
+        && in_flight >= segment
+        && stop.congestion_window > CongestionWindow::initial(segment)
+        && stop.congestion_window <= in_flight.saturating_mul(2)
+        && stop.receive_window.is_some_and(|window| window - in_flight >= segment)
+        && open(stop.stream_window)
+        && open(stop.connection_window)
+}
+
+/// Whether a stop is the first burst's after an idle time that reduced the window: by a rule, which it shows, or
+/// nothing.
+fn first_after_idle(connection: &Connection, side: usize) -> bool {
+    let half = &connection.halves[side];
+    let near = connection.http2.near_rtt[side].max(0);
+    let kept = half.rtt.retransmission_timeout(near).is_some_and(|timeout| half.flight.idle_before <= timeout);
+    let into_flight = half.last_data_time.saturating_sub(half.flight.start_time);
+    let later = round_trip(connection).is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
+    !kept && !later
 }
 
 /// Linux's window counts segments: ten short ones fill the initial window too.

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, connections, explain, frames, lab, messages, packets, rpcs, timeline, verify, waits
+from . import (
+    analyze,
+    capture,
+    connections,
+    doctor,
+    explain,
+    frames,
+    lab,
+    messages,
+    packets,
+    rpcs,
+    timeline,
+    verify,
+    waits,
+)
 
 app = typer.Typer(
     name="grpcdiag",
@@ -17,8 +31,23 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain, verify, lab):
-    app.command(name=command.NAME)(command.command)
+_COMMANDS = (
+    analyze,
+    connections,
+    rpcs,
+    messages,
+    frames,
+    packets,
+    waits,
+    timeline,
+    explain,
+    capture,
+    verify,
+    lab,
+    doctor,
+)
+for command in _COMMANDS:
+    app.command(name=command.NAME, context_settings=getattr(command, "CONTEXT", None))(command.command)
 
 
 @app.callback()

@@ -191,6 +191,9 @@ impl Http2 {
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if is_client && cx.options.rpc_rows {
+            request_ends(stream, at, cx);
+        }
         let over = stream.directions[1 - side].ended;
         if !is_client && !stream.finished {
             let hidden = stream.status_hidden || (late && stream.http_status == 0);
@@ -480,6 +483,22 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
     }
 }
 
+/// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
+/// back.
+#[cold]
+fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
+    let row = stream.rpc as usize;
+    if stream.finished || stream.kind != Kind::Grpc {
+        return;
+    }
+    if let Some(cell) = cx.rpc_sizes.request_end_packet.get_mut(row) {
+        *cell = at.completes(&stream.first).0;
+    }
+    if let Some(budget) = cx.request_budgets.get_mut(row) {
+        *budget = stream.budget;
+    }
+}
+
 /// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
 fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
@@ -587,5 +606,6 @@ fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
+        cx.request_budgets.push(Budget::default());
     }
 }

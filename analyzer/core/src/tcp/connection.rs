@@ -651,6 +651,8 @@ impl Connection {
             payload_bytes: segment.payload_len,
             captured_payload_bytes: segment.payload.len() as u32,
             note: note as u8,
+            identification: segment.ip_id.map_or(u32::MAX, u32::from),
+            timestamp: segment.timestamps.map_or(0, |(value, _)| value),
         });
     }
 

@@ -235,6 +235,11 @@ impl Half {
         self.next = offset;
     }
 
+    /// The sequence number of offset 0.
+    pub fn first_sequence(&self) -> u32 {
+        self.next_seq.wrapping_sub(self.next as u32)
+    }
+
     /// By how many bits this sender's windows are shifted, `None` while not known (RFC 7323 section 2.2): windows are
     /// scaled when both SYNs carry the option, and never in a SYN. Who answers a SYN with the option was offered it.
     pub fn window_shift(&self, peer: &Half, is_syn: bool) -> Option<u8> {
@@ -292,6 +297,15 @@ mod tests {
         }
         assert_eq!(sent.behind(3_101), None, "forgotten");
     }
+    #[test]
+    fn the_sequence_number_of_offset_0_stays_known() {
+        let mut half = Half::default();
+        half.start(u32::MAX - 5);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+        half.advance(5_000_000_000);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+    }
+
     #[test]
     fn a_far_sender_knows_an_earlier_window() {
         let mut windows = Windows::default();
