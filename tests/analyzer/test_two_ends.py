@@ -538,3 +538,9 @@ def test_damaged_pairs_end_in_an_analysis_or_a_refusal(folder: Path, seed: int) 
     if found.ends:
         assert sum(found.ends.budget.values()) == sum(found.budget.values())
         divided(files)
+
+
+def test_the_rest_of_the_report_is_that_of_the_clients_capture() -> None:
+    for name in ("rtt205-go-16000", "rtt205-go-32000"):
+        files = [recording(name, side).files[0] for side in ("client", "server")]
+        assert changed(analyze_files(files), ends=None) == analyze_files(files[:1])
