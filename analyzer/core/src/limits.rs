@@ -163,6 +163,9 @@ pub const OPEN_STREAMS: usize = 262_144;
 pub const PENDING_SETTINGS: usize = 128;
 /// Bytes searched for the next frame boundary at a time after a gap or a late begin.
 pub const RESYNC_BUFFER: usize = 128 << 10;
+/// Stream identifiers above the highest seen that are believed when the next frame boundary is searched after a gap:
+/// two for each request that a gap of that length swallows.
+pub const RESYNC_STREAMS: u32 = 1 << 14;
 /// Bytes of one direction searched without result before it is taken for another protocol.
 pub const RESYNC_GIVE_UP: u64 = 16 << 20;
 /// Bytes of an HTTP/1.1 request or response head read to find an upgrade to h2c.

@@ -112,10 +112,12 @@ impl Http2 {
 
     #[inline]
     fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
-        let near = self.near_rtt[side];
+        let (near, gaps) = (self.near_rtt[side], self.sides[side].gaps);
         if let Some(stream) = self.streams.find_mut(id) {
             stream.charge_activity(side, false, &at, near, &self.held);
             if let Some(http_status) = summary.http_status {
+                // a response begins here: nothing of it was in a gap before
+                stream.directions[side].gaps = gaps;
                 stream.http_status = http_status;
             }
             stream.status_hidden |= summary.unknown > 0;

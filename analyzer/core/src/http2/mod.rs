@@ -33,6 +33,7 @@ use crate::at::At;
 use crate::budget::Budget;
 use crate::context::Context;
 use crate::grpc::headers::Strings;
+use crate::limits;
 use crate::tables::Layer;
 
 use frame::FrameType;
@@ -231,6 +232,12 @@ impl Http2 {
     #[inline]
     pub(crate) fn highest_stream(&self) -> u32 {
         self.highest_client_stream
+    }
+
+    /// The highest stream identifier that a frame may have, as far as earlier ones tell: clients number upwards.
+    fn highest_plausible(&self) -> Option<u32> {
+        let known = !self.begun_late || (self.rpcs > 0 && self.highest_client_stream > 0);
+        known.then(|| self.highest_client_stream.saturating_add(limits::RESYNC_STREAMS))
     }
 
     #[inline]

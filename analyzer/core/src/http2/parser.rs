@@ -414,7 +414,7 @@ fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) 
 fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
-    let Some(found) = search.find() else {
+    let Some(found) = search.find(h2.highest_plausible()) else {
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;

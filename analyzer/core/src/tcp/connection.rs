@@ -292,8 +292,14 @@ impl Connection {
     #[inline]
     fn answers_the_unseen(&self, side: usize) -> bool {
         let peer = &self.halves[1 - side];
-        let fin = i64::from(self.fins[1 - side].is_some()); // takes a sequence number of its own
-        peer.started && (fin + 1..limits::MIXED_BYTES).contains(&(peer.acked - peer.next))
+        peer.started && self.is_unseen(1 - side, peer.acked)
+    }
+
+    /// Whether bytes of `side` before `offset` are not in the capture, or not yet.
+    #[inline]
+    fn is_unseen(&self, side: usize, offset: i64) -> bool {
+        let fin = i64::from(self.fins[side].is_some()); // takes a sequence number of its own
+        (fin + 1..limits::MIXED_BYTES).contains(&(offset - self.halves[side].next))
     }
 
     /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
@@ -360,8 +366,8 @@ impl Connection {
         if end <= self.halves[side].highest {
             return;
         }
-        // behind a hole it is not known what the side owes
-        if self.halves[side].out_of_order.is_none() {
+        // behind a hole it is not known what the side owes, nor when it last sent
+        if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
             if self.http2.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held() || self.halves[side].congestion.is_after_loss() {
@@ -433,18 +439,19 @@ impl Connection {
 
     fn keep_out_of_order(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
         self.counters.out_of_order += 1;
+        let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
         let before = store.bytes();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
-        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at);
+        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at, answers);
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
         self.counters.retransmitted_bytes +=
             if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
-            self.skip_hole(side, at, cx);
+            self.give_up(side, at, cx);
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
                 self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, cx);
@@ -455,27 +462,49 @@ impl Connection {
         Note::OutOfOrder
     }
 
-    /// Delivers kept segments that have become due; `hole` filled the gap before them. Without it the capture lacks
-    /// the gap's packets, and their receiver did not wait.
+    /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.
     fn drain(&mut self, side: usize, hole: Option<At>, cx: &mut Context) {
+        while self.deliver_kept(side, hole, cx) {}
+    }
+
+    /// Delivers the first kept segment of `side` if it is due. Without a `hole` that was filled the capture lacks the
+    /// packets before it, and its receiver did not wait.
+    fn deliver_kept(&mut self, side: usize, hole: Option<At>, cx: &mut Context) -> bool {
+        let half = &mut self.halves[side];
+        let next = half.next;
+        let Some(store) = &mut half.out_of_order else { return false };
+        let Some((offset, kept)) = store.take_ready(next) else { return false };
+        if store.first().is_none() {
+            half.out_of_order = None;
+        }
+        cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
+        let end = offset + kept.length;
+        if end <= next {
+            self.counters.retransmitted_bytes += kept.bytes.len() as u64;
+        } else {
+            let at = hole.map_or(kept.at, |hole| kept.at.waited(hole));
+            self.deliver(side, &kept.bytes, offset, end, at, cx);
+        }
+        true
+    }
+
+    /// The packet of the first kept segment of `side` if that continues what was read, and answers nothing unseen.
+    fn due(&self, side: usize) -> Option<u32> {
+        let half = &self.halves[side];
+        let (offset, kept) = half.out_of_order.as_ref()?.head()?;
+        (offset <= half.next && !self.is_unseen(1 - side, kept.answers)).then_some(kept.at.packet)
+    }
+
+    /// Delivers what is due of both sides in the order in which it was recorded: requests before their answers.
+    #[cold]
+    fn catch_up(&mut self, cx: &mut Context) {
         loop {
-            let half = &mut self.halves[side];
-            let next = half.next;
-            let Some(store) = &mut half.out_of_order else { return };
-            let Some((offset, kept)) = store.take_ready(next) else {
-                if store.first().is_none() {
-                    half.out_of_order = None;
-                }
-                return;
+            let side = match [self.due(0), self.due(1)] {
+                [None, None] => return,
+                [Some(first), Some(second)] => usize::from(second < first),
+                [first, _] => usize::from(first.is_none()),
             };
-            cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
-            let end = offset + kept.length;
-            if end <= next {
-                self.counters.retransmitted_bytes += kept.bytes.len() as u64;
-            } else {
-                let at = hole.map_or(kept.at, |hole| kept.at.waited(hole));
-                self.deliver(side, &kept.bytes, offset, end, at, cx);
-            }
+            self.deliver_kept(side, None, cx);
         }
     }
 
@@ -490,8 +519,8 @@ impl Connection {
                 continue;
             };
             let is_hole = first > half.next;
-            if !is_hole && !self.answers_the_unseen(side) {
-                self.drain(side, None, cx);
+            if !is_hole && self.due(side).is_some() {
+                self.catch_up(cx);
             } else if !is_hole || half.acked >= first {
                 self.lose_patience(side, at, cx);
             }
@@ -503,24 +532,73 @@ impl Connection {
         half.hole_patience += 1;
         if half.hole_patience > limits::MISSING_AFTER_PACKETS {
             half.hole_patience = 0;
-            self.skip_hole(side, at, cx);
+            self.give_up(side, at, cx);
         }
     }
 
-    /// Gives up on the first hole of `side`.
-    fn skip_hole(&mut self, side: usize, at: At, cx: &mut Context) {
-        let half = &mut self.halves[side];
-        let Some(store) = &half.out_of_order else { return };
+    /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
+    /// that it answers.
+    fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
+        let half = &self.halves[side];
+        let Some((first, kept)) = half.out_of_order.as_ref().and_then(|store| store.head()) else { return };
         // the receiver went on when it had what comes behind the hole, not when the hole is given up here
-        let (Some(first), Some(behind)) = (store.first(), store.first_at()) else { return };
-        let missing = first.saturating_sub(half.next);
-        if missing > 0 {
-            half.advance(first);
-            self.counters.missing_bytes += missing.unsigned_abs();
-            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
-            self.lack(side, missing.unsigned_abs(), behind, cx);
+        let behind = kept.at;
+        let skipped = if first > half.next {
+            self.skip(side, first, behind, at, cx)
+        } else {
+            self.skip_unseen(1 - side, kept.answers, behind, at, cx)
+        };
+        if !skipped {
+            self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
         }
-        self.drain(side, None, cx);
+        self.catch_up(cx);
+    }
+
+    /// Bytes of `side` up to `offset` were acknowledged and are not in the capture; what is behind them may be.
+    fn skip_unseen(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+        if !self.is_unseen(side, offset) {
+            return false;
+        }
+        let half = &self.halves[side];
+        let kept = half.out_of_order.as_ref().and_then(|store| store.head());
+        let kept = kept.filter(|(first, _)| *first < offset).map(|(first, kept)| (first, kept.at));
+        let fin = i64::from(self.fins[side].is_some());
+        let (end, behind) = kept.unwrap_or((offset - fin, behind));
+        self.skip(side, end, behind, at, cx)
+    }
+
+    /// Gives up on the bytes of `side` up to `offset`; `behind` is the packet that shows that they were there.
+    fn skip(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+        let missing = offset.saturating_sub(self.halves[side].next);
+        if missing <= 0 {
+            return false;
+        }
+        self.halves[side].advance(offset);
+        self.counters.missing_bytes += missing.unsigned_abs();
+        cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        self.lack(side, missing.unsigned_abs(), behind, cx);
+        true
+    }
+
+    /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
+    /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
+    fn give_up_all(&mut self, cx: &mut Context) {
+        let at = self.last;
+        loop {
+            let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
+            let side = match heads.map(|head| head.map(|at| at.packet)) {
+                [None, None] => break,
+                [Some(first), Some(second)] => usize::from(second < first),
+                [first, _] => usize::from(first.is_none()),
+            };
+            self.give_up(side, at, cx);
+        }
+        for side in 0..2 {
+            let half = &self.halves[side];
+            if half.started && half.acked - half.next > 1 {
+                self.skip_unseen(side, half.acked, at, at, cx);
+            }
+        }
     }
 
     /// FIN or RST.
@@ -558,12 +636,7 @@ impl Connection {
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
     pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> Ended {
-        for side in 0..2 {
-            while self.halves[side].out_of_order.is_some() {
-                let at = self.last;
-                self.skip_hole(side, at, cx);
-            }
-        }
+        self.give_up_all(cx);
         let (end, at) = self.end_of_rpcs(replaced, capture_end);
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.http2, at, cx);

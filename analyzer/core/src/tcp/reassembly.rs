@@ -14,6 +14,8 @@ pub struct Kept {
     pub length: i64,
     /// The packet.
     pub at: At,
+    /// Its sender had received all bytes of the other side before this offset.
+    pub answers: i64,
 }
 
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
@@ -25,7 +27,7 @@ pub struct OutOfOrder {
 
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
-    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At) -> bool {
+    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At, answers: i64) -> bool {
         if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
         {
             return false;
@@ -35,7 +37,7 @@ impl OutOfOrder {
             match self.segments.get(&offset).map(|kept| kept.length) {
                 None => {
                     self.bytes += bytes.len();
-                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at });
+                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, answers });
                     return true;
                 }
                 Some(known) if known >= length => return true,
@@ -57,6 +59,11 @@ impl OutOfOrder {
         let (first, kept) = self.segments.pop_first()?;
         self.bytes -= kept.bytes.len();
         Some((first, kept))
+    }
+
+    /// Where the first kept segment begins, and the segment.
+    pub fn head(&self) -> Option<(i64, &Kept)> {
+        self.segments.first_key_value().map(|(&offset, kept)| (offset, kept))
     }
 
     /// Where the first kept segment begins.
