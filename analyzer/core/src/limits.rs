@@ -117,6 +117,10 @@ pub const CONNECTIONS: usize = 4_000_000;
 
 // --- HPACK ---
 
+/// Header blocks after a gap that are asked how many table entries the gap inserted, before that is given up.
+pub const HPACK_REALIGN_BLOCKS: u32 = 64;
+/// Fields of such a block at most: a gRPC request has some ten.
+pub const HPACK_REALIGN_FIELDS: usize = 64;
 /// Longest integer of HPACK, in octets after the prefix: five carry 32 bits, more than any table or
 /// block needs (RFC 7541 5.1).
 pub const HPACK_MAX_INTEGER_OCTETS: usize = 5;

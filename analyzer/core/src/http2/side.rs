@@ -249,21 +249,25 @@ impl Side {
         self.gaps == gaps && !searching
     }
 
-    /// Forgets the frame that is being read: the boundary is lost.
-    pub(super) fn lose(&mut self) {
+    /// Forgets the frame that is being read: the boundary is lost, with header blocks in `missing` bytes perhaps.
+    pub(super) fn lose(&mut self, missing: u64) {
+        let unread = self.kept.len() + self.block.as_ref().map_or(0, |block| block.octets.len());
         self.state = State::Lost;
         self.head_have = 0;
         self.kept.clear();
         self.block = None;
         self.unfinished_messages = 0;
         self.gaps = self.gaps.wrapping_add(1);
-        self.hpack.mark_begun_late();
+        self.hpack.mark_hole(missing.saturating_add(unread as u64));
     }
 
     /// A boundary was found after `skipped` bytes. What was skipped, or lost before, may have been of any stream that
     /// opened meanwhile; at the very beginning of a capture nothing was.
     pub(super) fn found_boundary(&mut self, skipped: usize) {
         self.state = State::Header;
+        if self.gaps > 0 {
+            self.hpack.mark_hole(skipped as u64);
+        }
         if skipped > 0 || self.gaps > 0 {
             self.gaps = self.gaps.wrapping_add(1);
         }

@@ -391,6 +391,7 @@ impl Connection {
         } else {
             self.deliver(side, segment.payload, offset, end, at, cx);
         }
+        self.halves[side].filled = Some((at, lost));
         self.http2.held[side].lost = lost;
         self.drain(side, Some(at), cx);
         self.http2.held[side].lost = false;
@@ -481,9 +482,14 @@ impl Connection {
         let end = offset + kept.length;
         if end <= next {
             self.counters.retransmitted_bytes += kept.bytes.len() as u64;
+        } else if let Some(hole) = hole {
+            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), cx);
+        } else if let Some((filled, lost)) = half.filled.filter(|(filled, _)| filled.time > kept.at.time) {
+            self.http2.held[side].lost = lost;
+            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), cx);
+            self.http2.held[side].lost = false;
         } else {
-            let at = hole.map_or(kept.at, |hole| kept.at.waited(hole));
-            self.deliver(side, &kept.bytes, offset, end, at, cx);
+            self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
         }
         true
     }

@@ -1,6 +1,7 @@
 //! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
 //! bursts, and what the capture shows of its congestion window.
 
+use crate::at::At;
 use crate::limits;
 use crate::waits::Stop;
 
@@ -182,6 +183,9 @@ pub struct Half {
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
+    /// When the last hole was filled, and whether it was a loss that was sent again: nothing behind it was readable
+    /// before.
+    pub filled: Option<(At, bool)>,
     /// Segments that wait for a hole to be filled.
     pub out_of_order: Option<Box<OutOfOrder>>,
     /// To recognise packets recorded twice.
