@@ -102,6 +102,7 @@ impl Http2 {
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        stream.counted = true;
         let allowed = self.sides[1 - side].announced.max_concurrent_streams;
         self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
@@ -189,8 +190,10 @@ impl Http2 {
         }
         stream.finished = true;
         self.turns.update(stream, client, false, at, self.near_rtt[client]);
-        self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
-        self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        if stream.counted {
+            self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
+            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        }
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
         write_rpc(stream, client, status, true, at, cx);
@@ -204,13 +207,16 @@ impl Http2 {
             // only if the server's answer cannot have been missed
             let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
             let whole = read && !self.answered_early;
-            stream.charge(at.time, held_at_the_end(stream, client, end, whole));
+            stream.charge(at.time, held_at_the_end(stream, client, if read { end } else { End::CaptureEnds }, whole));
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
-            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+            self.open_rpcs = self.open_rpcs.saturating_sub(u32::from(stream.counted));
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            write_rpc(stream, client, status, end != End::CaptureEnds, at, cx);
+            if !read {
+                touches_gap(stream.rpc, cx);
+            }
+            write_rpc(stream, client, status, read && end != End::CaptureEnds, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -237,12 +243,16 @@ impl Http2 {
         if stream.kind != Kind::Grpc {
             return;
         }
-        let (id, method) = (stream.id, stream.method);
+        let (id, method, rpc) = (stream.id, stream.method, stream.rpc);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
         if direction.gaps != gaps {
             direction.reader.lose();
             direction.gaps = gaps;
+            touches_gap(rpc, cx);
+        }
+        if direction.reader.is_lost() {
+            direction.reader.resume(data, self.sides[side].frame_from(data.len()));
         }
         let sender = &mut self.sides[side];
         let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
@@ -283,7 +293,7 @@ impl Http2 {
     pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let rpc = stream.rpc as usize;
+        let rpc = stream.rpc;
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
         if direction.reader.lacks(length) {
@@ -295,9 +305,7 @@ impl Http2 {
                 *unfinished = unfinished.saturating_sub(1);
             }
         }
-        if let Some(flags) = cx.rpcs.flags.get_mut(rpc) {
-            *flags |= rpc_flag::TOUCHES_GAP;
-        }
+        touches_gap(rpc, cx);
     }
 
     /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
@@ -339,6 +347,14 @@ impl Http2 {
             streams += 1;
         }
         streams
+    }
+}
+
+/// Bytes of an RPC are missing, or may be.
+#[cold]
+fn touches_gap(rpc: u32, cx: &mut Context) {
+    if let Some(flags) = cx.rpcs.flags.get_mut(rpc as usize) {
+        *flags |= rpc_flag::TOUCHES_GAP;
     }
 }
 
@@ -462,7 +478,6 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
-        *flags |= if request.is_lost() || response.is_lost() { rpc_flag::TOUCHES_GAP } else { 0 };
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
         *budget = stream.budget;

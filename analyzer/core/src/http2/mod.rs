@@ -208,6 +208,21 @@ impl Http2 {
         }
     }
 
+    /// Frames are missing, which may have ended any RPC that is open: those that go on are seen again. They do not count
+    /// as open any more, for else each hole would leave some open for ever.
+    #[cold]
+    fn doubt_open_rpcs(&mut self) {
+        if self.open_rpcs == 0 {
+            return; // also the bound of what holes cost: each stream is doubted once
+        }
+        for stream in self.streams.open_rpcs() {
+            stream.waiting = false;
+            stream.counted = false;
+        }
+        self.open_rpcs = 0;
+        self.turns.doubt();
+    }
+
     pub(crate) fn problem(&self, layer: Layer, text: &'static str, at: At, cx: &mut Context) {
         cx.problem(layer, text, self.connection, at.packet, at.time);
     }

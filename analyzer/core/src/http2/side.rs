@@ -217,6 +217,12 @@ impl Side {
         self.frame_first
     }
 
+    /// Payload bytes of the DATA frame whose first `read` bytes these are; `None` when they are not the first.
+    pub(crate) fn frame_from(&self, read: usize) -> Option<u32> {
+        let length = self.frame.length();
+        (self.data.data as usize + read == length as usize).then_some(length)
+    }
+
     /// The peer has announced, and may come to be answered with, a table of `bytes`.
     pub(super) fn announce_table_size(&mut self, bytes: u32) {
         self.hpack.announce_max_size_setting(bytes);

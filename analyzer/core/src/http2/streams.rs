@@ -74,6 +74,8 @@ pub struct Stream {
     pub after_loss_ns: u64,
     /// Its client waits for an answer, or a message is on the way.
     pub waiting: bool,
+    /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
+    pub counted: bool,
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
@@ -302,6 +304,11 @@ impl Streams {
         let mut ids: Vec<u32> = self.slab.iter().map(|stream| stream.id).filter(|&id| id != 0).collect();
         ids.sort_unstable();
         ids
+    }
+
+    /// The RPCs that have not ended.
+    pub fn open_rpcs(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slab.iter_mut().filter(|stream| stream.id != 0 && stream.kind == Kind::Grpc && !stream.finished)
     }
 
     /// Up to `most` streams in the order of their slots that have an unfinished message of `side`.

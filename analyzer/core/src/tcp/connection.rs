@@ -13,6 +13,7 @@ use crate::waits;
 use super::encrypted::Encrypted;
 use super::half::{self, Ack, Half};
 use super::note::Note;
+use super::reassembly::New;
 use super::roles::{self, RolesFrom};
 use super::rtt;
 
@@ -276,7 +277,7 @@ impl Connection {
         }
         self.new_data(side, offset, end, at, cx);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
-            return self.keep_out_of_order(side, segment, offset, at, cx);
+            return self.keep_out_of_order(side, segment, offset, at, note, cx);
         }
         if self.halves[side].out_of_order.is_some() {
             self.fill(side, segment, offset, note, at, cx);
@@ -330,7 +331,7 @@ impl Connection {
             [a, b] if a >= 0 && b >= 0 => a + b,
             _ => UNKNOWN_ROUND_TRIP,
         };
-        match half.out_of_order.as_ref().and_then(|store| store.first_at()) {
+        match half.out_of_order.as_ref().and_then(|store| store.behind(offset)) {
             Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
@@ -438,14 +439,23 @@ impl Connection {
         }
     }
 
-    fn keep_out_of_order(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At, cx: &mut Context) -> Note {
+    fn keep_out_of_order(
+        &mut self,
+        side: usize,
+        segment: &Segment<'_>,
+        offset: i64,
+        at: At,
+        note: Note,
+        cx: &mut Context,
+    ) -> Note {
         self.counters.out_of_order += 1;
         let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
         let before = store.bytes();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
-        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at, answers);
+        let (bytes, length, lost) = (segment.payload, i64::from(segment.payload_len), note == Note::Retransmission);
+        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost });
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
@@ -460,7 +470,7 @@ impl Connection {
                 self.http2.bytes.undecoded += segment.payload.len() as u64;
             }
         }
-        Note::OutOfOrder
+        if lost { note } else { Note::OutOfOrder }
     }
 
     /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.
@@ -469,7 +479,7 @@ impl Connection {
     }
 
     /// Delivers the first kept segment of `side` if it is due. Without a `hole` that was filled the capture lacks the
-    /// packets before it, and its receiver did not wait.
+    /// packets before it, and its receiver waited only for those in front of it that came later.
     fn deliver_kept(&mut self, side: usize, hole: Option<At>, cx: &mut Context) -> bool {
         let half = &mut self.halves[side];
         let next = half.next;
@@ -489,6 +499,7 @@ impl Connection {
             self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), cx);
             self.http2.held[side].lost = false;
         } else {
+            half.filled = Some((kept.at, kept.lost));
             self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
         }
         true
