@@ -229,7 +229,9 @@ impl Http2 {
         let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
         let direction_code = self.direction(side);
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot && stream.is_inside(side);
+        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot
+            && stream.is_inside(side)
+            && stream.directions[side].gaps == gaps;
         if behind && at.time.saturating_sub(stream.since) >= HEAD_OF_LINE {
             went_behind(
                 stream,
@@ -256,7 +258,7 @@ impl Http2 {
         }
         let sender = &mut self.sides[side];
         let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
-        let connection = self.connection;
+        let (connection, gap_time) = (self.connection, self.held[side].gap_time);
         let mut wrong = false;
         let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
         direction.reader.feed(data, at, &mut |event| match event {
@@ -267,7 +269,7 @@ impl Http2 {
                     push_delay([connection, id], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;
-                if !is_client && *turn_since >= 0 {
+                if !is_client && *turn_since > gap_time {
                     let turnaround = at.time.saturating_sub(*turn_since).max(0);
                     cx.method(method).add_turnaround(turnaround as u64);
                     *turn_since = -1;
@@ -294,6 +296,7 @@ impl Http2 {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let rpc = stream.rpc;
+        stream.charge(at.time, Cause::CaptureGap);
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
         if direction.reader.lacks(length) {
@@ -463,7 +466,6 @@ fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
 #[inline]
 fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
     write_counts(stream, client, cx);
-    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
     let row = stream.rpc as usize;
     let duration = stream.budget.total();
     macro_rules! set {

@@ -211,7 +211,10 @@ impl Http2 {
     /// Frames are missing, which may have ended any RPC that is open: those that go on are seen again. They do not count
     /// as open any more, for else each hole would leave some open for ever.
     #[cold]
-    fn doubt_open_rpcs(&mut self) {
+    fn doubt_open_rpcs(&mut self, until: At) {
+        for held in &mut self.held {
+            held.gap_time = held.gap_time.max(until.time);
+        }
         if self.open_rpcs == 0 {
             return; // also the bound of what holes cost: each stream is doubted once
         }

@@ -492,6 +492,6 @@ fn lose(h2: &mut Http2, side: usize, missing: u64, at: At, cx: &mut Context) {
         h2.bytes.undecoded += search.len() as u64;
     }
     h2.sides[side].lose(missing);
-    h2.doubt_open_rpcs();
+    h2.doubt_open_rpcs(at);
     h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
 }

@@ -139,6 +139,10 @@ impl Stream {
     pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, held: &[Held; 2]) {
         if at.ready_time > self.since {
             let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
+            if held[side].gap_time > self.since {
+                // what was said meanwhile is not in the capture
+                self.charge(held[side].gap_time.min(at.ready_time), Cause::CaptureGap);
+            }
             if at.time != at.ready_time || held[side].is_held() || held[1 - side].resent_after(self.since) {
                 self.charge_held(side, &turn, at, held);
             } else {

@@ -556,19 +556,28 @@ impl Connection {
     /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
     /// that it answers.
     fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
-        let half = &self.halves[side];
-        let Some((first, kept)) = half.out_of_order.as_ref().and_then(|store| store.head()) else { return };
-        // the receiver went on when it had what comes behind the hole, not when the hole is given up here
-        let behind = kept.at;
-        let skipped = if first > half.next {
-            self.skip(side, first, behind, at, cx)
-        } else {
-            self.skip_unseen(1 - side, kept.answers, behind, at, cx)
-        };
-        if !skipped {
-            self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
+        let Some((first, behind, answers)) = self.head(side) else { return };
+        if first <= self.halves[side].next {
+            if !self.skip_unseen(1 - side, answers, behind, at, cx) {
+                self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
+            }
+            return self.catch_up(cx);
         }
-        self.catch_up(cx);
+        // the receiver went on when it had what comes behind the hole, not when the hole is given up here; what it sent
+        // while it had a part of the hole comes in between
+        while first > self.halves[side].next {
+            let (peer, next) = (self.halves[1 - side].next, self.halves[side].next);
+            let between = self.head(1 - side).filter(|head| head.0 <= peer && (next + 1..first).contains(&head.2));
+            let (end, behind) = between.map_or((first, behind), |(_, at, answers)| (answers, at));
+            self.skip(side, end, behind, at, cx);
+            self.catch_up(cx);
+        }
+    }
+
+    /// Where the first kept segment of `side` begins, its packet, and what it answers.
+    fn head(&self, side: usize) -> Option<(i64, At, i64)> {
+        let (first, kept) = self.halves[side].out_of_order.as_ref()?.head()?;
+        Some((first, kept.at, kept.answers))
     }
 
     /// Bytes of `side` up to `offset` were acknowledged and are not in the capture; what is behind them may be.
@@ -576,9 +585,7 @@ impl Connection {
         if !self.is_unseen(side, offset) {
             return false;
         }
-        let half = &self.halves[side];
-        let kept = half.out_of_order.as_ref().and_then(|store| store.head());
-        let kept = kept.filter(|(first, _)| *first < offset).map(|(first, kept)| (first, kept.at));
+        let kept = self.head(side).filter(|head| head.0 < offset).map(|(first, at, _)| (first, at));
         let fin = i64::from(self.fins[side].is_some());
         let (end, behind) = kept.unwrap_or((offset - fin, behind));
         self.skip(side, end, behind, at, cx)
