@@ -151,7 +151,7 @@ impl Connection {
             self.row_of(side, segment, offset, at, note, cx);
         }
         if segment.flags.intersects(CLOSING) {
-            self.closing(side, segment, at);
+            self.closing(side, segment, end, at);
         }
         self.check_holes(at, cx);
     }
@@ -299,8 +299,8 @@ impl Connection {
     /// Whether bytes of `side` before `offset` are not in the capture, or not yet.
     #[inline]
     fn is_unseen(&self, side: usize, offset: i64) -> bool {
-        let fin = i64::from(self.fins[side].is_some()); // takes a sequence number of its own
-        (fin + 1..limits::MIXED_BYTES).contains(&(offset - self.halves[side].next))
+        let half = &self.halves[side];
+        (1..limits::MIXED_BYTES).contains(&(half.payload_before(offset) - half.next))
     }
 
     /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
@@ -554,23 +554,29 @@ impl Connection {
     }
 
     /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
-    /// that it answers.
+    /// that it answers. What holds earlier packets of the other side back comes first, if that is missing too.
     fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
-        let Some((first, behind, answers)) = self.head(side) else { return };
-        if first <= self.halves[side].next {
-            if !self.skip_unseen(1 - side, answers, behind, at, cx) {
-                self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
-            }
-            return self.catch_up(cx);
-        }
-        // the receiver went on when it had what comes behind the hole, not when the hole is given up here; what it sent
-        // while it had a part of the hole comes in between
-        while first > self.halves[side].next {
-            let (peer, next) = (self.halves[1 - side].next, self.halves[side].next);
-            let between = self.head(1 - side).filter(|head| head.0 <= peer && (next + 1..first).contains(&head.2));
-            let (end, behind) = between.map_or((first, behind), |(_, at, answers)| (answers, at));
-            self.skip(side, end, behind, at, cx);
+        let Some((_, until, _)) = self.head(side) else { return };
+        while let Some((_, behind, _)) = self.head(side).filter(|head| head.1.packet <= until.packet) {
+            let other = self.head(1 - side).filter(|head| head.1.packet < behind.packet);
+            let half = &self.halves[1 - side];
+            let first = other.is_some_and(|(offset, _, _)| offset <= half.next.max(half.acked));
+            self.pass(if first { 1 - side } else { side }, at, cx);
             self.catch_up(cx);
+        }
+    }
+
+    /// Takes away what holds the first kept segment of `side` back, or a part of it.
+    fn pass(&mut self, side: usize, at: At, cx: &mut Context) {
+        // the receiver went on when it had what comes behind the hole, not when the hole is given up here
+        let Some((first, behind, answers)) = self.head(side) else { return };
+        let passed = if first > self.halves[side].next {
+            self.skip(side, first, behind, at, cx)
+        } else {
+            self.skip_unseen(1 - side, answers, behind, at, cx)
+        };
+        if !passed {
+            self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
         }
     }
 
@@ -586,8 +592,7 @@ impl Connection {
             return false;
         }
         let kept = self.head(side).filter(|head| head.0 < offset).map(|(first, at, _)| (first, at));
-        let fin = i64::from(self.fins[side].is_some());
-        let (end, behind) = kept.unwrap_or((offset - fin, behind));
+        let (end, behind) = kept.unwrap_or((self.halves[side].payload_before(offset), behind));
         self.skip(side, end, behind, at, cx)
     }
 
@@ -626,9 +631,10 @@ impl Connection {
     }
 
     /// FIN or RST.
-    fn closing(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
+            self.halves[side].fin.get_or_insert(end);
             self.fins[side].get_or_insert(at);
         }
         if segment.flags.contains(TcpFlags::RST) {

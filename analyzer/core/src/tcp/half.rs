@@ -157,6 +157,8 @@ pub struct Half {
     pub next: i64,
     /// Highest offset sent.
     pub highest: i64,
+    /// Offset of its FIN, which takes a sequence number of its own and is acknowledged too.
+    pub fin: Option<i64>,
     /// Highest offset the peer acknowledged.
     pub acked: i64,
     /// What this sender knew to be acknowledged when it last sent new data.
@@ -221,6 +223,12 @@ impl Half {
     #[inline]
     pub fn offset(&self, seq: u32) -> i64 {
         self.next + i64::from(seq.wrapping_sub(self.next_seq) as i32)
+    }
+
+    /// As much of `offset`, which was acknowledged, as is payload.
+    #[inline]
+    pub fn payload_before(&self, offset: i64) -> i64 {
+        self.fin.map_or(offset, |fin| offset.min(fin))
     }
 
     /// Bytes up to `offset` were delivered.
