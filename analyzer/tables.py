@@ -36,6 +36,8 @@ METHOD_UNKNOWN = 2
 """Bit of `Rpcs.flags`: the method was not on the wire in this capture."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
+HEADERS_UNKNOWN = 16
+"""Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -112,7 +114,7 @@ class Rpcs:
     start_time_ns: Ints = field(metadata={"doc": "first byte of the request's HEADERS"})
     duration_ns: Ints = field(metadata={"doc": "until the last byte of the frame that ended it for the client"})
     status: Codes = field(metadata={"doc": "gRPC status code, `NOT_SEEN` when not on the wire"})
-    flags: Codes = field(metadata={"doc": "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`"})
+    flags: Codes = field(metadata={"doc": "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"})
     request_messages: Counts = field(metadata={"doc": "whole request messages; empty unless asked for"})
     response_messages: Counts = field(metadata={"doc": "whole response messages; empty unless asked for"})
     request_bytes: Sizes = field(

@@ -15,7 +15,8 @@ moments: then it was a timer, of the client or of a proxy, and the callers lost 
 
 When it cannot tell
 -------------------
-A deadline that the client kept to itself looks like a cancel. Why the application cancelled is not on the wire.
+A deadline that the client kept to itself looks like a cancel. Where the capture lacks a request's headers, and with
+them perhaps its `grpc-timeout`, it is not told which of the two it was. Why the application cancelled is not on the wire.
 
 What would refute it
 --------------------
@@ -43,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
-from ..tables import Tables
+from ..tables import HEADERS_UNKNOWN, Tables
 from . import _failures as common
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
@@ -80,6 +81,11 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) & ~common.missed(rows, limits.early_share, limits.early_ns)
     rows = rows.where(given_up)
+    unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
+    if unknown.any():
+        count = common.counted(int(unknown.sum()), "RPC")
+        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks the headers that would tell")
+    rows = rows.where(~unknown)
     if len(rows):
         yield _finding(tables, rows, limits)
 

@@ -97,6 +97,11 @@ impl Http2 {
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
+        if summary.unknown > 0
+            && let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize)
+        {
+            *flags |= rpc_flag::HEADERS_UNKNOWN;
+        }
         stream.charge_activity(side, true, &last, -1, &self.held);
         stream.directions[side].headers = (last.time, last.packet);
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
@@ -231,7 +236,8 @@ impl Http2 {
         let Some(stream) = self.streams.get_mut(slot) else { return };
         let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot
             && stream.is_inside(side)
-            && stream.directions[side].gaps == gaps;
+            && stream.directions[side].gaps == gaps
+            && !self.held[side].late;
         if behind && at.time.saturating_sub(stream.since) >= HEAD_OF_LINE {
             went_behind(
                 stream,

@@ -33,6 +33,8 @@ pub struct Held {
     pub position: i64,
     /// What comes late now was behind a lost segment, not only behind one that took longer.
     pub lost: bool,
+    /// What comes was kept behind a hole, so that its waits were not judged.
+    pub late: bool,
     /// Until when bytes of either side are missing that may have been of any stream, nanoseconds since the epoch; -1
     /// when none are.
     pub gap_time: i64,
@@ -48,6 +50,7 @@ impl Default for Held {
         Self {
             position: 0,
             lost: false,
+            late: false,
             gap_time: -1,
             intervals: Default::default(),
             kept: 0,

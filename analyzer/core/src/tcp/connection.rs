@@ -490,6 +490,7 @@ impl Connection {
         }
         cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
         let end = offset + kept.length;
+        self.http2.held[side].late = true;
         if end <= next {
             self.counters.retransmitted_bytes += kept.bytes.len() as u64;
         } else if let Some(hole) = hole {
@@ -502,6 +503,7 @@ impl Connection {
             half.filled = Some((kept.at, kept.lost));
             self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
         }
+        self.http2.held[side].late = false;
         true
     }
 
