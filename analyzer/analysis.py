@@ -16,12 +16,12 @@ from .tables import Tables
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
-    return of_tables(decode(paths, progress=progress, **how))
+    return of_tables(decode(paths, rpc_rows=False, progress=progress, **how))
 
 
 def of_tables(tables: Tables) -> Analysis:
     """The analysis of decoded tables. Raises NoGrpcError."""
-    if not len(tables.rpcs.connection):
+    if not tables.rpc_count:
         raise NoGrpcError(facts.why_no_grpc(tables))
     findings, skipped = _detect(tables)
     budget = facts.all_budget(tables)

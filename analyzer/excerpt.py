@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
@@ -51,7 +51,7 @@ class _Kept:
     """Rows of one table that belong to the excerpt, collected piece by piece."""
 
     def __init__(self, kind: type[Frames] | type[Packets]) -> None:
-        self.pieces: dict[str, list[npt.NDArray[Any]]] = {field.name: [] for field in fields(kind)}
+        self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in kind.__struct_fields__}
 
     def add(self, columns: Mapping[str, Any], mask: _Mask) -> None:
         if mask.any():
@@ -111,7 +111,7 @@ def excerpt(
 
     Raises CaptureError.
     """
-    run = _core.Run(list(paths), frames=True, packets=True, **how)
+    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
     wanted = _Filter(connection, stream, from_ns, to_ns)
     while run.step(STEP):
         wanted.add(run.take("frames"), run.take("packets"))
@@ -141,7 +141,7 @@ def _within(tables: Tables, wanted: _Filter) -> Excerpt:
 
 
 def _columns(table: Frames | Packets) -> dict[str, npt.NDArray[Any]]:
-    return {field.name: getattr(table, field.name) for field in fields(table)}
+    return {name: getattr(table, name) for name in table.__struct_fields__}
 
 
 def _rows(table: _Row, mask: _Mask) -> _Row:

@@ -9,7 +9,7 @@ import numpy as np
 from . import _core
 from .budget import named, total
 from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals
-from .tables import COMPLETE, NOT_SEEN, PROTOCOLS, Ints, Method, Tables
+from .tables import PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -122,65 +122,36 @@ def totals(tables: Tables) -> Totals:
     """Counts over the capture."""
     return Totals(
         connections=int((tables.connections.protocol == HTTP2).sum()),
-        rpcs=len(tables.rpcs.connection),
+        rpcs=tables.rpc_count,
         frames=tables.frame_counts,
         messages=tables.message_count,
         other_streams=tables.other_streams,
     )
 
 
-def quantiles(durations: Ints) -> Quantiles | None:
-    """The distribution of some durations; None when there is none. Quantiles are by nearest rank."""
-    if not len(durations):
-        return None
-    count = len(durations)
-    ranks = [max(0, int(np.ceil(share * count)) - 1) for share in (0.5, 0.9, 0.99, 0.999)]
-    p50, p90, p99, p999 = (int(value) for value in np.partition(durations, ranks)[ranks])
-    return Quantiles(
-        min=int(durations.min()),
-        p50=p50,
-        p90=p90,
-        p99=p99,
-        p999=p999,
-        max=int(durations.max()),
-        mean=int(durations.sum() // count),
-    )
-
-
 def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
     """All methods, the one with the most RPC time first."""
-    facts = [_method(tables, method) for method in tables.methods]
+    facts = [_method(method) for method in tables.methods]
     return tuple(sorted(facts, key=lambda m: (-sum(m.budget.values()), -m.rpcs, m.method or "")))
 
 
-def _method(tables: Tables, method: Method) -> MethodFacts:
-    rpcs = tables.rpcs
-    mine = slice(None) if len(tables.methods) == 1 else rpcs.method == method.number
-    durations, starts, flags = rpcs.duration_ns[mine], rpcs.start_time_ns[mine], rpcs.flags[mine]
-    complete = flags & COMPLETE != 0
-    codes = np.bincount(rpcs.status[mine], minlength=256)
-    statuses = {name: int(n) for name, n in zip(_core.STATUSES, codes[: len(_core.STATUSES)], strict=True) if n}
-    if codes[NOT_SEEN]:
-        statuses["not_seen"] = int(codes[NOT_SEEN])
-    span = _last_end(starts, durations) - int(starts.min()) if len(starts) else 0
-    turnaround = method.turnaround
+def _method(method: Method) -> MethodFacts:
+    names = (*_core.STATUSES, "not_seen")
+    span = method.last_end_ns - method.first_start_ns
     return MethodFacts(
         method=method.name,
-        rpcs=len(durations),
-        latency_ns=quantiles(durations if complete.all() else durations[complete]),
-        statuses=statuses,
+        rpcs=method.rpcs,
+        latency_ns=_quantiles(method.latency),
+        statuses={name: count for name, count in zip(names, method.statuses, strict=True) if count},
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
-        turnaround_ns=Quantiles(**{k: int(v) for k, v in turnaround.items() if k != "count"}) if turnaround else None,
+        turnaround_ns=_quantiles(method.turnaround),
         budget=named(method.budget),
     )
 
 
-def _last_end(starts: Ints, durations: Ints) -> int:
-    """The end of what ends last; piece by piece, for a sum of two long columns costs more memory than time."""
-    piece = 65_536
-    ends = (starts[at : at + piece] + durations[at : at + piece] for at in range(0, len(starts), piece))
-    return max(int(end.max()) for end in ends)
+def _quantiles(figures: Mapping[str, int] | None) -> Quantiles | None:
+    return Quantiles(**{name: figures[name] for name in Quantiles.__struct_fields__}) if figures else None
 
 
 def all_budget(tables: Tables) -> Mapping[str, int]:

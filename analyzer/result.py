@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Severity = Literal["info", "warning", "critical"]
 """By the share of RPC time lost, or the factor of packets wasted."""
@@ -15,8 +16,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 """From harmless to grave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """A packet that proves a part of a finding."""
 
     packet: int
@@ -27,8 +27,7 @@ class Evidence:
     """What it shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """A knob that fixes a finding."""
 
     implementation: str
@@ -39,8 +38,7 @@ class Remedy:
     """What it does, and at what price."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """What a finding is about."""
 
     connections: tuple[int, ...]
@@ -49,8 +47,7 @@ class Scope:
     """Methods, as far as they are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that costs time or packets, with its proof."""
 
     id: str
@@ -90,8 +87,7 @@ class Finding:
             raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(Struct, frozen=True):
     """A detector's third answer: it cannot tell, and why."""
 
     id: str
@@ -100,8 +96,7 @@ class Skipped:
     """Why it cannot tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quantiles:
+class Quantiles(Struct, frozen=True):
     """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
 
     min: int
@@ -113,8 +108,7 @@ class Quantiles:
     mean: int
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureFacts:
+class CaptureFacts(Struct, frozen=True):
     """The capture as a whole."""
 
     packets: int
@@ -128,8 +122,7 @@ class CaptureFacts:
     """Not recorded for want of buffer, when the file says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+class Quality(Struct, frozen=True):
     """How far the capture can be trusted."""
 
     truncated_packets: int
@@ -142,8 +135,7 @@ class Quality:
     """Sentences for a reader, each with packet or offset where there is one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """Counts over the capture."""
 
     connections: int
@@ -156,8 +148,7 @@ class Totals:
     """HTTP/2 streams that are not gRPC."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionFacts:
+class ConnectionFacts(Struct, frozen=True):
     """A connection of the report; the names are those of `contract.md`."""
 
     connection: int
@@ -194,8 +185,7 @@ class ConnectionFacts:
     budget: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class MethodFacts:
+class MethodFacts(Struct, frozen=True):
     """A method of the report."""
 
     method: str | None
@@ -213,8 +203,7 @@ class MethodFacts:
     budget: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What to do first."""
 
     text: str
@@ -223,8 +212,7 @@ class Verdict:
     """The finding it speaks of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Struct, frozen=True):
     """Everything a report may show."""
 
     files: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The tables that decoding ends in: one dataclass per table, one sentence and a unit per column.
+"""The tables that decoding ends in: one struct per table, one sentence and a unit per column.
 
 Columns are numpy arrays of equal length; a reference to another table is a row number. Instants are int64 nanoseconds
 since the epoch, durations int64 nanoseconds, sizes bytes. -1 stands for "not known" unless a column says otherwise.
@@ -8,11 +8,11 @@ Directions are 0 for `client` (client to server) and 1 for `server`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from . import _core
 
@@ -40,206 +40,197 @@ HEADERS_UNKNOWN = 16
 """Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Connections:
+class Connections(Struct, frozen=True, eq=False):
     """One row per TCP connection, in the order of first packets."""
 
-    client_ip: Counts = field(metadata={"doc": "client's address, index into `Tables.addresses`"})
-    client_port: Counts = field(metadata={"doc": "client's port"})
-    server_ip: Counts = field(metadata={"doc": "server's address, index into `Tables.addresses`"})
-    server_port: Counts = field(metadata={"doc": "server's port"})
-    opened_time_ns: Ints = field(metadata={"doc": "time of the SYN"})
-    closed_time_ns: Ints = field(metadata={"doc": "time of the FIN or RST that ended it"})
-    first_time_ns: Ints = field(metadata={"doc": "time of its first packet"})
-    last_time_ns: Ints = field(metadata={"doc": "time of its last packet"})
-    first_packet: Counts = field(metadata={"doc": "number of its first packet"})
-    last_packet: Counts = field(metadata={"doc": "number of its last packet"})
-    handshake_rtt_ns: Ints = field(metadata={"doc": "from the SYN to the ACK of the SYN-ACK"})
-    min_rtt_ns: Ints = field(metadata={"doc": "sum of the smallest round trips from the capture point to both ends"})
-    near_client_rtt_ns: Ints = field(metadata={"doc": "smallest round trip from the capture point to the client"})
-    near_server_rtt_ns: Ints = field(metadata={"doc": "smallest round trip from the capture point to the server"})
-    vantage: Codes = field(metadata={"doc": "where the capture was taken, index into `VANTAGES`"})
-    roles_from: Codes = field(metadata={"doc": "what tells the client, index into `ROLES_FROM`"})
-    client_side: Codes = field(metadata={"doc": "0 when the client sent the first packet, else 1"})
-    protocol: Codes = field(metadata={"doc": "index into `PROTOCOLS`"})
-    complete: Codes = field(metadata={"doc": "1 when the opening is in the capture"})
-    tls: Codes = field(metadata={"doc": "1 when it is TLS"})
-    tls_version: Counts = field(metadata={"doc": "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"})
-    tls_handshake_ns: Ints = field(metadata={"doc": "from the ClientHello to the client's Finished"})
-    tls_decrypted: Codes = field(metadata={"doc": "1 when application data were decrypted"})
-    closed_by: Codes = field(metadata={"doc": "direction that closed first, 2 when it was not closed"})
-    mss_client: Counts = field(metadata={"doc": "payload bytes of the client's full segments, 0 when not known"})
-    mss_server: Counts = field(metadata={"doc": "payload bytes of the server's full segments, 0 when not known"})
-    client_agent: Counts = field(metadata={"doc": "implementation in `user-agent`, index into `Tables.agents`"})
-    client_hint: Codes = field(metadata={"doc": "client's implementation by its frames, index into `IMPLEMENTATIONS`"})
-    server_hint: Codes = field(metadata={"doc": "server's implementation by its frames, index into `IMPLEMENTATIONS`"})
-    rpcs: Counts = field(metadata={"doc": "RPCs on it"})
-    max_concurrent_rpcs: Counts = field(metadata={"doc": "most RPCs open at once"})
-    other_streams: Counts = field(metadata={"doc": "HTTP/2 streams that are not gRPC"})
-    peer_max_concurrent_streams: Ints = field(metadata={"doc": "the server's SETTINGS_MAX_CONCURRENT_STREAMS"})
-    packets_client: Counts = field(metadata={"doc": "packets of the client"})
-    packets_server: Counts = field(metadata={"doc": "packets of the server"})
-    bytes_client: Sizes = field(metadata={"doc": "TCP payload bytes of the client on the wire"})
-    bytes_server: Sizes = field(metadata={"doc": "TCP payload bytes of the server on the wire"})
-    congestion_after_loss_ns: Sizes = field(metadata={"doc": "RPC time in a congestion window that a loss had reduced"})
-    retransmission_timeouts: Counts = field(metadata={"doc": "retransmissions after a silence as long as a timeout"})
-    recovery_ns: Ints = field(metadata={"doc": "the longest time from a loss, as far as seen, to its repair"})
-    recovery_time_ns: Ints = field(metadata={"doc": "time of that repair"})
-    recovery_from_packet: Counts = field(metadata={"doc": "packet behind the lost one, or the last before it; 0: none"})
-    recovery_to_packet: Counts = field(metadata={"doc": "packet that repeats the lost one, 0: none"})
-    retransmitted_packets: Counts = field(metadata={"doc": "packets with bytes sent before"})
-    duplicate_packets: Counts = field(metadata={"doc": "packets recorded twice, counted once everywhere else"})
-    keep_alives: Counts = field(metadata={"doc": "TCP keep-alives with a byte"})
-    out_of_order_packets: Counts = field(metadata={"doc": "packets recorded before bytes in front of theirs"})
-    urgent_packets: Counts = field(metadata={"doc": "packets with urgent data, which is read as data"})
-    late_packets: Counts = field(metadata={"doc": "packets after the connection was over"})
-    missing_bytes: Sizes = field(metadata={"doc": "payload bytes that the capture lacks"})
-    payload_bytes: Sizes = field(metadata={"doc": "payload bytes recorded, the sum of the five columns that follow"})
-    decoded_bytes: Sizes = field(metadata={"doc": "read as HTTP/2"})
-    retransmitted_bytes: Sizes = field(metadata={"doc": "recorded before"})
-    not_http2_bytes: Sizes = field(metadata={"doc": "of another protocol"})
-    encrypted_bytes: Sizes = field(metadata={"doc": "of TLS"})
-    undecoded_bytes: Sizes = field(metadata={"doc": "HTTP/2 whose frame boundaries are not known"})
-    goaway_client: Ints = field(metadata={"doc": "error code of the client's GOAWAY"})
-    goaway_server: Ints = field(metadata={"doc": "error code of the server's GOAWAY"})
+    client_ip: Annotated[Counts, "client's address, index into `Tables.addresses`"]
+    client_port: Annotated[Counts, "client's port"]
+    server_ip: Annotated[Counts, "server's address, index into `Tables.addresses`"]
+    server_port: Annotated[Counts, "server's port"]
+    opened_time_ns: Annotated[Ints, "time of the SYN"]
+    closed_time_ns: Annotated[Ints, "time of the FIN or RST that ended it"]
+    first_time_ns: Annotated[Ints, "time of its first packet"]
+    last_time_ns: Annotated[Ints, "time of its last packet"]
+    first_packet: Annotated[Counts, "number of its first packet"]
+    last_packet: Annotated[Counts, "number of its last packet"]
+    handshake_rtt_ns: Annotated[Ints, "from the SYN to the ACK of the SYN-ACK"]
+    min_rtt_ns: Annotated[Ints, "sum of the smallest round trips from the capture point to both ends"]
+    near_client_rtt_ns: Annotated[Ints, "smallest round trip from the capture point to the client"]
+    near_server_rtt_ns: Annotated[Ints, "smallest round trip from the capture point to the server"]
+    vantage: Annotated[Codes, "where the capture was taken, index into `VANTAGES`"]
+    roles_from: Annotated[Codes, "what tells the client, index into `ROLES_FROM`"]
+    client_side: Annotated[Codes, "0 when the client sent the first packet, else 1"]
+    protocol: Annotated[Codes, "index into `PROTOCOLS`"]
+    complete: Annotated[Codes, "1 when the opening is in the capture"]
+    tls: Annotated[Codes, "1 when it is TLS"]
+    tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]
+    tls_handshake_ns: Annotated[Ints, "from the ClientHello to the client's Finished"]
+    tls_decrypted: Annotated[Codes, "1 when application data were decrypted"]
+    closed_by: Annotated[Codes, "direction that closed first, 2 when it was not closed"]
+    mss_client: Annotated[Counts, "payload bytes of the client's full segments, 0 when not known"]
+    mss_server: Annotated[Counts, "payload bytes of the server's full segments, 0 when not known"]
+    client_agent: Annotated[Counts, "implementation in `user-agent`, index into `Tables.agents`"]
+    client_hint: Annotated[Codes, "client's implementation by its frames, index into `IMPLEMENTATIONS`"]
+    server_hint: Annotated[Codes, "server's implementation by its frames, index into `IMPLEMENTATIONS`"]
+    rpcs: Annotated[Counts, "RPCs on it"]
+    max_concurrent_rpcs: Annotated[Counts, "most RPCs open at once"]
+    other_streams: Annotated[Counts, "HTTP/2 streams that are not gRPC"]
+    peer_max_concurrent_streams: Annotated[Ints, "the server's SETTINGS_MAX_CONCURRENT_STREAMS"]
+    packets_client: Annotated[Counts, "packets of the client"]
+    packets_server: Annotated[Counts, "packets of the server"]
+    bytes_client: Annotated[Sizes, "TCP payload bytes of the client on the wire"]
+    bytes_server: Annotated[Sizes, "TCP payload bytes of the server on the wire"]
+    congestion_after_loss_ns: Annotated[Sizes, "RPC time in a congestion window that a loss had reduced"]
+    retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as a timeout"]
+    recovery_ns: Annotated[Ints, "the longest time from a loss, as far as seen, to its repair"]
+    recovery_time_ns: Annotated[Ints, "time of that repair"]
+    recovery_from_packet: Annotated[Counts, "packet behind the lost one, or the last before it; 0: none"]
+    recovery_to_packet: Annotated[Counts, "packet that repeats the lost one, 0: none"]
+    retransmitted_packets: Annotated[Counts, "packets with bytes sent before"]
+    duplicate_packets: Annotated[Counts, "packets recorded twice, counted once everywhere else"]
+    keep_alives: Annotated[Counts, "TCP keep-alives with a byte"]
+    out_of_order_packets: Annotated[Counts, "packets recorded before bytes in front of theirs"]
+    urgent_packets: Annotated[Counts, "packets with urgent data, which is read as data"]
+    late_packets: Annotated[Counts, "packets after the connection was over"]
+    missing_bytes: Annotated[Sizes, "payload bytes that the capture lacks"]
+    payload_bytes: Annotated[Sizes, "payload bytes recorded, the sum of the five columns that follow"]
+    decoded_bytes: Annotated[Sizes, "read as HTTP/2"]
+    retransmitted_bytes: Annotated[Sizes, "recorded before"]
+    not_http2_bytes: Annotated[Sizes, "of another protocol"]
+    encrypted_bytes: Annotated[Sizes, "of TLS"]
+    undecoded_bytes: Annotated[Sizes, "HTTP/2 whose frame boundaries are not known"]
+    goaway_client: Annotated[Ints, "error code of the client's GOAWAY"]
+    goaway_server: Annotated[Ints, "error code of the server's GOAWAY"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Rpcs:
-    """One row per RPC, in the order in which they started."""
+class Rpcs(Struct, frozen=True, eq=False):
+    """One row per RPC with `rpc_rows`; else of those that serve as examples: a connection's first ones, those that
+    failed, the longest ones of each method. A connection's rows are in no order but that of its first RPCs.
+    """
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    stream: Counts = field(metadata={"doc": "HTTP/2 stream identifier"})
-    method: Counts = field(metadata={"doc": "number of its method, `NO_METHOD` when not in the capture"})
-    start_time_ns: Ints = field(metadata={"doc": "first byte of the request's HEADERS"})
-    duration_ns: Ints = field(metadata={"doc": "until the last byte of the frame that ended it for the client"})
-    status: Codes = field(metadata={"doc": "gRPC status code, `NOT_SEEN` when not on the wire"})
-    flags: Codes = field(metadata={"doc": "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"})
-    request_messages: Counts = field(metadata={"doc": "whole request messages; empty unless asked for"})
-    response_messages: Counts = field(metadata={"doc": "whole response messages; empty unless asked for"})
-    request_bytes: Sizes = field(
-        metadata={"doc": "request message bytes without prefixes, as on the wire; empty unless asked for"}
-    )
-    response_bytes: Sizes = field(
-        metadata={"doc": "response message bytes without prefixes, as on the wire; empty unless asked for"}
-    )
-    first_packet: Counts = field(metadata={"doc": "packet of the first byte"})
-    last_packet: Counts = field(metadata={"doc": "packet of the last byte, 0 when the end was not seen"})
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
+    start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
+    duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
+    status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
+    request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
+    response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
+    request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
+    response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
+    first_packet: Annotated[Counts, "packet of the first byte"]
+    last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Messages:
+class Messages(Struct, frozen=True, eq=False):
     """One row per gRPC message, in the order in which they were whole."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    stream: Counts = field(metadata={"doc": "HTTP/2 stream identifier"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    index: Counts = field(metadata={"doc": "position among the messages of its direction, from 0"})
-    length: Counts = field(metadata={"doc": "bytes without the prefix"})
-    compressed: Codes = field(metadata={"doc": "1 when its compressed flag is set"})
-    first_packet: Counts = field(metadata={"doc": "packet of its prefix's first byte"})
-    first_time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    last_packet: Counts = field(metadata={"doc": "packet at which its last byte was readable in order"})
-    last_time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    direction: Annotated[Codes, "sender"]
+    index: Annotated[Counts, "position among the messages of its direction, from 0"]
+    length: Annotated[Counts, "bytes without the prefix"]
+    compressed: Annotated[Codes, "1 when its compressed flag is set"]
+    first_packet: Annotated[Counts, "packet of its prefix's first byte"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "packet at which its last byte was readable in order"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Frames:
+class Frames(Struct, frozen=True, eq=False):
     """One row per HTTP/2 frame, in the order in which they were whole."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    stream: Counts = field(metadata={"doc": "HTTP/2 stream identifier, 0 for the connection"})
-    kind: Codes = field(metadata={"doc": "frame type (RFC 9113 section 6)"})
-    flags: Codes = field(metadata={"doc": "flags as sent"})
-    length: Counts = field(metadata={"doc": "payload bytes without the nine of the header"})
-    first_packet: Counts = field(metadata={"doc": "packet of its header's first byte"})
-    first_time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    last_packet: Counts = field(metadata={"doc": "packet at which its last byte was readable in order"})
-    last_time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier, 0 for the connection"]
+    kind: Annotated[Codes, "frame type (RFC 9113 section 6)"]
+    flags: Annotated[Codes, "flags as sent"]
+    length: Annotated[Counts, "payload bytes without the nine of the header"]
+    first_packet: Annotated[Counts, "packet of its header's first byte"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "packet at which its last byte was readable in order"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Packets:
+class Packets(Struct, frozen=True, eq=False):
     """One row per TCP packet, in the order of the capture."""
 
-    packet: Counts = field(metadata={"doc": "number in the capture, from 1"})
-    time_ns: Ints = field(metadata={"doc": "capture time"})
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    flags: Counts = field(metadata={"doc": "TCP flags (RFC 9293 section 3.1)"})
-    seq: Sizes = field(metadata={"doc": "offset of its first payload byte in its direction, from 0"})
-    ack: Sizes = field(metadata={"doc": "bytes of the other direction it acknowledges"})
-    window: Sizes = field(metadata={"doc": "receive window in bytes, scaled when the scale is known"})
-    payload_bytes: Counts = field(metadata={"doc": "TCP payload bytes on the wire"})
-    captured_payload_bytes: Counts = field(metadata={"doc": "TCP payload bytes recorded"})
-    note: Codes = field(metadata={"doc": "what the analysis says of it, index into `PACKET_NOTES`"})
+    packet: Annotated[Counts, "number in the capture, from 1"]
+    time_ns: Annotated[Ints, "capture time"]
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender"]
+    flags: Annotated[Counts, "TCP flags (RFC 9293 section 3.1)"]
+    seq: Annotated[Sizes, "offset of its first payload byte in its direction, from 0"]
+    ack: Annotated[Sizes, "bytes of the other direction it acknowledges"]
+    window: Annotated[Sizes, "receive window in bytes, scaled when the scale is known"]
+    payload_bytes: Annotated[Counts, "TCP payload bytes on the wire"]
+    captured_payload_bytes: Annotated[Counts, "TCP payload bytes recorded"]
+    note: Annotated[Codes, "what the analysis says of it, index into `PACKET_NOTES`"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Waits:
+class Waits(Struct, frozen=True, eq=False):
     """One row per interval in which a side owed bytes and sent none."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    stream: Counts = field(metadata={"doc": "stream whose bytes came last before the stop"})
-    direction: Codes = field(metadata={"doc": "the side that owed"})
-    start_time_ns: Ints = field(metadata={"doc": "its last bytes before the stop"})
-    duration_ns: Ints = field(metadata={"doc": "until its next bytes"})
-    cause: Codes = field(metadata={"doc": "index into `CAUSES`"})
-    owed_bytes: Sizes = field(metadata={"doc": "bytes of the message or frame still to come at the stop"})
-    in_flight_bytes: Ints = field(metadata={"doc": "sent and not acknowledged at the stop, as the sender knew it"})
-    congestion_window_bytes: Ints = field(metadata={"doc": "estimate at the stop"})
-    receive_window_bytes: Ints = field(metadata={"doc": "the peer's TCP window at the stop"})
-    stream_window_bytes: Ints = field(metadata={"doc": "the stream's window, `WINDOW_NOT_KNOWN` when not known"})
-    connection_window_bytes: Ints = field(metadata={"doc": "the connection's, `WINDOW_NOT_KNOWN` when not known"})
-    stopped_at_packet: Counts = field(metadata={"doc": "packet of the last bytes before the stop"})
-    released_by_packet: Counts = field(metadata={"doc": "the ACK right before the sender resumed, 0 for none"})
-    resumed_at_packet: Counts = field(metadata={"doc": "packet of the next bytes"})
-    released_time_ns: Ints = field(metadata={"doc": "time of the ACK right before the sender resumed"})
-    flight: Counts = field(metadata={"doc": "which of the sender's flights it interrupted, from 1"})
-    flight_first_packet: Counts = field(metadata={"doc": "the flight's first packet"})
-    flight_start_time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    idle_before_ns: Ints = field(metadata={"doc": "from the sender's last data to the flight"})
-    rto_ns: Ints = field(metadata={"doc": "estimate of the sender's retransmission timeout"})
-    window_before_idle_bytes: Ints = field(metadata={"doc": "estimated congestion window before the idle time"})
-    mss: Counts = field(metadata={"doc": "payload bytes of the sender's full segments"})
-    rtt_ns: Ints = field(metadata={"doc": "smallest round trip so far"})
-    streams: Counts = field(metadata={"doc": "streams whose message it interrupted"})
-    retransmissions: Counts = field(metadata={"doc": "retransmissions of the sender during it"})
-    after_loss: Codes = field(metadata={"doc": "1 when the congestion window that bound had been reduced by a loss"})
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "stream whose bytes came last before the stop"]
+    direction: Annotated[Codes, "the side that owed"]
+    start_time_ns: Annotated[Ints, "its last bytes before the stop"]
+    duration_ns: Annotated[Ints, "until its next bytes"]
+    cause: Annotated[Codes, "index into `CAUSES`"]
+    owed_bytes: Annotated[Sizes, "bytes of the message or frame still to come at the stop"]
+    in_flight_bytes: Annotated[Ints, "sent and not acknowledged at the stop, as the sender knew it"]
+    congestion_window_bytes: Annotated[Ints, "estimate at the stop"]
+    receive_window_bytes: Annotated[Ints, "the peer's TCP window at the stop"]
+    stream_window_bytes: Annotated[Ints, "the stream's window, `WINDOW_NOT_KNOWN` when not known"]
+    connection_window_bytes: Annotated[Ints, "the connection's, `WINDOW_NOT_KNOWN` when not known"]
+    stopped_at_packet: Annotated[Counts, "packet of the last bytes before the stop"]
+    released_by_packet: Annotated[Counts, "the ACK right before the sender resumed, 0 for none"]
+    resumed_at_packet: Annotated[Counts, "packet of the next bytes"]
+    released_time_ns: Annotated[Ints, "time of the ACK right before the sender resumed"]
+    flight: Annotated[Counts, "which of the sender's flights it interrupted, from 1"]
+    flight_first_packet: Annotated[Counts, "the flight's first packet"]
+    flight_start_time_ns: Annotated[Ints, "time of that packet"]
+    idle_before_ns: Annotated[Ints, "from the sender's last data to the flight"]
+    rto_ns: Annotated[Ints, "estimate of the sender's retransmission timeout"]
+    window_before_idle_bytes: Annotated[Ints, "estimated congestion window before the idle time"]
+    mss: Annotated[Counts, "payload bytes of the sender's full segments"]
+    rtt_ns: Annotated[Ints, "smallest round trip so far"]
+    streams: Annotated[Counts, "streams whose message it interrupted"]
+    retransmissions: Annotated[Counts, "retransmissions of the sender during it"]
+    after_loss: Annotated[Codes, "1 when the congestion window that bound had been reduced by a loss"]
+    method: Annotated[Counts, "method of the stream's RPC, `NO_METHOD` when not known"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Directions:
+class Directions(Struct, frozen=True, eq=False):
     """One row per connection and direction: row 2 x connection is the client's, the next one the server's."""
 
-    payload_packets: Counts = field(metadata={"doc": "packets with payload, retransmissions left out"})
-    control_packets: Counts = field(metadata={"doc": "of these, packets with PING, WINDOW_UPDATE or SETTINGS alone"})
-    ping_packets: Counts = field(metadata={"doc": "control packets with a PING that is no acknowledgement"})
-    ping_ack_packets: Counts = field(metadata={"doc": "control packets with the acknowledgement of a PING"})
-    window_update_packets: Counts = field(metadata={"doc": "control packets with a WINDOW_UPDATE"})
-    settings_packets: Counts = field(metadata={"doc": "control packets with SETTINGS or their acknowledgement"})
-    data_frames: Counts = field(metadata={"doc": "DATA frames"})
-    header_frames: Counts = field(metadata={"doc": "HEADERS, CONTINUATION and PUSH_PROMISE frames"})
-    pings: Counts = field(metadata={"doc": "PING frames, acknowledgements left out"})
-    ping_acks: Counts = field(metadata={"doc": "PING frames that acknowledge"})
-    window_updates: Counts = field(metadata={"doc": "WINDOW_UPDATE frames"})
-    settings: Counts = field(metadata={"doc": "SETTINGS frames and their acknowledgements"})
-    resets: Counts = field(metadata={"doc": "RST_STREAM frames"})
-    header_block_bytes: Sizes = field(metadata={"doc": "payload bytes of the header frames, compressed as sent"})
-    messages: Counts = field(metadata={"doc": "whole gRPC messages"})
-    message_bytes: Sizes = field(metadata={"doc": "their bytes without prefixes"})
-    message_packets: Counts = field(metadata={"doc": "packets in which a message ended"})
-    first_message_time_ns: Ints = field(metadata={"doc": "end of the first message"})
-    last_message_time_ns: Ints = field(metadata={"doc": "end of the last message"})
-    busy_intervals: Counts = field(metadata={"doc": "intervals of 10 ms in which a message ended"})
-    bdp_pings: Counts = field(metadata={"doc": "PINGs whose payload is a bandwidth estimator's"})
-    keepalive_pings: Counts = field(metadata={"doc": "PINGs whose payload is a keepalive's"})
-    drain_pings: Counts = field(metadata={"doc": "PINGs whose payload is a graceful shutdown's"})
+    payload_packets: Annotated[Counts, "packets with payload, retransmissions left out"]
+    control_packets: Annotated[Counts, "of these, packets with PING, WINDOW_UPDATE or SETTINGS alone"]
+    ping_packets: Annotated[Counts, "control packets with a PING that is no acknowledgement"]
+    ping_ack_packets: Annotated[Counts, "control packets with the acknowledgement of a PING"]
+    window_update_packets: Annotated[Counts, "control packets with a WINDOW_UPDATE"]
+    settings_packets: Annotated[Counts, "control packets with SETTINGS or their acknowledgement"]
+    data_frames: Annotated[Counts, "DATA frames"]
+    header_frames: Annotated[Counts, "HEADERS, CONTINUATION and PUSH_PROMISE frames"]
+    pings: Annotated[Counts, "PING frames, acknowledgements left out"]
+    ping_acks: Annotated[Counts, "PING frames that acknowledge"]
+    window_updates: Annotated[Counts, "WINDOW_UPDATE frames"]
+    settings: Annotated[Counts, "SETTINGS frames and their acknowledgements"]
+    resets: Annotated[Counts, "RST_STREAM frames"]
+    header_block_bytes: Annotated[Sizes, "payload bytes of the header frames, compressed as sent"]
+    messages: Annotated[Counts, "whole gRPC messages"]
+    message_bytes: Annotated[Sizes, "their bytes without prefixes"]
+    message_packets: Annotated[Counts, "packets in which a message ended"]
+    first_message_time_ns: Annotated[Ints, "end of the first message"]
+    last_message_time_ns: Annotated[Ints, "end of the last message"]
+    busy_intervals: Annotated[Counts, "intervals of 10 ms in which a message ended"]
+    bdp_pings: Annotated[Counts, "PINGs whose payload is a bandwidth estimator's"]
+    keepalive_pings: Annotated[Counts, "PINGs whose payload is a keepalive's"]
+    drain_pings: Annotated[Counts, "PINGs whose payload is a graceful shutdown's"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Turns:
+class Turns(Struct, frozen=True, eq=False):
     """One row per connection: whose turn it was, and how its limit of concurrent streams bound.
 
     The client holds the ball while no RPC waits for an answer: nothing is owed to it and nothing is on the way. Such
@@ -247,97 +238,100 @@ class Turns:
     pauses, the application's own; the shorter ones are `idles`.
     """
 
-    idle_ns: Ints = field(metadata={"doc": "time in which the client held the ball, pauses left out"})
-    idles: Counts = field(metadata={"doc": "how many such intervals there were"})
-    pauses: Counts = field(metadata={"doc": "intervals of `PAUSE_NS` and more"})
-    pause_ns: Ints = field(metadata={"doc": "their time"})
-    bursts: Counts = field(metadata={"doc": "runs of request messages without a response message in between"})
-    burst_messages: Counts = field(metadata={"doc": "request messages in them"})
-    at_limit_ns: Ints = field(metadata={"doc": "time with as many streams open as the server's SETTINGS allow"})
-    at_limit_times: Counts = field(metadata={"doc": "how often the limit was reached"})
-    ended_at_limit: Counts = field(metadata={"doc": "streams that ended while the limit was reached"})
-    refills: Counts = field(metadata={"doc": "of these, those whose place a new stream took at once"})
-    refill_ended_packet: Counts = field(metadata={"doc": "packet that ended a stream at the limit, of one refill"})
-    refill_opened_packet: Counts = field(metadata={"doc": "packet that opened the stream in its place"})
-    refill_time_ns: Ints = field(metadata={"doc": "time of that packet"})
+    idle_ns: Annotated[Ints, "time in which the client held the ball, pauses left out"]
+    idles: Annotated[Counts, "how many such intervals there were"]
+    pauses: Annotated[Counts, "intervals of `PAUSE_NS` and more"]
+    pause_ns: Annotated[Ints, "their time"]
+    bursts: Annotated[Counts, "runs of request messages without a response message in between"]
+    burst_messages: Annotated[Counts, "request messages in them"]
+    at_limit_ns: Annotated[Ints, "time with as many streams open as the server's SETTINGS allow"]
+    at_limit_times: Annotated[Counts, "how often the limit was reached"]
+    ended_at_limit: Annotated[Counts, "streams that ended while the limit was reached"]
+    refills: Annotated[Counts, "of these, those whose place a new stream took at once"]
+    refill_ended_packet: Annotated[Counts, "packet that ended a stream at the limit, of one refill"]
+    refill_ended_time_ns: Annotated[Ints, "when that stream ended"]
+    refill_opened_packet: Annotated[Counts, "packet that opened the stream in its place"]
+    refill_time_ns: Annotated[Ints, "time of that packet"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Idles:
+class Idles(Struct, frozen=True, eq=False):
     """The intervals in which the client held the ball by length: one row per connection and class that occurs.
 
     Class n holds lengths from 2^n to 2^(n+1) microseconds; class 0 the shorter ones too.
     """
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    length_class: Codes = field(metadata={"doc": "binary logarithm of the length in microseconds"})
-    count: Counts = field(metadata={"doc": "intervals of this class"})
-    total_ns: Ints = field(metadata={"doc": "their time"})
-    start_time_ns: Ints = field(metadata={"doc": "beginning of the last one: when the client can have the last answer"})
-    duration_ns: Ints = field(metadata={"doc": "its length"})
-    before_packet: Counts = field(metadata={"doc": "packet that ended what was owed to the client"})
-    after_packet: Counts = field(metadata={"doc": "the client's next request packet"})
+    connection: Annotated[Counts, "row of its connection"]
+    length_class: Annotated[Codes, "binary logarithm of the length in microseconds"]
+    count: Annotated[Counts, "intervals of this class"]
+    total_ns: Annotated[Ints, "their time"]
+    start_time_ns: Annotated[Ints, "beginning of the last one: when the client can have the last answer"]
+    duration_ns: Annotated[Ints, "its length"]
+    before_packet: Annotated[Counts, "packet that ended what was owed to the client"]
+    after_packet: Annotated[Counts, "the client's next request packet"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Pings:
+class Pings(Struct, frozen=True, eq=False):
     """PING frames: the first of each connection and those before a GOAWAY."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    packet: Counts = field(metadata={"doc": "packet of its last byte"})
-    time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    ack: Codes = field(metadata={"doc": "1 for an acknowledgement"})
-    purpose: Codes = field(metadata={"doc": "what its payload tells, index into `PING_PURPOSES`"})
-    strikes: Codes = field(metadata={"doc": "strikes of the client after it by gRFC A8's rule"})
-    open_rpcs: Counts = field(metadata={"doc": "RPCs open at that moment"})
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender"]
+    packet: Annotated[Counts, "packet of its last byte"]
+    time_ns: Annotated[Ints, "time of that packet"]
+    ack: Annotated[Codes, "1 for an acknowledgement"]
+    purpose: Annotated[Codes, "what its payload tells, index into `PING_PURPOSES`"]
+    strikes: Annotated[Codes, "strikes of the client after it by gRFC A8's rule"]
+    open_rpcs: Annotated[Counts, "RPCs open at that moment"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Goaways:
+class Goaways(Struct, frozen=True, eq=False):
     """GOAWAY frames."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    packet: Counts = field(metadata={"doc": "packet of its last byte"})
-    time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    code: Counts = field(metadata={"doc": "error code (RFC 9113 section 7)"})
-    last_stream: Counts = field(metadata={"doc": "highest stream that was or may be processed"})
-    reason: Counts = field(metadata={"doc": "its debug text, index into `Tables.goaway_reasons`"})
-    open_rpcs: Counts = field(metadata={"doc": "RPCs open at that moment"})
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender"]
+    packet: Annotated[Counts, "packet of its last byte"]
+    time_ns: Annotated[Ints, "time of that packet"]
+    code: Annotated[Counts, "error code (RFC 9113 section 7)"]
+    last_stream: Annotated[Counts, "highest stream that was or may be processed"]
+    reason: Annotated[Counts, "its debug text, index into `Tables.goaway_reasons`"]
+    open_rpcs: Annotated[Counts, "RPCs open at that moment"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Delays:
+class Delays(Struct, frozen=True, eq=False):
     """Directions of streams whose first DATA came 1 ms or more after their HEADERS."""
 
-    connection: Counts = field(metadata={"doc": "row of its connection"})
-    stream: Counts = field(metadata={"doc": "HTTP/2 stream identifier"})
-    direction: Codes = field(metadata={"doc": "sender"})
-    headers_packet: Counts = field(metadata={"doc": "packet of the header block's last byte"})
-    headers_time_ns: Ints = field(metadata={"doc": "time of that packet"})
-    data_packet: Counts = field(metadata={"doc": "packet of the first message byte"})
-    duration_ns: Ints = field(metadata={"doc": "from one to the other"})
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    direction: Annotated[Codes, "sender"]
+    headers_packet: Annotated[Counts, "packet of the header block's last byte"]
+    headers_time_ns: Annotated[Ints, "time of that packet"]
+    data_packet: Annotated[Counts, "packet of the first message byte"]
+    duration_ns: Annotated[Ints, "from one to the other"]
+    method: Annotated[Counts, "method of its RPC, `NO_METHOD` when not known"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Failures:
+class Failures(Struct, frozen=True, eq=False):
     """RPCs that ended otherwise than with status OK; their budgets are `Tables.failure_budgets`."""
 
-    rpc: Counts = field(metadata={"doc": "row of the RPC"})
-    reset_by: Codes = field(metadata={"doc": "sender of the RST_STREAM that ended it, 2 for none"})
-    reset_code: Counts = field(metadata={"doc": "its error code (RFC 9113 section 7)"})
+    rpc: Annotated[Counts, "row of the RPC"]
+    reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
+    reset_code: Annotated[Counts, "its error code (RFC 9113 section 7)"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Problems:
+class ConnectionMethods(Struct, frozen=True, eq=False):
+    """One row per connection and method that its RPCs used."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    method: Annotated[Counts, "number of the method, `NO_METHOD` when not in the capture"]
+
+
+class Problems(Struct, frozen=True, eq=False):
     """Decode trouble as data."""
 
-    time_ns: Ints = field(metadata={"doc": "when"})
-    connection: Counts = field(metadata={"doc": "row of its connection, 4294967295 for none"})
-    packet: Counts = field(metadata={"doc": "number of the packet"})
-    layer: Codes = field(metadata={"doc": "index into `LAYERS`"})
-    kind: Counts = field(metadata={"doc": "index into `Tables.problem_kinds`"})
+    time_ns: Annotated[Ints, "when"]
+    connection: Annotated[Counts, "row of its connection, 4294967295 for none"]
+    packet: Annotated[Counts, "number of the packet"]
+    layer: Annotated[Codes, "index into `LAYERS`"]
+    kind: Annotated[Counts, "index into `Tables.problem_kinds`"]
 
 
 PROTOCOLS = ("undecided", "http2", "tls", "other")
@@ -363,23 +357,37 @@ Table = TypeVar(
     Goaways,
     Delays,
     Failures,
+    ConnectionMethods,
     Problems,
 )
 
 
 def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
     """Build a table from named columns; extra entries are left out. Raises KeyError when a column is missing."""
-    return kind(**{column.name: columns[column.name] for column in fields(kind)})
+    return kind(**{name: columns[name] for name in kind.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Struct, frozen=True):
     """What is counted per method while packets pass by."""
 
     number: int
     """The number RPCs refer to it by."""
     name: str | None
     """`/package.Service/Method`; None when it is not in the capture."""
+    rpcs: int
+    """RPCs."""
+    complete: int
+    """Of them, those whose end was seen."""
+    touch_gaps: int
+    """Of them, those of which bytes are missing from the capture."""
+    statuses: tuple[int, ...]
+    """RPCs by status code; the last entry counts those whose status is not on the wire."""
+    first_start_ns: int
+    """When the first one began."""
+    last_end_ns: int
+    """When the last one ended."""
+    latency: Mapping[str, int] | None
+    """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
@@ -388,8 +396,7 @@ class Method:
     """Quantiles in nanoseconds; None without a sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """Everything that decoding one capture gives."""
 
     capture: Mapping[str, Any]
@@ -426,6 +433,8 @@ class Tables:
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
     delays: Delays
     """See `Delays`."""
+    connection_methods: ConnectionMethods
+    """See `ConnectionMethods`."""
     failures: Failures
     """See `Failures`."""
     failure_budgets: Ints
@@ -448,6 +457,11 @@ class Tables:
     """gRPC messages of both directions."""
     other_streams: int
     """HTTP/2 streams that are not gRPC."""
+
+    @property
+    def rpc_count(self) -> int:
+        """RPCs of the capture, whether they have rows or not."""
+        return sum(method.rpcs for method in self.methods)
 
     def method_name(self, number: int) -> str | None:
         """The name of a method by its number."""
@@ -488,14 +502,14 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
         delays=table_of(Delays, result["delays"]),
+        connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
         failures=table_of(Failures, result["failures"]),
         failure_budgets=result["failure_budgets"],
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
         methods=tuple(
-            Method(m["number"], m["name"], m["messages"], tuple(m["budget"]), m["turnaround"])
-            for m in result["methods"]
+            Method(**m | {"statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])}) for m in result["methods"]
         ),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),

@@ -15,8 +15,8 @@ import operator
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
@@ -131,13 +131,13 @@ def tables_page() -> str:
 
 def columns(table: type) -> Iterator[str]:
     """The columns of one table as rows of Markdown. Raises ValueError when one has no sentence."""
-    assert is_dataclass(table)
+    kinds = {getattr(tables, name): text for name, text in TYPES.items()}
     yield from ("| column | type | meaning |", "| --- | --- | --- |")
-    for column in fields(table):
-        doc = column.metadata.get("doc")
-        if not doc:
-            raise ValueError(f"{table.__name__}.{column.name} has no sentence")
-        yield f"| `{column.name}` | {TYPES[str(column.type)]} | {doc} |"
+    for name, kind in get_type_hints(table, include_extras=True).items():
+        if get_origin(kind) is not Annotated:
+            raise ValueError(f"{table.__name__}.{name} has no sentence")
+        column, doc = get_args(kind)
+        yield f"| `{name}` | {kinds[column]} | {doc} |"
 
 
 def constants() -> Iterator[str]:

@@ -5,8 +5,11 @@ The structures are spelled out here, apart from the internal ones, so that those
 
 from __future__ import annotations
 
-import json
+import json as standard_json
+import re
 from typing import Any
+
+from msgspec import json
 
 from ..analyzer import _core
 from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles
@@ -17,7 +20,21 @@ SCHEMA = "grpcdiag.analysis/1"
 
 def render(analysis: Analysis) -> str:
     """The analysis as one JSON document with a final newline."""
-    return json.dumps(document(analysis), indent=2, ensure_ascii=True) + "\n"
+    found = document(analysis)
+    try:
+        text = json.format(json.encode(found), indent=2).decode()
+    except OverflowError:  # sums of absurd times need more than 64 bits, which only the slower library writes
+        text = standard_json.dumps(found, indent=2)
+    return (text if text.isascii() else _NOT_ASCII.sub(_escaped, text)) + "\n"
+
+
+_NOT_ASCII = re.compile("[^\0-\x7f]")
+
+
+def _escaped(character: re.Match[str]) -> str:
+    """A character as JSON escapes it (RFC 8259 section 7), for output whose encoding is not known."""
+    units = character[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def schema() -> dict[str, Any]:
@@ -25,7 +42,7 @@ def schema() -> dict[str, Any]:
     from importlib import resources  # only here: it takes longer to import than a small capture to analyse
 
     text = resources.files("grpcdiag.reports").joinpath("schema/analysis-1.json").read_text(encoding="utf-8")
-    parsed: dict[str, Any] = json.loads(text)
+    parsed: dict[str, Any] = standard_json.loads(text)
     return parsed
 
 

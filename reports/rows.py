@@ -168,7 +168,7 @@ def connections(tables: Tables) -> pl.DataFrame:
     """`grpcdiag connections`: all TCP connections, of other protocols too."""
     table, row_numbers = tables.connections, range(len(tables.connections.client_ip))
     described = [facts.connection(tables, row) for row in row_numbers]
-    names = [name for name in ConnectionFacts.__slots__ if name not in ("budget", "protocol")]
+    names = [name for name in ConnectionFacts.__struct_fields__ if name not in ("budget", "protocol")]
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
     columns["protocol"] = _named(table.protocol, PROTOCOLS).cast(pl.String)
     for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):

@@ -130,13 +130,13 @@ ALL_CAPTURES: tuple[Any, ...] = tuple(
 def rows(kind: type[Table], files: Sequence[str]) -> Table:
     """One of the streamed tables in one piece."""
     pieces = list(stream(kind, list(files)))
-    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in kind.__dataclass_fields__}
+    columns = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in kind.__struct_fields__}
     return kind(**columns)
 
 
 def budgeted(files: Sequence[str]) -> Tables:
     """Decoded, with a budget per RPC."""
-    return decode(list(files), rpc_rows=True)
+    return decode(list(files))
 
 
 def require_tool(name: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ..result import Finding, Skipped
 from ..tables import Tables
@@ -47,8 +48,7 @@ HEADINGS = (
 """The sections of every detector's docstring, in this order."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Detector:
+class Detector(Struct, frozen=True, eq=False):
     """A detector as the analysis runs it."""
 
     id: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..result import Evidence
 from ..tables import Ints, Tables
@@ -23,8 +23,7 @@ def both(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     return summed
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Load:
+class Load(Struct, frozen=True, eq=False):
     """Some kind of control packets on every connection."""
 
     packets: Ints

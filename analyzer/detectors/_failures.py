@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from .. import _core
 from ..budget import named
@@ -58,8 +58,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Failed:
+class Failed(Struct, frozen=True, eq=False):
     """Some rows of the failures table with what belongs to them; all columns are equally long."""
 
     row: Ints
@@ -73,8 +72,8 @@ class Failed:
     reset_by: Codes
     reset_code: Counts
 
-    def where(self, mask: Mask) -> Failed:
-        """Those rows for which `mask` holds."""
+    def where(self, mask: Mask | Ints) -> Failed:
+        """Those rows for which `mask` holds, or the rows it names in its order."""
         return Failed(
             self.row[mask],
             self.rpc[mask],
@@ -91,7 +90,7 @@ class Failed:
 
 
 def failed(tables: Tables) -> Failed:
-    """All RPCs that ended otherwise than with status OK, those of the failures table first.
+    """All RPCs that ended otherwise than with status OK, in the order in which they began.
 
     The table keeps a limited number of rows; of the others it is not known who sent the RST_STREAM.
     """
@@ -106,7 +105,8 @@ def failed(tables: Tables) -> Failed:
     deadline = np.full(len(rpc), -1, dtype=np.int64)
     known = rpc < len(tables.deadlines)
     deadline[known] = tables.deadlines[rpc[known]]
-    return Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
+    everything = Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
+    return everything.where(np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc])))
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:

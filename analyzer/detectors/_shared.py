@@ -15,7 +15,7 @@ from ..tables import DIRECTIONS, Counts, Ints, Tables
 
 def rpc_time(tables: Tables) -> int:
     """The time of all RPCs together, nanoseconds: what shares of time are shares of."""
-    return int(tables.rpcs.duration_ns.sum())
+    return sum(sum(method.budget) for method in tables.methods)
 
 
 def share_of_time(tables: Tables, lost_ns: int) -> float:
@@ -67,22 +67,12 @@ def quality_allows(tables: Tables) -> Confidence:
     return "medium" if lacks or capture["truncated_packets"] else "high"
 
 
-def methods_on(tables: Tables, streams: Iterable[tuple[int, int]]) -> tuple[str, ...]:
-    """Names of the methods of the RPCs on some (connection, stream) pairs."""
-    wanted = set(streams)
-    rpcs = tables.rpcs
-    rows = np.flatnonzero(np.isin(rpcs.stream, [stream for _, stream in wanted]))
-    numbers = {int(rpcs.method[r]) for r in rows if (int(rpcs.connection[r]), int(rpcs.stream[r])) in wanted}
-    return names(tables, numbers)
-
-
 def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[str, ...]:
     """Names of the methods of all RPCs on some connections."""
+    used = tables.connection_methods
     chosen = np.zeros(len(tables.connections.rpcs), dtype=bool)
     chosen[list(connections)] = True
-    if len(tables.methods) == 1 or chosen.all():
-        return names(tables, (method.number for method in tables.methods))
-    return names(tables, distinct(tables.rpcs.method[chosen[tables.rpcs.connection]]).tolist())
+    return names(tables, distinct(used.method[chosen[used.connection]]).tolist())
 
 
 def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:

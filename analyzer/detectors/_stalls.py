@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
@@ -49,8 +49,7 @@ class ReaderThresholds(Thresholds, Protocol):
         """Delay beyond them that a host is given."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Stalls:
+class Stalls(Struct, frozen=True, eq=False):
     """The waits of one cause."""
 
     rows: Ints
@@ -101,16 +100,14 @@ def confidence(tables: Tables, rows: Ints) -> Confidence:
 
 def scope(tables: Tables, rows: Ints) -> Scope:
     """The connections of some waits and the methods of the RPCs that waited."""
-    return scope_of(tables, tables.waits.connection[rows], tables.waits.stream[rows])
+    waits = tables.waits
+    return scope_of(tables, waits.connection[rows], waits.method[rows])
 
 
-def scope_of(tables: Tables, connections: Counts, streams: Counts) -> Scope:
-    """Some connections and the methods of the RPCs on their streams."""
-    all_of = tuple(_shared.distinct(connections).tolist())
-    if len(connections) > _MANY:
-        return Scope(all_of, _shared.methods_of_connections(tables, all_of))
-    pairs = zip(connections.tolist(), streams.tolist(), strict=True)
-    return Scope(all_of, _shared.methods_on(tables, pairs))
+def scope_of(tables: Tables, connections: Counts, methods: Counts) -> Scope:
+    """Some connections and methods by number, each once."""
+    methods_of = _shared.names(tables, _shared.distinct(methods).tolist())
+    return Scope(tuple(_shared.distinct(connections).tolist()), methods_of)
 
 
 def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
@@ -178,8 +175,7 @@ def from_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 # Congestion windows after idle time
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Restarts:
+class Restarts(Struct, frozen=True, eq=False):
     """What each wait knows of an idle time before its burst; all columns as long as the waits table."""
 
     idle_ns: Ints
@@ -265,8 +261,7 @@ def _burst_before(tables: Tables, order: Ints, first: Ints, same_end: npt.NDArra
 # Windows that a receiver opens: the two of HTTP/2 and TCP's
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Window:
+class Window(Struct, frozen=True, eq=False):
     """A window as a detector tells of it."""
 
     id: str
@@ -302,8 +297,7 @@ def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> I
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Words:
+class _Words(Struct, frozen=True, eq=False):
     """What is said of a window's stalls in several places."""
 
     blocked: str

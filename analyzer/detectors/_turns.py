@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..result import Evidence
 from ..tables import Ints, Tables
@@ -31,8 +31,7 @@ GAP_NS = 2_000_000
 that a host is given elsewhere too; a library takes some ten or hundred microseconds)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Turn:
+class Turn(Struct, frozen=True, eq=False):
     """The turns of some connections, one element per element of `rows`."""
 
     rows: Rows
@@ -129,8 +128,7 @@ def alone(tables: Tables, rows: Rows) -> Mask:
     return ~beside[rows]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Gaps:
+class Gaps(Struct, frozen=True, eq=False):
     """The distribution of the client's gaps on some connections."""
 
     count: int

@@ -39,9 +39,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import HEADERS_UNKNOWN, Tables
@@ -52,8 +52,7 @@ from ._shared import lower, milliseconds, quality_allows
 ID = "cancelled"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
@@ -91,7 +90,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     share, timer = len(rows) / everything, _one_timer(tables, rows, limits)
     median = milliseconds(float(np.median(rows.duration_ns)))
     methods = common.by_method(tables, rows.rpc)

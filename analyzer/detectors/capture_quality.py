@@ -39,20 +39,19 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..facts import HTTP2, TLS, still_encrypted
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Counts, Tables
+from ..tables import NO_METHOD, Counts, Tables
 from ._failures import counted
 
 ID = "capture-quality"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     hidden_bytes: float = 0.05
@@ -67,8 +66,7 @@ class Limits:
     """Packets shown as evidence for each trouble (own choice: enough to look)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Trouble:
+class _Trouble(Struct, frozen=True, eq=False):
     """One thing that is wrong with the capture; `share` of its bytes or packets, `grave` where that is too large."""
 
     name: str
@@ -195,12 +193,12 @@ def _finding(tables: Tables, troubles: list[_Trouble], limits: Limits) -> Findin
 
 def _hidden(tables: Tables) -> dict[str, int]:
     """How many RPCs lack what."""
-    flags, status = tables.rpcs.flags, tables.rpcs.status
+    methods = tables.methods
     return {
-        "rpcs_without_method": int(np.count_nonzero(flags & METHOD_UNKNOWN)),
-        "rpcs_without_status": int(np.count_nonzero(status == NOT_SEEN)),
-        "rpcs_without_end": len(flags) - int(np.count_nonzero(flags & COMPLETE)),
-        "rpcs_with_missing_bytes": int(np.count_nonzero(flags & TOUCHES_GAP)),
+        "rpcs_without_method": sum(method.rpcs for method in methods if method.number == NO_METHOD),
+        "rpcs_without_status": sum(method.statuses[-1] for method in methods),
+        "rpcs_without_end": sum(method.rpcs - method.complete for method in methods),
+        "rpcs_with_missing_bytes": sum(method.touch_gaps for method in methods),
     }
 
 

@@ -43,9 +43,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -54,8 +54,7 @@ from . import _knobs, _shared, _turns, shared_connection
 ID = "client-idle-gap"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     held_share: float = 0.15

@@ -41,9 +41,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
@@ -54,8 +54,7 @@ from ._shared import host, methods_of_connections, milliseconds, quality_allows,
 ID = "connection-churn"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     generations: float = 5.0
@@ -76,8 +75,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Churn:
+class _Churn(Struct, frozen=True, eq=False):
     """Connections of one client and server; columns of equal length, the rows in which the set-up was measured."""
 
     connections: Ints
@@ -136,7 +134,7 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     first_rpc = mine[first]
     setup = rpcs.start_time_ns[first_rpc] - table.opened_time_ns[connections]
     kept = (setup >= 0) & (setup <= limits.early_ns)
-    spent = int(rpcs.duration_ns[mine].sum())
+    spent = int(tables.connection_budgets[group].sum())
     return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
 
 

@@ -39,9 +39,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
@@ -51,8 +51,7 @@ from ._shared import distinct, host, milliseconds, quality_allows
 ID = "connection-closed-early"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     critical_share: float = 0.10
@@ -67,8 +66,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _End:
+class _End(Struct, frozen=True, eq=False):
     """How one connection ended: `goaway` is a row of the goaways table or -1, `lost` rows of RPCs."""
 
     connection: int
@@ -138,7 +136,7 @@ def _end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...]) ->
 
 def _finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     lost = np.array([rpc for end in ends for rpc in end.lost], dtype=np.uint32)
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
     words = _words(tables, ends[0])
     count, rpcs = common.counted(len(ends), "connection"), common.counted(len(lost), "RPC")
@@ -164,7 +162,7 @@ def _loss(tables: Tables, lost: Counts, count: str) -> str:
         return f"No RPC was lost by it, on {count}."
     waited = milliseconds(float(tables.rpcs.duration_ns[lost].sum()))
     return (
-        f"{len(lost):,} of {len(tables.rpcs.connection):,} RPCs had no answer when their connection ended, on {count}; "
+        f"{len(lost):,} of {tables.rpc_count:,} RPCs had no answer when their connection ended, on {count}; "
         f"they had waited {waited} together."
     )
 
@@ -203,8 +201,8 @@ def _metrics(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
     return {
         "connections": len(ends),
         "lost_rpcs": len(lost),
-        "rpcs": len(tables.rpcs.connection),
-        "lost_share": len(lost) / len(tables.rpcs.connection),
+        "rpcs": tables.rpc_count,
+        "lost_share": len(lost) / tables.rpc_count,
         "lost_rpc_time_ns": int(tables.rpcs.duration_ns[lost].sum()),
         "closed_by_server": sum(int(tables.connections.closed_by[end.connection]) == 1 for end in ends),
         "closed_by_client": sum(int(tables.connections.closed_by[end.connection]) == 0 for end in ends),

@@ -45,7 +45,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Skipped
 from ..tables import Tables
@@ -54,8 +55,7 @@ from . import _stalls, _window_knobs
 ID = "connection-window-stall"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02

@@ -38,9 +38,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -51,8 +51,7 @@ from ._shared import host, milliseconds, quality_allows
 ID = "deadline-exceeded"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
@@ -80,7 +79,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     share = len(rows) / everything
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
@@ -134,8 +133,8 @@ def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
     deadline = {"deadline_p50_ns": int(np.median(known))} if len(known) else {}
     return {
         "deadline_exceeded_rpcs": len(rows),
-        "rpcs": len(tables.rpcs.connection),
-        "deadline_exceeded_share": len(rows) / len(tables.rpcs.connection),
+        "rpcs": tables.rpc_count,
+        "deadline_exceeded_share": len(rows) / tables.rpc_count,
         "status_on_wire_rpcs": int((rows.status == common.DEADLINE_EXCEEDED).sum()),
         "reset_by_client_rpcs": int((rows.reset_by == 0).sum()),
         "reset_by_server_rpcs": int((rows.reset_by == 1).sum()),

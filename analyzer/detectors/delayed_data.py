@@ -45,10 +45,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -75,8 +75,7 @@ _HOLDING = [CAUSES.index(cause) for cause in _SAID if cause in CAUSES]
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     shortest_ns: int = 1_000_000
@@ -209,16 +208,8 @@ def _during_a_wait(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 
 def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     """Which delays are of methods whose RPCs have at most two messages on average."""
-    rpcs = tables.rpcs
-    counts = {method.number: method.messages for method in tables.methods}
-    keys = tables.delays.connection[rows].astype(np.int64) << 32 | tables.delays.stream[rows]
-    if not len(rows) or min(counts.values(), default=0) > 2 * len(rpcs.stream):
-        return np.zeros(len(rows), dtype=bool)
-    numbers, of = np.unique(rpcs.method, return_inverse=True)
-    calls = np.bincount(of, minlength=len(numbers))
-    unary = np.array([counts.get(int(n), 1 << 62) <= 2 * c for n, c in zip(numbers, calls, strict=True)])
-    of_unary = unary[of]
-    return np.isin(keys, rpcs.connection[of_unary].astype(np.int64) << 32 | rpcs.stream[of_unary])
+    unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
+    return np.isin(tables.delays.method[rows], unary)
 
 
 # The finding
@@ -251,8 +242,8 @@ def _finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
 def _scope(tables: Tables, held: Ints, late: Ints) -> Scope:
     waits, delays = tables.waits, tables.delays
     connections = np.r_[waits.connection[held], delays.connection[late]]
-    streams = np.r_[waits.stream[held], delays.stream[late]]
-    return _stalls.scope_of(tables, connections, streams)
+    methods = np.r_[waits.method[held], delays.method[late]]
+    return _stalls.scope_of(tables, connections, methods)
 
 
 def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:

@@ -35,7 +35,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
@@ -44,8 +45,7 @@ from . import _shared, _stalls
 ID = "head-of-line-blocking"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02

@@ -38,9 +38,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
@@ -49,8 +49,7 @@ from . import _control, _knobs, _shared
 ID = "header-overhead"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     rpcs: int = 20

@@ -41,10 +41,10 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Severity, Skipped
@@ -56,8 +56,7 @@ ID = "initial-congestion-window"
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     first_flights: int = 8
@@ -163,13 +162,13 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"come) and {int(waits.owed_bytes[row]):,} bytes of the message still owed; it went on "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK was there. HTTP/2 and TCP receive "
             f"windows had room. {metrics['connections']:,} of {len(tables.connections.rpcs):,} connections began like "
-            f"this; {paying:,} of {len(tables.rpcs.stream):,} RPCs waited. It happens once per connection and "
+            f"this; {paying:,} of {tables.rpc_count:,} RPCs waited. It happens once per connection and "
             "direction, so what counts is how many calls a connection serves."
         ),
         remedies=_remedies(host),
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
-            f"{paying:,} of {len(tables.rpcs.stream):,} RPCs waited {each} more on average at the beginning of their "
+            f"{paying:,} of {tables.rpc_count:,} RPCs waited {each} more on average at the beginning of their "
             f"connection, where TCP allows {_stalls.INITIAL_SEGMENTS} segments ({share:.0%} of all RPC time): keep "
             f"connections for many calls, or set initcwnd on the route of {host}."
         ),
@@ -180,7 +179,7 @@ def _severity(tables: Tables, firsts: Ints, paying: int, share: float, limits: L
     """A warning where short-lived connections make many RPCs pay; a capture's single beginning is no habit."""
     connections = _shared.distinct(tables.waits.connection[firsts])
     closed = int((tables.connections.closed_time_ns[connections] >= 0).sum())
-    many = paying >= limits.paying_share * len(tables.rpcs.stream)
+    many = paying >= limits.paying_share * tables.rpc_count
     return "warning" if many and closed >= limits.short_lived and share >= limits.warning_share else "info"
 
 

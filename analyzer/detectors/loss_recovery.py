@@ -50,9 +50,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
@@ -65,8 +65,7 @@ _LOSS = CAUSES.index("loss_recovery")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
@@ -83,8 +82,7 @@ class Limits:
     """Losses, and waits after them, shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Cost:
+class _Cost(Struct, frozen=True, eq=False):
     """What losses cost the RPCs of the connections `rows`."""
 
     rows: Ints

@@ -41,9 +41,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -53,8 +53,7 @@ from ._failures import counted
 ID = "max-concurrent-streams"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     refills: int = 10
@@ -143,13 +142,10 @@ def _sure(limit: int, limits: Limits) -> Confidence:
 
 
 def _evidence(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
-    turns, rpcs = tables.turns, tables.rpcs
+    turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
-    ended = int(turns.refill_ended_packet[row])
-    its = np.flatnonzero((rpcs.connection == row) & (rpcs.last_packet == ended))
-    if len(its):  # that stream is an RPC whose end is known
-        what = f"a stream ends while {counted(limit, 'stream')} may be open, and as many are"
-        yield Evidence(ended, int((rpcs.start_time_ns[its] + rpcs.duration_ns[its]).max()), what)
+    ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
+    yield Evidence(ended, ended_at, f"a stream ends while {counted(limit, 'stream')} may be open, and as many are")
     yield Evidence(opened, when, "a new stream takes the place of one that ended: its RPC had been waiting")
 
 

@@ -42,9 +42,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .. import _core
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -54,8 +54,7 @@ from . import _control, _knobs, _shared
 ID = "ping-storm"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     told_packets: int = 100

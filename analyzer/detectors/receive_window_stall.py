@@ -39,7 +39,8 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
@@ -48,8 +49,7 @@ from . import _stalls
 ID = "receive-window-stall"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02

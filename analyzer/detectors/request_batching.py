@@ -34,9 +34,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
@@ -45,8 +45,7 @@ from . import _knobs, _shared, _turns, shared_connection
 ID = "request-batching"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     burst_requests: float = 16.0

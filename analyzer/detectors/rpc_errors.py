@@ -40,9 +40,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .. import _core
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -54,8 +54,7 @@ from ._shared import quality_allows
 ID = "rpc-errors"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.01
@@ -82,7 +81,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
-    everything = len(tables.rpcs.connection)
+    everything = tables.rpc_count
     statuses = _by_status(rows)
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything

@@ -40,14 +40,14 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..budget import CAUSES
 from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Method, Tables
+from ..tables import COMPLETE, Ints, Method, Tables
 from . import _failures as common
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time
 
@@ -56,8 +56,7 @@ ID = "server-latency"
 _SERVER = CAUSES.index("server")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     long_ns: int = 10_000_000
@@ -84,8 +83,7 @@ class Limits:
     """RPCs shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Slow:
+class _Slow(Struct, frozen=True, eq=False):
     """One method with its turnaround, the round trip to the server taken off."""
 
     method: Method
@@ -142,7 +140,7 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     least = limits.round_trips * round_trip
     slow = p50 >= max(limits.long_ns, least)
     tail = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
-    if tail and _is_unary(tables, method, limits):
+    if tail and _is_unary(method, limits):
         if _disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
             return Skipped(
                 ID, f"packets were lost or reordered, which may be why some answers of {method.name} are late"
@@ -151,9 +149,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     return _Slow(method, p50, p99, False) if slow else None
 
 
-def _is_unary(tables: Tables, method: Method, limits: Limits) -> bool:
-    rpcs = int((tables.rpcs.method == method.number).sum())
-    return method.messages <= limits.unary_messages * rpcs
+def _is_unary(method: Method, limits: Limits) -> bool:
+    return method.messages <= limits.unary_messages * method.rpcs
 
 
 def _disturbed(tables: Tables) -> int:
@@ -201,12 +198,11 @@ def _words(slow: _Slow, server: str, name: str) -> str:
 
 
 def _examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
-    """The first RPCs of the method that lasted as long as what is told."""
+    """The longest RPCs of the method."""
     rpcs = tables.rpcs
-    mine = np.flatnonzero(rpcs.method == slow.method.number)
-    least = slow.p99_ns if slow.tail else slow.p50_ns
-    long = mine[rpcs.duration_ns[mine] >= least]
-    return (long if len(long) else mine)[: limits.examples]
+    mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
+    order = np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))
+    return mine[order][: limits.examples]
 
 
 def _evidence(tables: Tables, rows: Ints) -> Iterator[Evidence]:

@@ -49,9 +49,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
@@ -60,8 +60,7 @@ from . import _knobs, _shared, _turns
 ID = "shared-connection"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     callers: int = 6

@@ -45,10 +45,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..budget import CAUSES
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
@@ -63,8 +64,7 @@ INITIAL_SEGMENTS = 10
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
@@ -75,8 +75,7 @@ class Limits:
     """Bursts shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Burst:
+class _Burst(Struct, frozen=True, eq=False):
     """One flight that a restarted window held up; waits are rows of the waits table in the order of time."""
 
     waits: tuple[int, ...]
@@ -145,7 +144,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
     lost = int(waits.duration_ns[lost_rows].sum())
-    all_time = int(tables.rpcs.duration_ns.sum())
+    all_time = _shared.rpc_time(tables)
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
     example = _words(tables, bursts[0])
@@ -164,7 +163,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
         confidence=_shared.lower(
             "medium" if any(burst.small for burst in bursts) else "high", _stalls.confidence(tables, first_rows)
         ),
-        scope=Scope(connections, _shared.methods_on(tables, _streams(tables, first_rows))),
+        scope=Scope(connections, _stalls.scope(tables, first_rows).methods),
         lost_ns=lost,
         share=share,
         metrics=metrics,
@@ -184,12 +183,6 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             "net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
         ),
     )
-
-
-def _streams(tables: Tables, rows: Ints) -> zip[tuple[int, int]]:
-    """Connection and stream of some waits."""
-    waits = tables.waits
-    return zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)
 
 
 def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:

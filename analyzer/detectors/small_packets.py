@@ -48,9 +48,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Ints, Tables
@@ -59,8 +59,7 @@ from . import _control, _knobs, _shared
 ID = "small-packets"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     streams: int = 16
@@ -91,8 +90,7 @@ class Limits:
     """Messages shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Wasted:
+class _Wasted(Struct, frozen=True, eq=False):
     """Directions and how many times the packets they need they send, one element per direction of the capture."""
 
     spread: _control.Shares

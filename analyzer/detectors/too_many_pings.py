@@ -40,9 +40,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from .. import _core
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
@@ -56,8 +56,7 @@ ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     strikes: int = 2
@@ -76,8 +75,7 @@ class Limits:
     """Connections shown as evidence (own choice: enough to see a pattern)."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Trip:
+class _Trip(Struct, frozen=True, eq=False):
     """One connection's PINGs, rows of the pings table, up to the one that was too many; `goaway` is -1 without."""
 
     connection: int
@@ -166,7 +164,7 @@ def _severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Severity:
     if not closed:
         return "info"
     lost = _open_rpcs(tables, closed)
-    many = lost >= limits.few and lost >= limits.critical_share * len(tables.rpcs.connection)
+    many = lost >= limits.few and lost >= limits.critical_share * tables.rpc_count
     return "critical" if many or len(closed) >= limits.critical_closes else "warning"
 
 

@@ -39,9 +39,9 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
@@ -50,8 +50,7 @@ from . import _control, _knobs, _shared
 ID = "window-update-storm"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Limits:
+class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     told_packets: int = 100

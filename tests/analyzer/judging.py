@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from support import rows, synthetic
 
 from grpcdiag.analyzer.decode import decode
@@ -62,7 +62,9 @@ def changed(tables: Tables, table: str, **columns: Any) -> Tables:
 def repeated(tables: Tables, table: str, row: int, times: int) -> Tables:
     """The tables with one row of a table in place of all its rows, so many times."""
     old = getattr(tables, table)
-    return replace(tables, **{table: type(old)(*[np.repeat(getattr(old, f.name)[[row]], times) for f in fields(old)])})
+    return replace(
+        tables, **{table: type(old)(*[np.repeat(getattr(old, f)[[row]], times) for f in old.__struct_fields__])}
+    )
 
 
 def check_evidence(finding: Finding, files: Sequence[str]) -> None:

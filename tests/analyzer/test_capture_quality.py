@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from judging import changed, check_evidence, must, tables_of_scene, told
+from msgspec.structs import replace
 from support import RECORDINGS, Recording, recording, synthetic
 
 from grpcdiag.analyzer.decode import decode

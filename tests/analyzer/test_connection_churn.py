@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judging import changed, check_evidence, must, tables_of_scene, told
+from msgspec.structs import replace
 from support import RECORDINGS, Recording, synthetic
 
+from grpcdiag.analyzer.budget import CAUSES
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors import connection_churn
 from grpcdiag.analyzer.tables import Tables
@@ -62,6 +64,14 @@ def churning() -> Tables:
     return tables_of_scene("failures-churn")
 
 
+def lasting(tables: Tables, milliseconds: list[int]) -> Tables:
+    """The tables with RPC time per connection, all of it the server's."""
+    budgets = np.zeros_like(tables.connection_budgets)
+    budgets[:, CAUSES.index("server")] = np.array(milliseconds) * MS
+    methods = (replace(tables.methods[0], budget=tuple(budgets.sum(axis=0).tolist())),)
+    return replace(tables, connection_budgets=budgets, methods=methods)
+
+
 def test_connections_that_are_used_are_no_churn() -> None:
     assert told(connection_churn, changed(churning(), "connections", rpcs=[10] * 8)) is not None
     assert told(connection_churn, changed(churning(), "connections", rpcs=[11] * 8)) is None
@@ -69,8 +79,8 @@ def test_connections_that_are_used_are_no_churn() -> None:
 
 def test_long_calls_pay_for_their_connection() -> None:
     """Set-up of 2.5 ms against calls of 100 s is nothing."""
-    assert told(connection_churn, changed(churning(), "rpcs", duration_ns=[100_000 * MS] * 8)) is None
-    assert must(connection_churn, changed(churning(), "rpcs", duration_ns=[30 * MS] * 8)).severity == "info"
+    assert told(connection_churn, lasting(churning(), [100_000] * 8)) is None
+    assert must(connection_churn, lasting(churning(), [30] * 8)).severity == "info"
 
 
 def test_connections_opened_early_are_left_out() -> None:
@@ -94,8 +104,7 @@ def test_churn_beside_busy_traffic_is_for_information() -> None:
     tables = churning()
     ports = np.array([1, 1, 1, 1, 1, 1, 1, 2])
     for long, severity in ((100, "warning"), (1000, "info")):
-        durations = np.where(tables.rpcs.connection == 7, long * MS, 2 * MS)
-        beside = changed(changed(tables, "connections", server_port=ports), "rpcs", duration_ns=durations)
+        beside = lasting(changed(tables, "connections", server_port=ports), [2] * 7 + [long])
         assert must(connection_churn, beside).severity == severity
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from statistics import fmean
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, budgeted, recording
 
 from grpcdiag.analyzer.analysis import analyze

@@ -57,7 +57,7 @@ def test_2_budgets_sum_to_durations(files: tuple[str, ...]) -> None:
 
 @every_capture
 def test_3_first_and_last(files: tuple[str, ...]) -> None:
-    tables, frames, messages = decode(list(files), rpc_rows=True), rows(Frames, files), rows(Messages, files)
+    tables, frames, messages = decode(list(files)), rows(Frames, files), rows(Messages, files)
     for table in (frames, messages):
         assert (table.first_packet >= 1).all()
         assert (table.first_packet <= table.last_packet).all()
@@ -107,7 +107,7 @@ def test_waits_lie_between_their_packets(files: tuple[str, ...]) -> None:
 
 
 def test_the_time_that_steps_back_is_told() -> None:
-    tables = decode([synthetic("time_steps_back").file], rpc_rows=True)
+    tables = decode([synthetic("time_steps_back").file])
     assert tables.capture["time_steps_back"] > 0
     assert (tables.rpcs.duration_ns >= 0).all()
 
@@ -143,11 +143,11 @@ def pcap_offsets(data: bytes) -> list[int]:
 @pytest.mark.parametrize("name", ["impl-go", "rtt205-go-32000-noslowstart", "deadline-exceeded", "ipv6"])
 def test_6_a_prefix_gives_a_prefix(name: str, tmp_path: Path) -> None:
     data = Path(recorded(f"{name}.pcap")).read_bytes()
-    ends, whole = pcap_offsets(data), decode([recorded(f"{name}.pcap")], rpc_rows=True)
+    ends, whole = pcap_offsets(data), decode([recorded(f"{name}.pcap")])
     cut = tmp_path / "prefix.pcap"
     for count in sorted({len(ends) * part // 13 for part in range(1, 14)}):
         cut.write_bytes(data[: ends[count - 1]])
-        tables = decode([str(cut)], rpc_rows=True)
+        tables = decode([str(cut)])
         assert tables.capture["packets"] == count
         assert ended(tables, count) == ended(whole, count)
         assert np.array_equal(tables.rpcs.start_time_ns, whole.rpcs.start_time_ns[: len(tables.rpcs.start_time_ns)])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support import RECORDINGS, SYNTHETICS, Synthetic, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze

@@ -116,7 +116,7 @@ def late_messages(tables: Tables, file: str) -> dict[int, dict[str, int]]:
 
 def hold_the_invariants(file: str) -> Tables:
     """1, 2, 3 and 7 of the design."""
-    tables = decode([file], rpc_rows=True)
+    tables = decode([file])
     c, r = tables.connections, tables.rpcs
     kinds = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes, c.encrypted_bytes, c.undecoded_bytes)
     assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
@@ -181,7 +181,7 @@ def test_5_order_repetition_and_cuts_change_nothing(
 def test_6_a_prefix_gives_a_prefix(folder: Path, conversation: Conversation, link: Link, share: float) -> None:
     packets = link.carry(conversation)
     count = max(4, int(len(packets) * share))
-    whole = decode([filed(folder, packets)], rpc_rows=True)
+    whole = decode([filed(folder, packets)])
     part = hold_the_invariants(filed(folder, mangle.prefix(packets, count)))
     # a client may go on sending when its RPC is over: only what it received is then final
     received = ("response_messages", "response_bytes")

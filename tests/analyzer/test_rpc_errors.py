@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
+from msgspec.structs import replace
 from support import RECORDINGS, Recording, canonical_status, recording, synthetic
 
 from grpcdiag.analyzer import _core
@@ -67,11 +67,11 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
     tables = decode(recording("rpc-errors").files)
     rpcs = tables.rpcs
     many = 1_000
-    grown = type(rpcs)(*[np.tile(getattr(rpcs, name), many) for name in rpcs.__slots__])
+    grown = type(rpcs)(*[np.tile(getattr(rpcs, name), many) for name in rpcs.__struct_fields__])
     kept = np.flatnonzero(grown.status != 0)[:100_000]
     assert len(kept) == 100_000
     everything = changed(
-        replace(tables, rpcs=grown),
+        replace(tables, rpcs=grown, methods=tuple(replace(m, rpcs=m.rpcs * many) for m in tables.methods)),
         "failures",
         rpc=kept,
         reset_by=np.full(len(kept), 2),

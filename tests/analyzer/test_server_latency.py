@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from judging import changed, check_evidence, must, played, skipped, tables_of_scene, told
+from msgspec.structs import replace
 from support import RECORDINGS, Recording, recording, synthetic
 
 from grpcdiag.analyzer.budget import CAUSES

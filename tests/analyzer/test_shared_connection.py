@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
 from judging import must, played
+from msgspec.structs import replace
 from support import RECORDINGS, recording, synthetic
 
 from grpcdiag.analyzer.decode import decode

@@ -56,7 +56,7 @@ def rpc_rows(tables: Tables) -> dict[tuple[int, int], dict[str, Any]]:
 
 @pytest.mark.parametrize("capture", EXACT)
 def test_rpcs(capture: Synthetic) -> None:
-    found = rpc_rows(decode([capture.file], rpc_rows=True))
+    found = rpc_rows(decode([capture.file]))
     expected = {(r["connection"], r["stream"]): r for r in capture.truth["rpcs"]}
     assert found.keys() == expected.keys()
     for key, rpc in expected.items():
@@ -70,7 +70,7 @@ def test_rpcs(capture: Synthetic) -> None:
 def test_a_connection_that_began_before_the_capture() -> None:
     """The truth is conservative about names that HPACK may have learnt before; sizes and times are known."""
     capture = synthetic("begun_late")
-    tables = decode([capture.file], rpc_rows=True)
+    tables = decode([capture.file])
     assert tables.connections.complete.tolist() == [0]
     assert any(rpc["method"] is None for rpc in capture.truth["rpcs"])
     assert any(rpc["method"] is not None for rpc in capture.truth["rpcs"])
@@ -79,7 +79,7 @@ def test_a_connection_that_began_before_the_capture() -> None:
 @pytest.mark.parametrize("name", ["capture_hole", "snaplen_96"])
 def test_missing_bytes_never_invent(name: str) -> None:
     capture = synthetic(name)
-    tables = decode([capture.file], rpc_rows=True)
+    tables = decode([capture.file])
     found = rpc_rows(tables)
     expected = {(r["connection"], r["stream"]): r for r in capture.truth["rpcs"]}
     assert found.keys() <= expected.keys()
@@ -99,7 +99,7 @@ def test_missing_bytes_never_invent(name: str) -> None:
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_totals(capture: Synthetic) -> None:
-    tables = decode([capture.file], rpc_rows=True)
+    tables = decode([capture.file])
     assert int((tables.connections.protocol == PROTOCOLS.index("http2")).sum()) == capture.truth["connections"]
     expected = dict(capture.truth["frames"])
     if all(rpc["exact"] for rpc in capture.truth["rpcs"]):

@@ -104,7 +104,7 @@ def test_deadlines_are_in_the_requests() -> None:
 
 def test_mid_connection() -> None:
     """988 of 3,000 RPCs ended before the capture; the names of the others were sent before it."""
-    tables = decode(recording("mid-connection-go").files, rpc_rows=True)
+    tables = decode(recording("mid-connection-go").files)
     assert len(tables.rpcs.stream) == 2012
     assert tables.connections.complete.tolist() == [0]
     assert (tables.rpcs.flags & METHOD_UNKNOWN).all()
@@ -139,8 +139,8 @@ def test_tls_without_secrets_is_told_and_not_guessed() -> None:
 def test_a_key_log_and_secrets_in_the_file_give_the_same() -> None:
     """The pcapng is the pcap with its key log in a decryption secrets block."""
     keys = Path(recorded("tls13-go.keys")).read_bytes()
-    beside = decode(recording("tls13-go").files, rpc_rows=True, keylog=keys)
-    inside = decode(recording("tls13-go-secrets").files, rpc_rows=True)
+    beside = decode(recording("tls13-go").files, keylog=keys)
+    inside = decode(recording("tls13-go-secrets").files)
     count = recording("tls13-go").truth.get("raw_count")
     for tables in (beside, inside):
         assert short_methods(tables) == recording("tls13-go").report["rpcs"]
@@ -180,7 +180,7 @@ def comparable(tables: Tables) -> list[tuple[int, ...]]:
 def test_rotated_files_in_any_order(order: tuple[int, ...]) -> None:
     files = recording("rotated").files
     assert len(files) == 4
-    tables, shuffled = (decode(f, rpc_rows=True) for f in (files, [files[place] for place in order]))
+    tables, shuffled = (decode(f) for f in (files, [files[place] for place in order]))
     assert comparable(shuffled) == comparable(tables)
     assert shuffled.frame_counts == tables.frame_counts
     assert (len(tables.rpcs.stream), tables.message_count) == (3000, 6000)
@@ -190,8 +190,8 @@ def test_rotated_files_in_any_order(order: tuple[int, ...]) -> None:
 def test_both_ends_of_a_lossy_link_agree() -> None:
     """Nothing that was delivered depends on where the capture was taken, though packets were lost between."""
     client, server = (
-        decode(recording("loss-1pct-rtt20").files, rpc_rows=True),
-        decode(recording("loss-1pct-rtt20", "server").files, rpc_rows=True),
+        decode(recording("loss-1pct-rtt20").files),
+        decode(recording("loss-1pct-rtt20", "server").files),
     )
     assert len(client.rpcs.stream) == len(server.rpcs.stream) == 800
     assert client.message_count == server.message_count == 1600
@@ -205,8 +205,8 @@ def test_both_ends_of_a_lossy_link_agree() -> None:
 @pytest.mark.parametrize("name", ["rtt205-go-16000", "rtt205-go-32000"])
 def test_both_ends_of_a_long_link_agree(name: str) -> None:
     client, server = (
-        decode(recording(name).files, rpc_rows=True),
-        decode(recording(name, "server").files, rpc_rows=True),
+        decode(recording(name).files),
+        decode(recording(name, "server").files),
     )
     assert client.frame_counts == server.frame_counts
     assert client.rpcs.request_bytes.tolist() == server.rpcs.request_bytes.tolist()

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
@@ -44,6 +45,15 @@ def test_the_schema_is_a_schema_and_strict() -> None:
     finding = whole["findings"][0]
     assert list(VALIDATOR.iter_errors(whole | {"findings": [finding | {"evidence": []}]}))
     assert list(VALIDATOR.iter_errors(whole | {"findings": [finding | {"severity": "horrible"}]}))
+
+
+@pytest.mark.parametrize("total", [7, 2**63, 2**64 + 1])
+def test_any_text_and_any_sum_come_back_from_ascii(total: int) -> None:
+    analysis = analyze([recorded("rtt205-go-16000.pcap")])
+    odd = replace(analysis, budget={"client": total}, files=("caf\u00e9 \x1b[31m \U0001f600 <script>.pcap",))
+    text = json_v1.render(odd)
+    assert text.isascii()
+    assert (json.loads(text)["files"], json.loads(text)["budget"]) == (list(odd.files), odd.budget)
 
 
 def test_the_contracts_keys_are_there() -> None:

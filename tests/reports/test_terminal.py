@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
 
 from grpcdiag.analyzer.analysis import analyze

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use hdrhistogram::Histogram;
-
 use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
 use crate::limits;
+use crate::methods::MethodStats;
 use crate::tables::{
-    Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes, Rpcs, Waits,
+    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes,
+    Rpcs, Waits,
 };
 use crate::tls::{Decryptor, KeyLog};
 
@@ -22,7 +22,7 @@ pub struct Options {
     pub messages: bool,
     /// Keep one row per TCP packet.
     pub packets: bool,
-    /// Keep each RPC's sizes and budget, not only their sums.
+    /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
@@ -45,64 +45,6 @@ pub struct Totals {
     pub compressed_messages: u64,
 }
 
-/// What is kept per method while packets pass by.
-#[derive(Debug)]
-pub struct MethodStats {
-    /// From a request message's last byte to the next response message's first byte on its stream, nanoseconds;
-    /// only for the first [`limits::METHOD_HISTOGRAMS`] methods.
-    pub turnaround: Option<Histogram<u64>>,
-    /// Sum of the turnarounds, nanoseconds, for an exact mean.
-    pub turnaround_sum: u64,
-    /// The shortest turnaround, nanoseconds.
-    pub turnaround_min: u64,
-    /// The longest turnaround, nanoseconds.
-    pub turnaround_max: u64,
-    /// Messages of both directions.
-    pub messages: u64,
-    /// The RPCs' budgets summed.
-    pub budget: Budget,
-}
-
-impl MethodStats {
-    fn new(histogram: bool) -> Self {
-        // three significant digits: quantiles are within 0.1 % of the exact value
-        let turnaround = histogram.then(|| Histogram::new(3).ok()).flatten();
-        Self {
-            turnaround,
-            turnaround_sum: 0,
-            turnaround_min: u64::MAX,
-            turnaround_max: 0,
-            messages: 0,
-            budget: Budget::default(),
-        }
-    }
-
-    /// Takes the statistics of the same method from another thread in.
-    pub fn absorb(&mut self, other: &Self) {
-        if let (Some(histogram), Some(theirs)) = (&mut self.turnaround, &other.turnaround) {
-            // the histograms resize themselves: adding cannot fail for values either could hold
-            let _ = histogram.add(theirs);
-        }
-        self.turnaround_sum = self.turnaround_sum.saturating_add(other.turnaround_sum);
-        self.turnaround_min = self.turnaround_min.min(other.turnaround_min);
-        self.turnaround_max = self.turnaround_max.max(other.turnaround_max);
-        self.messages += other.messages;
-        self.budget.add_all(&other.budget);
-    }
-
-    /// Takes one turnaround in.
-    #[inline]
-    pub fn add_turnaround(&mut self, ns: u64) {
-        if let Some(histogram) = &mut self.turnaround {
-            // grows the histogram as needed; fails only beyond what 64 bits of nanoseconds can be
-            let _ = histogram.record(ns);
-            self.turnaround_sum = self.turnaround_sum.saturating_add(ns);
-            self.turnaround_min = self.turnaround_min.min(ns);
-            self.turnaround_max = self.turnaround_max.max(ns);
-        }
-    }
-}
-
 /// The shared state.
 #[derive(Debug, Default)]
 pub struct Context {
@@ -110,7 +52,7 @@ pub struct Context {
     pub options: Options,
     /// Methods and agents.
     pub strings: Strings,
-    /// RPCs so far.
+    /// RPCs so far: all that began, or those that serve as examples.
     pub rpcs: Rpcs,
     /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
     pub deadlines: Vec<i64>,
@@ -140,6 +82,8 @@ pub struct Context {
     pub failures: Failures,
     /// Their budgets.
     pub failure_budgets: Vec<Budget>,
+    /// Which methods connections used.
+    pub connection_methods: ConnectionMethods,
     /// Problems so far.
     pub problems: ProblemLog,
     /// Sums.

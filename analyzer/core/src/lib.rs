@@ -11,6 +11,7 @@ pub mod grpc;
 pub mod http2;
 pub mod limits;
 pub mod merge;
+pub mod methods;
 pub mod packet;
 pub mod pipeline;
 mod python;

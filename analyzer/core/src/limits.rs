@@ -235,6 +235,10 @@ pub const GOAWAYS: usize = 65_536;
 pub const GOAWAY_REASONS: usize = 256;
 /// Rows of the delays table.
 pub const DELAYS: usize = 100_000;
+/// RPCs of each connection, its first ones, whose rows are kept as examples.
+pub const FIRST_RPCS: u32 = 32;
+/// RPCs of each method, its longest ones, whose rows are kept as examples.
+pub const SLOWEST_RPCS: usize = 8;
 /// Rows of the failures table.
 pub const FAILURES: usize = 100_000;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.

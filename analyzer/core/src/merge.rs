@@ -12,6 +12,11 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for method in &mut other.rpcs.method {
         *method = here(*method);
     }
+    for column in [&mut other.waits.method, &mut other.delays.method, &mut other.connection_methods.method] {
+        for method in column {
+            *method = here(*method);
+        }
+    }
     append_deadlines(cx, &mut other);
     let before = cx.rpcs.len() as u32;
     for rpc in &mut other.failures.rpc {
@@ -31,6 +36,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.delays.append(&mut other.delays);
     cx.failures.append(&mut other.failures);
     cx.failure_budgets.append(&mut other.failure_budgets);
+    cx.connection_methods.append(&mut other.connection_methods);
     cx.problems.absorb(&other.problems);
     for (sum, count) in cx.totals.frames.iter_mut().zip(other.totals.frames) {
         *sum += count;
@@ -38,7 +44,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.totals.messages += other.totals.messages;
     cx.totals.other_streams += other.totals.other_streams;
     cx.totals.compressed_messages += other.totals.compressed_messages;
-    for (index, stats) in other.methods.iter().enumerate() {
+    for (index, stats) in other.methods.iter_mut().enumerate() {
         let method = index.checked_sub(1).map_or(NO_METHOD, |method| here(method as u32));
         if let Some(stats) = stats {
             cx.method(method).absorb(stats);

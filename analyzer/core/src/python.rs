@@ -11,10 +11,11 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::budget::{Budget, CAUSES};
 use crate::capture_file::{CaptureInfo, CaptureReader, Source};
-use crate::context::{Context, MethodStats, Options};
+use crate::context::{Context, Options};
 use crate::grpc::{implementation, status};
 use crate::http2::frame::FrameType;
 use crate::http2::ping::PURPOSES;
+use crate::methods::{Durations, MethodStats};
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
 use crate::tables::{Column, ProblemLog};
 use crate::tcp::{note, roles};
@@ -190,6 +191,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
         ("goaways", cx.goaways.take_columns()),
         ("delays", cx.delays.take_columns()),
         ("failures", cx.failures.take_columns()),
+        ("connection_methods", cx.connection_methods.take_columns()),
         ("frames", cx.frames.take_columns()),
         ("messages", cx.messages.take_columns()),
         ("packets", cx.packets.take_columns()),
@@ -199,7 +201,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
     result.set_item("failure_budgets", budgets(py, &std::mem::take(&mut cx.failure_budgets))?)?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
-    result.set_item("methods", methods(py, &cx)?)?;
+    result.set_item("methods", methods(py, &mut cx)?)?;
     result.set_item("agents", cx.strings.agents.texts())?;
     result.set_item("frame_counts", cx.totals.frames.to_vec())?;
     result.set_item("message_count", cx.totals.messages)?;
@@ -221,21 +223,43 @@ fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, P
 }
 
 /// One entry per method that an RPC used, the unknown method (`None`) first if there is one.
-fn methods<'py>(py: Python<'py>, cx: &Context) -> PyResult<Bound<'py, PyList>> {
+fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     let names = cx.strings.methods.texts();
-    for (index, stats) in cx.methods.iter().enumerate() {
+    for (index, stats) in cx.methods.iter_mut().enumerate() {
         let Some(stats) = stats else { continue };
         let dict = PyDict::new(py);
         let number = index.checked_sub(1);
         dict.set_item("number", number.map_or(u32::MAX, |number| number as u32))?;
         dict.set_item("name", number.and_then(|number| names.get(number)))?;
+        dict.set_item("rpcs", stats.rpcs)?;
+        dict.set_item("complete", stats.complete)?;
+        dict.set_item("touch_gaps", stats.touch_gaps)?;
+        dict.set_item("statuses", stats.statuses.to_vec())?;
+        dict.set_item("first_start_ns", stats.first_start)?;
+        dict.set_item("last_end_ns", stats.last_end)?;
+        dict.set_item("latency", latency(py, &mut stats.durations)?)?;
         dict.set_item("messages", stats.messages)?;
         dict.set_item("budget", stats.budget.0.to_vec())?;
         dict.set_item("turnaround", turnaround(py, stats)?)?;
         list.append(dict)?;
     }
     Ok(list)
+}
+
+/// Exact quantiles by nearest rank in nanoseconds; `None` without any.
+fn latency<'py>(py: Python<'py>, durations: &mut Durations) -> PyResult<Option<Bound<'py, PyDict>>> {
+    if durations.is_empty() {
+        return Ok(None);
+    }
+    let ([p50, p90, p99, p999], min, max) = py.detach(|| durations.quantiles([0.5, 0.9, 0.99, 0.999]));
+    let mean = durations.sum() / durations.len() as u64;
+    let values = [("p50", p50), ("p90", p90), ("p99", p99), ("p999", p999), ("min", min), ("max", max), ("mean", mean)];
+    let dict = PyDict::new(py);
+    for (name, value) in values {
+        dict.set_item(name, value)?;
+    }
+    Ok(Some(dict))
 }
 
 /// Quantiles in nanoseconds; `None` when there is no sample.

@@ -88,7 +88,8 @@ table!(
 );
 
 table!(
-    /// One row per RPC, in the order in which they started.
+    /// One row per RPC, in the order in which they started; without `Options::rpc_rows` the first ones of each
+    /// connection, those that failed and the longest ones.
     Rpcs, RpcRow {
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
@@ -137,6 +138,7 @@ table!(
         stopped_at_packet: u32, released_by_packet: u32, resumed_at_packet: u32, released_time_ns: i64,
         flight: u32, flight_first_packet: u32, flight_start_time_ns: i64, idle_before_ns: i64, rto_ns: i64,
         window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32, after_loss: u8,
+        method: u32,
     }
 );
 
@@ -159,7 +161,7 @@ table!(
         idle_ns: i64, idles: u32, pauses: u32, pause_ns: i64,
         bursts: u32, burst_messages: u32,
         at_limit_ns: i64, at_limit_times: u32, ended_at_limit: u32, refills: u32,
-        refill_ended_packet: u32, refill_opened_packet: u32, refill_time_ns: i64,
+        refill_ended_packet: u32, refill_ended_time_ns: i64, refill_opened_packet: u32, refill_time_ns: i64,
     }
 );
 
@@ -191,7 +193,7 @@ table!(
     /// One row per direction of a stream whose first DATA came later than its HEADERS; bounded by [`limits::DELAYS`].
     Delays, DelayRow {
         connection: u32, stream: u32, direction: u8, headers_packet: u32, headers_time_ns: i64, data_packet: u32,
-        duration_ns: i64,
+        duration_ns: i64, method: u32,
     }
 );
 
@@ -199,6 +201,13 @@ table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
     Failures, FailureRow {
         rpc: u32, reset_by: u8, reset_code: u32,
+    }
+);
+
+table!(
+    /// One row per connection and method that its RPCs used.
+    ConnectionMethods, ConnectionMethodRow {
+        connection: u32, method: u32,
     }
 );
 
@@ -239,6 +248,7 @@ impl WaitRow {
         streams: 0,
         retransmissions: 0,
         after_loss: 0,
+        method: u32::MAX,
     };
 }
 

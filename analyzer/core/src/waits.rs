@@ -6,7 +6,7 @@
 
 use crate::at::At;
 use crate::budget::Cause;
-use crate::context::Context;
+use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
 use crate::tables::WaitRow;
 use crate::tcp::congestion::CongestionWindow;
@@ -104,6 +104,7 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
         cause: cause as u8,
         stopped_at_packet: packet,
         streams,
+        method: connection.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
         after_loss: u8::from(after_loss),
         ..row
     });

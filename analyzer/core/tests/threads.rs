@@ -38,7 +38,7 @@ fn connection(port: u16, isn: u32, calls: &[Call]) -> Wire {
 /// A connection that takes the place of another ends that one alone, on whatever thread the two are.
 #[test]
 fn a_port_used_again_ends_no_other_connection() {
-    let long = connection(1, 1_000, &vec![call(vec![10]); 40]).sent;
+    let long = connection(1, 1_000, &vec![call(vec![10]); 30]).sent;
     let mut sent: Vec<Sent> = long[..10].to_vec();
     for (number, rest) in (1..).zip(long[10..].chunks(3)) {
         let reused = connection(2, number * 100_000, &[call(vec![10])]);
@@ -47,7 +47,7 @@ fn a_port_used_again_ends_no_other_connection() {
     }
     let packets = record(&sent);
     let one = analyse(&packets, Options::default());
-    assert_eq!(one.rpcs().iter().filter(|rpc| rpc.connection == 0 && rpc.is_complete() && rpc.status == 0).count(), 40);
+    assert_eq!(one.rpcs().iter().filter(|rpc| rpc.connection == 0 && rpc.is_complete() && rpc.status == 0).count(), 30);
     assert_eq!(differs(&packets), None);
 }
 

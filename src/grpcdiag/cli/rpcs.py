@@ -24,7 +24,7 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode(files, **how(port, keylog), rpc_rows=True, progress=told)
+        tables = decode(files, **how(port, keylog), progress=told)
         if not len(tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(tables))
     write([rows.rpcs(tables)], format_, output, limit)

@@ -22,5 +22,5 @@ def command(
     from ..reports import rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode(files, **how(port, keylog), progress=told)
+        tables = decode(files, rpc_rows=False, **how(port, keylog), progress=told)
     write([rows.waits(tables)], format_, output, limit)

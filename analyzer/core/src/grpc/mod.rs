@@ -5,3 +5,4 @@ pub mod implementation;
 pub mod message;
 pub mod rpc;
 pub mod status;
+pub mod used;

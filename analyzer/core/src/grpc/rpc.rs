@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::budget::{Budget, Cause};
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
-use crate::http2::streams::{Kind, Stream};
+use crate::http2::streams::{Kind, NONE, Stream, Streams};
 use crate::http2::{End, Http2};
 use crate::limits;
 use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
@@ -96,18 +96,19 @@ impl Http2 {
             return;
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
-        stream.rpc = push_rpc(self.connection, stream, summary.timeout_ns, cx);
-        if summary.unknown > 0
-            && let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize)
-        {
-            *flags |= rpc_flag::HEADERS_UNKNOWN;
+        stream.timeout_ns = summary.timeout_ns.unwrap_or(-1);
+        stream.headers_unknown = summary.unknown > 0;
+        if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
+            push_rpc(self.connection, stream, cx);
         }
+        let method = stream.method;
         stream.charge_activity(side, true, &last, -1, &self.held);
         stream.directions[side].headers = (last.time, last.packet);
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
         stream.counted = true;
+        self.methods.note(method);
         let allowed = self.sides[1 - side].announced.max_concurrent_streams;
         self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
         self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
@@ -201,7 +202,7 @@ impl Http2 {
         }
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-        write_rpc(stream, client, status, true, at, cx);
+        write_rpc(self.connection, stream, client, status, true, at, cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -218,10 +219,9 @@ impl Http2 {
             self.open_rpcs = self.open_rpcs.saturating_sub(u32::from(stream.counted));
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            if !read {
-                touches_gap(stream.rpc, cx);
-            }
-            write_rpc(stream, client, status, read && end != End::CaptureEnds, at, cx);
+            stream.touches_gap |= !read;
+            let complete = read && end != End::CaptureEnds;
+            write_rpc(self.connection, stream, client, status, complete, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -251,13 +251,13 @@ impl Http2 {
         if stream.kind != Kind::Grpc {
             return;
         }
-        let (id, method, rpc) = (stream.id, stream.method, stream.rpc);
+        let (id, method) = (stream.id, stream.method);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
-        if direction.gaps != gaps {
+        let gap = direction.gaps != gaps;
+        if gap {
             direction.reader.lose();
             direction.gaps = gaps;
-            touches_gap(rpc, cx);
         }
         if direction.reader.is_lost() {
             direction.reader.resume(data, self.sides[side].frame_from(data.len()));
@@ -272,7 +272,7 @@ impl Http2 {
                 *unfinished += 1;
                 turns.message_begins(is_client);
                 if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
-                    push_delay([connection, id], direction_code, headers, at, cx);
+                    push_delay([connection, id, method], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;
                 if !is_client && *turn_since > gap_time {
@@ -292,6 +292,9 @@ impl Http2 {
             Event::NotGrpc(_) => wrong = true,
         });
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if gap {
+            touch_gap(slot, &mut self.streams, cx);
+        }
         if wrong {
             self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
         }
@@ -301,7 +304,6 @@ impl Http2 {
     pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let rpc = stream.rpc;
         stream.charge(at.time, Cause::CaptureGap);
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
@@ -314,7 +316,7 @@ impl Http2 {
                 *unfinished = unfinished.saturating_sub(1);
             }
         }
-        touches_gap(rpc, cx);
+        touch_gap(slot, &mut self.streams, cx);
     }
 
     /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
@@ -359,14 +361,6 @@ impl Http2 {
     }
 }
 
-/// Bytes of an RPC are missing, or may be.
-#[cold]
-fn touches_gap(rpc: u32, cx: &mut Context) {
-    if let Some(flags) = cx.rpcs.flags.get_mut(rpc as usize) {
-        *flags |= rpc_flag::TOUCHES_GAP;
-    }
-}
-
 /// Inside its message a stream's bytes come after those of other streams: they went first.
 #[cold]
 fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut Context) {
@@ -379,6 +373,7 @@ fn went_behind(stream: &mut Stream, side: usize, row: WaitRow, at: At, cx: &mut 
         stopped_at_packet: stream.last_packet,
         resumed_at_packet: at.packet,
         streams: 1,
+        method: stream.method,
         ..row
     });
     stream.charge(at.time, Cause::HeadOfLine);
@@ -400,7 +395,7 @@ fn held_at_the_end(stream: &Stream, client: usize, end: End, whole: bool) -> Cau
 
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
-fn push_delay(place: [u32; 2], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
+fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
     if cx.delays.len() < limits::DELAYS {
         cx.delays.push(DelayRow {
             connection: place[0],
@@ -410,6 +405,7 @@ fn push_delay(place: [u32; 2], direction: u8, headers: (i64, u32), at: At, cx: &
             headers_time_ns: headers.0,
             data_packet: at.packet,
             duration_ns: at.time.saturating_sub(headers.0),
+            method: place[2],
         });
     }
 }
@@ -468,12 +464,36 @@ fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
     set!(response_bytes, response.bytes);
 }
 
-/// Writes what is known of an RPC at its end into its row.
+/// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
 #[inline]
-fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+fn write_rpc(
+    connection: u32,
+    stream: &mut Stream,
+    client: usize,
+    status: u8,
+    complete: bool,
+    at: At,
+    cx: &mut Context,
+) {
+    let stats = cx.method(stream.method);
+    stats.touch_gaps += u64::from(stream.touches_gap);
+    let long = stats.add_rpc(status, complete, stream.first.time, &stream.budget);
+    let failed = status != status::OK && complete;
+    if stream.rpc == NONE && (long || failed) {
+        push_rpc(connection, stream, cx);
+    }
+    if stream.rpc != NONE {
+        write_row(stream, client, status, complete, at, cx);
+    }
+    if failed {
+        push_failure(stream, cx);
+    }
+}
+
+/// Fills an RPC's row.
+fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
     write_counts(stream, client, cx);
     let row = stream.rpc as usize;
-    let duration = stream.budget.total();
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpcs.$column.get_mut(row) {
@@ -481,25 +501,37 @@ fn write_rpc(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
             }
         };
     }
-    set!(duration_ns, i64::try_from(duration).unwrap_or(i64::MAX));
+    set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
     set!(status, status);
     set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
+        *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
+        *flags |= if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
         *budget = stream.budget;
     }
-    cx.method(stream.method).budget.add_all(&stream.budget);
-    if status != status::OK && complete {
-        push_failure(stream, cx);
+}
+
+/// Bytes of a stream are not in the capture; its RPC may be over already.
+fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
+    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
+        return;
+    };
+    stream.touches_gap = true;
+    if stream.finished {
+        cx.method(stream.method).touch_gaps += 1;
+        if let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize) {
+            *flags |= rpc_flag::TOUCHES_GAP;
+        }
     }
 }
 
-/// Adds the row of an RPC that begins; the rest is written when it ends.
-#[inline]
-fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut Context) -> u32 {
+/// Adds the row of an RPC, which is filled when it ends.
+fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     let row = cx.rpcs.len();
+    stream.rpc = row as u32;
     cx.rpcs.push(RpcRow {
         connection,
         stream: stream.id,
@@ -510,13 +542,12 @@ fn push_rpc(connection: u32, stream: &Stream, timeout_ns: Option<i64>, cx: &mut 
         first_packet: stream.first.packet,
         ..RpcRow::default()
     });
-    if timeout_ns.is_some() || !cx.deadlines.is_empty() {
+    if stream.timeout_ns >= 0 || !cx.deadlines.is_empty() {
         cx.deadlines.resize(row, -1);
-        cx.deadlines.push(timeout_ns.unwrap_or(-1));
+        cx.deadlines.push(stream.timeout_ns);
     }
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
     }
-    row as u32
 }

@@ -33,6 +33,7 @@ use crate::at::At;
 use crate::budget::Budget;
 use crate::context::Context;
 use crate::grpc::headers::Strings;
+use crate::grpc::used::UsedMethods;
 use crate::limits;
 use crate::tables::Layer;
 
@@ -90,6 +91,8 @@ pub struct Http2 {
     forced: bool,
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
+    /// The methods of its RPCs.
+    pub methods: UsedMethods,
     /// What held up each side's bytes below HTTP/2.
     pub held: [Held; 2],
     /// RPCs seen.
@@ -132,6 +135,7 @@ impl Http2 {
             begun_late,
             forced: false,
             near_rtt: [-1; 2],
+            methods: UsedMethods::default(),
             held: Default::default(),
             rpcs: 0,
             open_rpcs: 0,

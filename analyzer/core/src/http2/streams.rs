@@ -76,6 +76,12 @@ pub struct Stream {
     pub waiting: bool,
     /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
     pub counted: bool,
+    /// Its deadline as the client sent it, nanoseconds, -1 for none.
+    pub timeout_ns: i64,
+    /// Bytes of it are missing from the capture.
+    pub touches_gap: bool,
+    /// Fields of its request's headers are not known.
+    pub headers_unknown: bool,
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
@@ -86,7 +92,8 @@ impl Stream {
     /// Makes this the stream `id`, whose first frame is at `first`. In place, because a stream is some 300 bytes.
     #[inline]
     pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
-        *self = Self { id, kind, rpc: NONE, method: NONE, first, since: first.time, turn_since: -1, ..Self::default() };
+        let (rpc, method, since) = (NONE, NONE, first.time);
+        *self = Self { id, kind, rpc, method, first, since, turn_since: -1, timeout_ns: -1, ..Self::default() };
         for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
             direction.gaps = gaps;
             direction.headers.0 = -1;

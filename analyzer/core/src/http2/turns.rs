@@ -58,7 +58,7 @@ impl Default for Turns {
             client_began: false,
             classes: None,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
-            row: TurnRow { refill_time_ns: -1, ..TurnRow::default() },
+            row: TurnRow { refill_ended_time_ns: -1, refill_time_ns: -1, ..TurnRow::default() },
         }
     }
 }
@@ -140,6 +140,7 @@ impl Turns {
                 limit.freed -= 1;
                 self.row.refills += 1;
                 self.row.refill_ended_packet = limit.freed_packet;
+                self.row.refill_ended_time_ns = limit.freed_time;
                 self.row.refill_opened_packet = at.packet;
                 self.row.refill_time_ns = at.time;
             } else {

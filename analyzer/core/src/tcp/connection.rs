@@ -674,6 +674,7 @@ impl Connection {
             tls.finish(&mut self.http2, at, cx);
         }
         self.http2.finish(end, at, cx);
+        self.http2.methods.write(self.row, cx);
         let client = self.http2.client;
         Ended {
             row: super::summary::row(&self),

@@ -1,0 +1,37 @@
+//! Which methods the RPCs of one connection used.
+
+use crate::context::Context;
+use crate::tables::ConnectionMethodRow;
+
+/// Methods by number.
+#[derive(Debug, Default)]
+pub struct UsedMethods {
+    latest: Option<u32>,
+    /// In the order of their numbers.
+    all: Vec<u32>,
+}
+
+impl UsedMethods {
+    /// An RPC of `method` begins.
+    #[inline]
+    pub fn note(&mut self, method: u32) {
+        if self.latest != Some(method) {
+            self.change(method);
+        }
+    }
+
+    #[cold]
+    fn change(&mut self, method: u32) {
+        self.latest = Some(method);
+        if let Err(place) = self.all.binary_search(&method) {
+            self.all.insert(place, method);
+        }
+    }
+
+    /// Writes the rows of a connection.
+    pub fn write(&self, connection: u32, cx: &mut Context) {
+        for &method in &self.all {
+            cx.connection_methods.push(ConnectionMethodRow { connection, method });
+        }
+    }
+}
