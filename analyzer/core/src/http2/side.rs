@@ -267,14 +267,13 @@ impl Side {
         self.hpack.mark_hole(missing.saturating_add(unread as u64));
     }
 
-    /// A boundary was found after `skipped` bytes. What was skipped, or lost before, may have been of any stream that
-    /// opened meanwhile; at the very beginning of a capture nothing was.
+    /// A boundary was found after `skipped` bytes, which may have been of any stream that opened meanwhile.
     pub(super) fn found_boundary(&mut self, skipped: usize) {
         self.state = State::Header;
         if self.gaps > 0 {
             self.hpack.mark_hole(skipped as u64);
         }
-        if skipped > 0 || self.gaps > 0 {
+        if skipped > 0 {
             self.gaps = self.gaps.wrapping_add(1);
         }
     }

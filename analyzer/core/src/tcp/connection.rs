@@ -393,6 +393,7 @@ impl Connection {
             self.deliver(side, segment.payload, offset, end, at, cx);
         }
         self.halves[side].filled = Some((at, lost));
+        self.halves[side].hole_patience = 0; // the next hole may be filled as well
         self.http2.held[side].lost = lost;
         self.drain(side, Some(at), cx);
         self.http2.held[side].lost = false;
@@ -558,8 +559,8 @@ impl Connection {
     /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
     /// that it answers. What holds earlier packets of the other side back comes first, if that is missing too.
     fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
-        let Some((_, until, _)) = self.head(side) else { return };
-        while let Some((_, behind, _)) = self.head(side).filter(|head| head.1.packet <= until.packet) {
+        let Some((until, _, _)) = self.head(side) else { return };
+        while let Some((_, behind, _)) = self.head(side).filter(|head| head.0 <= until) {
             let other = self.head(1 - side).filter(|head| head.1.packet < behind.packet);
             let half = &self.halves[1 - side];
             let first = other.is_some_and(|(offset, _, _)| offset <= half.next.max(half.acked));
