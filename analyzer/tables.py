@@ -129,7 +129,7 @@ class Messages(Struct, frozen=True, eq=False):
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
     direction: Annotated[Codes, "sender"]
-    index: Annotated[Counts, "position among the messages of its direction, from 0"]
+    index: Annotated[Counts, "position among the messages read of its direction, from 0"]
     length: Annotated[Counts, "bytes without the prefix"]
     compressed: Annotated[Codes, "1 when its compressed flag is set"]
     first_packet: Annotated[Counts, "packet of its prefix's first byte"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ class Capture:
     def __len__(self) -> int:
         """Packets."""
         return len(self.offsets) - 1
+
+    def packets_before(self, length: int) -> int:
+        """Whole packets in the first `length` bytes."""
+        return max(0, bisect_right(self.offsets, length) - 1)
 
     def record(self, number: int) -> memoryview:
         """The record of the packet with that number, from 1."""

@@ -271,7 +271,7 @@ impl Http2 {
             Event::Begin => {
                 *unfinished += 1;
                 turns.message_begins(is_client);
-                if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
+                if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
                     push_delay([connection, id, method], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;

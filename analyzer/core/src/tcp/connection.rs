@@ -408,11 +408,12 @@ impl Connection {
         let known = usize::try_from(known).unwrap_or(usize::MAX);
         let fresh = payload.get(known..).unwrap_or_default();
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
+        let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
+        self.http2.sides[side].habits.is_cut = cut > 0;
         if !fresh.is_empty() {
             self.http2.held[side].position = end;
             self.read(side, fresh, at, cx);
         }
-        let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         if cut > 0 {
             self.counters.missing_bytes += cut;
             self.lack(side, cut, at, cx);

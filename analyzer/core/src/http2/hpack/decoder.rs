@@ -149,12 +149,7 @@ impl<C: Classifier> Decoder<C> {
     /// Decodes the beginning of a header block whose rest was not captured, which
     /// [`mark_hole`](Self::mark_hole) has to be told of then.
     #[cold]
-    pub fn decode_part(
-        &mut self,
-        block: &[u8],
-        classifier: &mut C,
-        sink: &mut impl FnMut(Field<'_, C::Class>),
-    ) {
+    pub fn decode_part(&mut self, block: &[u8], classifier: &mut C, sink: &mut impl FnMut(Field<'_, C::Class>)) {
         // it may end in the middle of a field: what came before has been handed on
         let _ = self.decode_block(block, classifier, sink);
     }

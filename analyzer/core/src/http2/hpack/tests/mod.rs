@@ -1,6 +1,7 @@
 //! The decoder against RFC 7541, recorded stories, a tiny encoder, and hostile bytes.
 
 mod encoder;
+mod holes;
 mod huffman;
 mod late;
 mod limits;
