@@ -16,7 +16,8 @@ moments: then it was a timer, of the client or of a proxy, and the callers lost 
 When it cannot tell
 -------------------
 A deadline that the client kept to itself looks like a cancel. Where the capture lacks a request's headers, and with
-them perhaps its `grpc-timeout`, it is not told which of the two it was. Why the application cancelled is not on the wire.
+them perhaps its `grpc-timeout`, it is not told which of the two it was. Why the application cancelled is not on the
+wire.
 
 What would refute it
 --------------------

@@ -25,8 +25,8 @@ Three times the packets are a warning, ten times are critical. A lone caller's o
 When it cannot tell
 -------------------
 The capture may show larger packets than the wire, where the network card cuts them (TSO) or joins them (GRO): there are
-at least as many on the wire. Where the capture lacks packets, and with them the beginnings of streams whose messages then
-stay unknown, nothing is said. Whether packets are what loads the hosts, packets do not show.
+at least as many on the wire. Where the capture lacks packets, and with them the beginnings of streams whose messages
+then stay unknown, nothing is said. Whether packets are what loads the hosts, packets do not show.
 
 What would refute it
 --------------------
@@ -143,7 +143,7 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
 
 
 def _is_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
-    """Where bytes are missing, whether the rest is known for what it is: messages that were not read fill packets too."""
+    """Where bytes are missing, whether what else was sent is known: messages not read fill packets too."""
     d = tables.directions
     frames = d.header_frames + d.data_frames + d.window_updates + d.pings + d.ping_acks + d.settings
     known = d.message_bytes + d.header_block_bytes + 5 * d.messages + 9 * frames + 8 * (d.pings + d.ping_acks)

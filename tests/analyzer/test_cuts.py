@@ -35,7 +35,9 @@ def rows_of(tables: Tables) -> dict[Row, Row]:
     """RPCs by connection and stream: what is known of them, the packet that ended them last."""
     r, c = tables.rpcs, tables.connections
     names = [tables.method_name(int(number)) for number in r.method.tolist()]
-    keys = zip(c.client_port[r.connection].tolist(), c.server_port[r.connection].tolist(), r.stream.tolist(), strict=True)
+    keys = zip(
+        c.client_port[r.connection].tolist(), c.server_port[r.connection].tolist(), r.stream.tolist(), strict=True
+    )
     columns = (r.start_time_ns, r.first_packet, r.status, r.flags, r.duration_ns, r.last_packet)
     facts = zip(names, *(column.tolist() for column in columns), strict=True)
     return dict(zip(keys, facts, strict=True))
@@ -101,7 +103,10 @@ def test_a_cut_at_any_byte_is_told_and_gives_a_prefix(capture: Recording) -> Non
     rng = random.Random(capture.id)
     whole = whole_of(capture.files)[0]
     count = RANDOM_BYTES if ALL else max(5, min(RANDOM_BYTES, round(2 * BYTES_READ / len(whole.data))))
-    for length in [*range(0, FILE_HEADER + 20, 1 if ALL else 5), *(rng.randrange(len(whole.data)) for _ in range(count))]:
+    for length in [
+        *range(0, FILE_HEADER + 20, 1 if ALL else 5),
+        *(rng.randrange(len(whole.data)) for _ in range(count)),
+    ]:
         check(capture.files, length)
 
 

@@ -1,8 +1,8 @@
 """Packets deleted from real captures: nothing that they did not touch is lost or changed, and nobody is accused.
 
-An RPC is untouched when no packet of its connection between its first and its last one is deleted, nor one whose bytes
-were readable only then, because they or others in front of them were sent again. What a deleted packet did to the HPACK table is lost all the same: names and statuses of
-later RPCs may be unknown, never wrong.
+An RPC is untouched when no packet of its connection between its first and its last one is deleted, nor one whose
+bytes were readable only then, because they or others in front of them were sent again. What a deleted packet did to
+the HPACK table is lost all the same: names and statuses of later RPCs may be unknown, never wrong.
 
 `GRPCDIAG_HOLES=20` runs all recorded captures with that many seeds.
 """
