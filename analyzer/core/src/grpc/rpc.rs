@@ -202,7 +202,7 @@ impl Http2 {
         }
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-        write_rpc(self.connection, stream, client, status, true, at, cx);
+        write_rpc(self.connection, stream, client, status, !self.unproven, at, cx);
     }
 
     /// The connection or the capture ends before the stream.

@@ -117,6 +117,8 @@ pub struct Http2 {
     pub policy: policy::Policy,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
+    /// What is read now is behind bytes that may still come: at the capture's end.
+    pub unproven: bool,
     highest_client_stream: u32,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
@@ -148,6 +150,7 @@ impl Http2 {
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             answered_early: false,
+            unproven: false,
             highest_client_stream: 0,
             upgrade: None,
         }

@@ -624,6 +624,9 @@ impl Connection {
                 [Some(first), Some(second)] => usize::from(second < first),
                 [first, _] => usize::from(first.is_none()),
             };
+            // nobody has acknowledged the hole yet: its bytes may come again, and what is behind it is not readable
+            let waits = self.head(side).is_some_and(|(first, _, _)| first > self.halves[side].acked.max(1));
+            self.http2.unproven |= waits && self.closed_at().is_none() && self.halves[side].acked > 0;
             self.give_up(side, at, cx);
         }
         for side in 0..2 {
