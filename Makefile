@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint check bench docs clean
+.PHONY: help dev demo test lint check bench fuzz docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -53,6 +53,24 @@ check: lint test ## Everything that must pass before a change goes in
 
 bench: dev ## Measure speed and memory on large captures
 	$(BIN)/python -m grpcdiag.fixtures.bench
+
+# of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is
+RUNS ?= 10000000
+MAX_LEN ?= 2048
+# seconds of one input by the clock: a machine that lets processes wait longer needs more
+TIMEOUT ?= 1
+FUZZ := analyzer/core/fuzz
+FUZZ_TARGETS ?= packets http2 tls capture_file pipeline
+LIBFUZZER := -runs=$(RUNS) -max_len=$(MAX_LEN) -dict=$(FUZZ)/dictionary.txt -rss_limit_mb=256 -timeout=$(TIMEOUT) -print_final_stats=1
+
+fuzz: dev ## Search for input that breaks the core (RUNS of each of FUZZ_TARGETS; needs cargo-fuzz and a nightly toolchain)
+	@cargo +nightly fuzz --version >/dev/null || { echo "missing: rustup toolchain install nightly; cargo install cargo-fuzz --locked" >&2; exit 1; }
+	cargo run --quiet --manifest-path $(FUZZ)/Cargo.toml --example seeds -- $(FUZZ)/seeds
+	set -e; for target in $(FUZZ_TARGETS); do \
+		mkdir -p $(FUZZ)/corpus/$$target; \
+		cargo +nightly fuzz run -s none --no-trace-compares --fuzz-dir $(FUZZ) $$target \
+			$(FUZZ)/corpus/$$target $(FUZZ)/seeds/$$target $$(ls -d $(FUZZ)/regressions/$$target 2>/dev/null) -- $(LIBFUZZER); \
+	done
 
 docs: dev ## Write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py

@@ -57,3 +57,12 @@ def stream(
     yield table_of(kind, result[name])
     if require_rows and not rows:
         raise NoGrpcError(why_no_grpc(tables_of(result)))
+
+
+def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Tables:
+    """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
+    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    while run.step(STEP):
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    return tables_of(run.finish())

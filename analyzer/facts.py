@@ -123,6 +123,7 @@ def totals(tables: Tables) -> Totals:
     return Totals(
         connections=int((tables.connections.protocol == HTTP2).sum()),
         rpcs=tables.rpc_count,
+        rpcs_begun_before=tables.begun_before,
         frames=tables.frame_counts,
         messages=tables.message_count,
         other_streams=tables.other_streams,
@@ -140,6 +141,7 @@ def _method(method: Method) -> MethodFacts:
     span = method.last_end_ns - method.first_start_ns
     return MethodFacts(
         method=method.name,
+        label=method.label,
         rpcs=method.rpcs,
         latency_ns=_quantiles(method.latency),
         statuses={name: count for name, count in zip(names, method.statuses, strict=True) if count},

@@ -141,6 +141,8 @@ class Totals(Struct, frozen=True):
     connections: int
     """HTTP/2 connections."""
     rpcs: int
+    rpcs_begun_before: int
+    """Of them, those that began before the capture."""
     frames: Mapping[str, int]
     """By type."""
     messages: int
@@ -190,6 +192,8 @@ class MethodFacts(Struct, frozen=True):
 
     method: str | None
     """None when it is not in the capture."""
+    label: str | None
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
     rpcs: int
     latency_ns: Quantiles | None
     """Of complete RPCs; None when there is none."""

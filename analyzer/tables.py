@@ -34,6 +34,8 @@ COMPLETE = 1
 """Bit of `Rpcs.flags`: the end of the RPC was seen."""
 METHOD_UNKNOWN = 2
 """Bit of `Rpcs.flags`: the method was not on the wire in this capture."""
+BEGUN_BEFORE = 4
+"""Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
 HEADERS_UNKNOWN = 16
@@ -114,7 +116,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
-    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
     request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
@@ -374,6 +376,8 @@ class Method(Struct, frozen=True):
     """The number RPCs refer to it by."""
     name: str | None
     """`/package.Service/Method`; None when it is not in the capture."""
+    label: str | None
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
     rpcs: int
     """RPCs."""
     complete: int
@@ -455,6 +459,8 @@ class Tables(Struct, frozen=True):
     """Frames by type."""
     message_count: int
     """gRPC messages of both directions."""
+    begun_before: int
+    """RPCs that began before the capture."""
     other_streams: int
     """HTTP/2 streams that are not gRPC."""
 
@@ -478,6 +484,10 @@ class Tables(Struct, frozen=True):
     def _end(self, addresses: Counts, ports: Counts, connection: int) -> str:
         address = self.addresses[int(addresses[connection])]
         return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
+
+
+def _label(number: int | None) -> str | None:
+    return None if number is None else f"method #{number}"
 
 
 def tables_of(result: Mapping[str, Any]) -> Tables:
@@ -509,11 +519,13 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
         methods=tuple(
-            Method(**m | {"statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])}) for m in result["methods"]
+            Method(**m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])})
+            for m in result["methods"]
         ),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
         message_count=result["message_count"],
+        begun_before=result["begun_before"],
         other_streams=result["other_streams"],
     )

@@ -20,7 +20,11 @@ SCHEMA = "grpcdiag.analysis/1"
 
 def render(analysis: Analysis) -> str:
     """The analysis as one JSON document with a final newline."""
-    found = document(analysis)
+    return encoded(document(analysis))
+
+
+def encoded(found: dict[str, Any]) -> str:
+    """A document of names, texts and numbers as JSON with a final newline, in ASCII."""
     try:
         text = json.format(json.encode(found), indent=2).decode()
     except OverflowError:  # sums of absurd times need more than 64 bits, which only the slower library writes
@@ -39,9 +43,14 @@ def _escaped(character: re.Match[str]) -> str:
 
 def schema() -> dict[str, Any]:
     """The published JSON Schema of the document."""
+    return read_schema("analysis-1.json")
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    """One of the published schemas."""
     from importlib import resources  # only here: it takes longer to import than a small capture to analyse
 
-    text = resources.files("grpcdiag.reports").joinpath("schema/analysis-1.json").read_text(encoding="utf-8")
+    text = resources.files("grpcdiag.reports").joinpath(f"schema/{name}").read_text(encoding="utf-8")
     parsed: dict[str, Any] = standard_json.loads(text)
     return parsed
 
@@ -71,6 +80,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "totals": {
             "connections": totals.connections,
             "rpcs": totals.rpcs,
+            "rpcs_begun_before": totals.rpcs_begun_before,
             "frames": dict(totals.frames),
             "messages": totals.messages,
             "other_streams": totals.other_streams,
@@ -130,6 +140,7 @@ def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
 def _method(m: MethodFacts) -> dict[str, Any]:
     return {
         "method": m.method,
+        "label": m.label,
         "rpcs": m.rpcs,
         "latency_ns": _quantiles(m.latency_ns),
         "statuses": dict(m.statuses),

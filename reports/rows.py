@@ -13,6 +13,7 @@ from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
 from ..analyzer.result import ConnectionFacts
 from ..analyzer.tables import (
+    BEGUN_BEFORE,
     COMPLETE,
     DIRECTIONS,
     LAYERS,
@@ -110,6 +111,9 @@ def rpcs(tables: Tables) -> pl.DataFrame:
     numbers = [method.number for method in tables.methods]
     names = [method.name for method in tables.methods]
     method = pl.Series(table.method).replace_strict(numbers, names, return_dtype=pl.String)
+    labels = [method.label for method in tables.methods]
+    method_label = pl.Series(table.method).replace_strict(numbers, labels, return_dtype=pl.String)
+    before = (table.flags & BEGUN_BEFORE) != 0
     deadlines = np.full(len(table.connection), -1, dtype=np.int64)
     deadlines[: len(tables.deadlines)] = tables.deadlines
     frame = pl.DataFrame(
@@ -117,8 +121,8 @@ def rpcs(tables: Tables) -> pl.DataFrame:
             "connection": table.connection,
             "stream": table.stream,
             "method": method,
-            "start_time_ns": table.start_time_ns,
-            "duration_ns": table.duration_ns,
+            "start_time_ns": _known(np.where(before, -1, table.start_time_ns)),
+            "duration_ns": _known(np.where(before, -1, table.duration_ns)),
             "status": _named(np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES),
             "request_messages": table.request_messages,
             "response_messages": table.response_messages,
@@ -126,8 +130,10 @@ def rpcs(tables: Tables) -> pl.DataFrame:
             "response_bytes": table.response_bytes,
             "first_packet": table.first_packet,
             "last_packet": _known(table.last_packet, 0),
-            "complete": (table.flags & COMPLETE) != 0,
+            "complete": (table.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE,
+            "begun_before": before,
             "method_inferred": np.zeros(len(table.flags), dtype=bool),
+            "method_label": method_label,
             "method_unknown": (table.flags & METHOD_UNKNOWN) != 0,
             "touches_gap": (table.flags & TOUCHES_GAP) != 0,
             "deadline_ns": _known(deadlines),

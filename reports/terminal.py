@@ -252,9 +252,13 @@ def _methods(analysis: Analysis) -> RenderableType:
     return Group(table, *streams, *_more(len(analysis.methods) - MOST_METHODS, "method"))
 
 
+def _name(method: MethodFacts) -> str:
+    return method.method or method.label or "(not in the capture)"
+
+
 def _stream(method: MethodFacts) -> Text:
     """What long RPCs do: their own duration says little."""
-    said = f"{safe(method.method or '(not in the capture)')}: {method.messages:,} messages, "
+    said = f"{safe(_name(method))}: {method.messages:,} messages, "
     said += f"{method.messages_per_s or 0:,.0f} a second, both directions"
     if method.turnaround_ns:
         said += (
@@ -267,7 +271,7 @@ def _method_row(method: MethodFacts) -> list[str]:
     q = method.latency_ns
     statuses = ", ".join(f"{name} {n:,}" if len(method.statuses) > 1 else name for name, n in method.statuses.items())
     latencies = [duration(v) for v in (q.p50, q.p90, q.p99, q.max)] if q else ["-"] * 4
-    return [safe(method.method or "(not in the capture)"), f"{method.rpcs:,}", statuses, *latencies]
+    return [safe(_name(method)), f"{method.rpcs:,}", statuses, *latencies]
 
 
 def _connections(analysis: Analysis) -> RenderableType:

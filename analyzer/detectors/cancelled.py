@@ -15,9 +15,9 @@ moments: then it was a timer, of the client or of a proxy, and the callers lost 
 
 When it cannot tell
 -------------------
-A deadline that the client kept to itself looks like a cancel. Where the capture lacks a request's headers, and with
-them perhaps its `grpc-timeout`, it is not told which of the two it was. Why the application cancelled is not on the
-wire.
+A deadline that the client kept to itself looks like a cancel. So does one on a connection that began before the
+capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs whose
+headers are in a hole of the capture are not told. Why the application cancelled is not on the wire.
 
 What would refute it
 --------------------
@@ -45,7 +45,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
-from ..tables import HEADERS_UNKNOWN, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from . import _failures as common
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
@@ -82,6 +82,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     given_up = (rows.status == common.CANCELLED) & ~common.missed(rows, limits.early_share, limits.early_ns)
     rows = rows.where(given_up)
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
+    unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():
         count = common.counted(int(unknown.sum()), "RPC")
         yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks the headers that would tell")
@@ -95,18 +96,18 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share, timer = len(rows) / everything, _one_timer(tables, rows, limits)
     median = milliseconds(float(np.median(rows.duration_ns)))
     methods = common.by_method(tables, rows.rpc)
-    grave: Severity = "warning" if timer and share >= limits.warning_share else "info"
-    same = (
-        f" They all lasted about {median} and ended at different moments: a timer ended them, which is not in their "
-        "grpc-timeout."
-        if timer
-        else ""
-    )
+    hidden = _deadlines_hidden(tables, rows)
+    grave: Severity = "warning" if timer and not hidden and share >= limits.warning_share else "info"
+    same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
+    if timer:
+        same += ", which is not in their grpc-timeout." if not hidden else "."
+    if hidden:
+        same += " It may have been their deadline: names of header fields were sent before the capture."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
         severity=grave,
-        confidence=lower("medium", quality_allows(tables)) if timer else quality_allows(tables),
+        confidence=lower("low" if hidden else "medium" if timer else "high", quality_allows(tables)),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
@@ -121,6 +122,13 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_who(rows)}.{same}",
     )
+
+
+def _deadlines_hidden(tables: Tables, rows: Failed) -> bool:
+    """Whether a `grpc-timeout` may be among the fields that connections begun before the capture do not show."""
+    unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
+    late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
+    return bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
 
 
 def _one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:

@@ -46,7 +46,7 @@ from msgspec import Struct
 
 from ..facts import HTTP2, TLS, still_encrypted
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import NO_METHOD, Counts, Tables
+from ..tables import Counts, Tables
 from ._failures import counted
 
 ID = "capture-quality"
@@ -197,9 +197,10 @@ def _hidden(tables: Tables) -> dict[str, int]:
     """How many RPCs lack what."""
     methods = tables.methods
     return {
-        "rpcs_without_method": sum(method.rpcs for method in methods if method.number == NO_METHOD),
+        "rpcs_without_method": sum(method.rpcs for method in methods if method.name is None),
         "rpcs_without_status": sum(method.statuses[-1] for method in methods),
         "rpcs_without_end": sum(method.rpcs - method.complete for method in methods),
+        "rpcs_begun_before_it": tables.begun_before,
         "rpcs_with_missing_bytes": sum(method.touch_gaps for method in methods),
     }
 

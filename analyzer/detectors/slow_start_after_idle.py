@@ -12,15 +12,17 @@ A burst counts when all of this holds: the sender had nothing in flight and had 
 retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside a
 message, with bytes in flight that fill the restarted window and no more, and HTTP/2 and TCP receive windows open; it
 resumed right after an ACK, no sooner than a round trip after the burst's begin, with no retransmission in between; and
-the congestion window before the idle time, followed from the connection's beginning, had room for more. Small frames
+the congestion window before the idle time, followed from the connection's beginning, had room for more. Where the
+beginning is not in the capture, that is known from a sender's second such burst on, if it lost nothing: the first one's
+acknowledgements had enlarged its window by then; the confidence is medium. Small frames
 in the idle time (PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time here. Round
 trips that the message would have needed all the same with that earlier window are not counted as lost.
 
 When it cannot tell
 -------------------
-When no round-trip time was measured, or the capture lacks the connection's opening so that the window before the idle
-time is not known. A sender on another operating system, or with a pacing congestion control such as BBR, may behave
-otherwise; its pauses stay unexplained.
+When no round-trip time was measured, or when the capture lacks the connection's opening, for a sender's first burst
+or after losses: then the window before the idle time is not known. A sender on another operating system, or with a
+pacing congestion control such as BBR, may behave otherwise; its pauses stay unexplained.
 
 What would refute it
 --------------------
@@ -95,12 +97,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     unmeasured = blocked & (waits.idle_before_ns > 0) & (waits.rto_ns < 0)
     if unmeasured.any():
         yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")
-    late = tables.connections.complete[waits.connection] == 0 if len(waits.connection) else blocked
     seen = _stalls.restarts(tables)
     restarted = blocked & seen.after_idle
-    if (restarted & late).any():
+    late = restarted & _window_not_known(tables, restarted)
+    if late.any():
         yield Skipped(
-            ID, "the capture begins after the connection: its congestion window before idle times is not known"
+            ID, "the capture begins after the connection: its congestion window before some idle times is not known"
         )
     known = replace(waits, idle_before_ns=seen.idle_ns, window_before_idle_bytes=seen.window_bytes)
     tables = replace(tables, waits=known)
@@ -108,6 +110,25 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     bursts = [burst for burst in _bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]]
     if bursts:
         yield _finding(tables, bursts, limits)
+
+
+def _window_not_known(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Waits before which the window may never have been larger, because their connection began before the capture.
+
+    Each acknowledged round adds a segment at least (RFC 5681 section 3.1): a later burst of the same sender that stops
+    at the initial window again had a larger one before, unless a loss had reduced it.
+    """
+    waits, connections = tables.waits, tables.connections
+    rows = np.flatnonzero(restarted)
+    rows = rows[connections.complete[waits.connection[rows]] == 0]
+    ends = waits.connection[rows].astype(np.int64) * 2 + waits.direction[rows]
+    _, place = np.unique(ends, return_inverse=True)
+    first = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, waits.flight[rows].astype(np.int64))
+    lossy = connections.retransmitted_packets[waits.connection[rows]] > 0
+    unknown = np.zeros(len(restarted), dtype=bool)
+    unknown[rows[lossy | (waits.flight[rows] == first[place])]] = True
+    return unknown
 
 
 def _bursts(tables: Tables, rows: Ints, small: npt.NDArray[np.bool_]) -> Iterator[_Burst]:
@@ -147,6 +168,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     all_time = _shared.rpc_time(tables)
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
+    whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
     example = _words(tables, bursts[0])
     each = _shared.milliseconds(lost / len(bursts))
     hosts = _hosts(tables, first_rows)
@@ -161,7 +183,8 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
         ),
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(
-            "medium" if any(burst.small for burst in bursts) else "high", _stalls.confidence(tables, first_rows)
+            "medium" if any(burst.small for burst in bursts) or not whole else "high",
+            _stalls.confidence(tables, first_rows),
         ),
         scope=Scope(connections, _stalls.scope(tables, first_rows).methods),
         lost_ns=lost,

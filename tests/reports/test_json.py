@@ -14,7 +14,7 @@ from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.tables import COMPLETE, Messages
+from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages
 from grpcdiag.reports import json_v1
 
 every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)
@@ -109,13 +109,13 @@ def test_sums_agree(files: tuple[str, ...]) -> None:
 @every_capture
 def test_latencies_are_the_durations_quantiles(files: tuple[str, ...]) -> None:
     whole, tables = document(files), budgeted(files)
-    names = {m.number: m.name for m in tables.methods}
-    by_name: dict[str | None, list[int]] = {}
-    done = tables.rpcs.flags & COMPLETE != 0
+    names = {m.number: (m.name, m.label) for m in tables.methods}
+    by_name: dict[tuple[str | None, str | None], list[int]] = {}
+    done = tables.rpcs.flags & (COMPLETE | BEGUN_BEFORE) == COMPLETE
     for number, ns in zip(tables.rpcs.method[done].tolist(), tables.rpcs.duration_ns[done].tolist(), strict=True):
         by_name.setdefault(names[number], []).append(ns)
     for method in whole["methods"]:
-        ordered = sorted(by_name.get(method["method"], []))
+        ordered = sorted(by_name.get((method["method"], method["label"]), []))
         if not ordered:
             assert method["latency_ns"] is None
             continue

@@ -41,6 +41,8 @@ pub struct Totals {
     pub messages: u64,
     /// Streams that are HTTP/2 but not gRPC.
     pub other_streams: u64,
+    /// RPCs that began before the capture.
+    pub begun_before: u64,
     /// gRPC messages with the compressed flag.
     pub compressed_messages: u64,
 }
@@ -109,6 +111,18 @@ impl Context {
     #[cold]
     pub fn problem(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
         self.problems.note(layer, text, connection, packet, time_ns);
+    }
+
+    /// Corrects the directions of a connection's last rows, written before it showed who is the client.
+    #[cold]
+    pub fn turn_rows(&mut self, connection: u32) {
+        let turn = |connections: &[u32], directions: &mut [u8]| {
+            let rows = connections.iter().zip(directions).rev().take(limits::TURNED_ROWS);
+            rows.filter(|(row, _)| **row == connection).for_each(|(_, direction)| *direction ^= 1);
+        };
+        turn(&self.packets.connection, &mut self.packets.direction);
+        turn(&self.frames.connection, &mut self.frames.direction);
+        turn(&self.messages.connection, &mut self.messages.direction);
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.

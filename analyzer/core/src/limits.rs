@@ -58,6 +58,13 @@ pub const CAPTURE_SECRETS_BLOCKS: usize = 4096;
 /// The largest Zstandard window, in bytes: what `zstd -d` accepts unasked (`ZSTD_WINDOWLOG_LIMIT_DEFAULT`, 27).
 pub const CAPTURE_ZSTD_WINDOW: u64 = 1 << 27;
 
+/// How many times longer than the compressed file its bytes may be: above the most that gzip (1,032) and lz4 (255) reach.
+/// Only Zstandard can do more, some 30,000 times, which no packets compress by.
+pub const CAPTURE_EXPANSION: u64 = 1_100;
+
+/// Bytes that a compressed file may have anyhow: short files of many like packets compress best.
+pub const CAPTURE_EXPANSION_FREE: u64 = 64 * 1024 * 1024;
+
 // --- Packets ---
 
 /// VLAN tags skipped in one Ethernet frame. Provider bridges stack two (IEEE 802.1ad); the rest is slack.
@@ -94,8 +101,8 @@ pub const OUT_OF_ORDER_BYTES: usize = 8 << 20;
 pub const OUT_OF_ORDER_SEGMENTS: usize = 16_384;
 /// Kept segments that one longer segment is compared with; honest senders repeat one or two at a time.
 pub const OUT_OF_ORDER_STEPS: usize = 16;
-/// Out-of-order bytes kept over all connections.
-pub const OUT_OF_ORDER_TOTAL: usize = 256 << 20;
+/// Out-of-order bytes kept over all connections of one thread: eight senders with all that one may have.
+pub const OUT_OF_ORDER_TOTAL: usize = 64 << 20;
 /// Packets of a connection that must follow the ACK of an unseen byte before the byte counts as missing from the
 /// capture: capture points with several queues record an ACK before its data.
 pub const MISSING_AFTER_PACKETS: u32 = 64;
@@ -112,8 +119,13 @@ pub const RECENT_SENT: usize = 32;
 pub const HELD_INTERVALS: usize = 8;
 /// Resendings remembered per direction until the bytes behind them are answered.
 pub const RESENT: usize = 8;
-/// Connections told apart in one run; state of a closed connection is a table row.
-pub const CONNECTIONS: usize = 4_000_000;
+/// Connections told apart in one run; what is left of a closed connection is a table row of about 1 kB.
+pub const CONNECTIONS: usize = 1 << 20;
+/// Connections followed at once by one thread, some 16 kB each; as many as a busy server has. Beyond, those idle longest
+/// are put away as if they were over.
+pub const OPEN_CONNECTIONS: usize = 32_768;
+/// Connections of which the one idle longest is put away; one that carried nothing goes first.
+pub const OPEN_CONNECTIONS_TRIED: usize = 32;
 
 // --- HPACK ---
 
@@ -161,8 +173,15 @@ pub const CONTROL_FRAME: usize = 64 << 10;
 /// WINDOW_UPDATE frames of one side that may be on their way to a sender far from the capture point; with more, its
 /// windows are taken as captured.
 pub const RECENT_CREDITS: usize = 256;
-/// Streams open at once on one connection; HTTP/2 servers allow 100 to a few thousand.
-pub const OPEN_STREAMS: usize = 262_144;
+/// Streams open at once on one connection, some 400 bytes each; HTTP/2 servers allow 100 to a few thousand.
+pub const OPEN_STREAMS: usize = 65_536;
+/// Streams opened before the capture that are looked at, on one connection; servers allow 100 to a few thousand.
+pub const LATE_STREAMS: usize = 4_096;
+/// Methods of one connection whose names were sent before the capture and that are told apart: as many entries as an
+/// HPACK table of the default size holds.
+pub const METHOD_LABELS: usize = 128;
+/// The same of all connections: a small part of the names that are told apart.
+pub const METHOD_LABELS_TOTAL: u32 = 1_024;
 /// SETTINGS frames of one side that await their acknowledgement.
 pub const PENDING_SETTINGS: usize = 128;
 /// Bytes searched for the next frame boundary at a time after a gap or a late begin.
@@ -219,12 +238,18 @@ pub const TLS_SPARE_BUFFERS: usize = 64;
 
 // --- Tables ---
 
+/// Rows looked through for those of a connection whose client turns out to be the other side. Roles show within the
+/// first packets with payload; each connection turns once.
+pub const TURNED_ROWS: usize = 4096;
+
 /// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.
 pub const INTERNED_STRINGS: usize = 65_536;
 /// Methods whose turnaround has a histogram (about 100 kB each); further methods have none.
 pub const METHOD_HISTOGRAMS: usize = 512;
 /// Bytes of one interned string; longer ones are cut.
 pub const INTERNED_BYTES: usize = 1_024;
+/// Bytes of all strings of one kind; beyond, new ones share one name.
+pub const INTERNED_TOTAL: usize = 16 << 20;
 /// Rows of the problems table; further problems are counted only.
 pub const PROBLEMS: usize = 10_000;
 /// Rows of the pings table.
@@ -243,3 +268,5 @@ pub const SLOWEST_RPCS: usize = 8;
 pub const FAILURES: usize = 100_000;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.
 pub const STREAMS_PER_WAIT: usize = 256;
+/// Places of open streams searched for them: a wait costs a microsecond, however many streams are open.
+pub const STREAMS_SEARCHED_PER_WAIT: usize = 4_096;

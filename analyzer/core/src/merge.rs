@@ -42,6 +42,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
         *sum += count;
     }
     cx.totals.messages += other.totals.messages;
+    cx.totals.begun_before += other.totals.begun_before;
     cx.totals.other_streams += other.totals.other_streams;
     cx.totals.compressed_messages += other.totals.compressed_messages;
     for (index, stats) in other.methods.iter_mut().enumerate() {

@@ -63,9 +63,9 @@ impl MethodStats {
         }
     }
 
-    /// Takes an RPC in at its end; `start` is when it began. Says whether it is among the longest so far.
+    /// Takes an RPC in at its end; `start` is when it began, or if not `whole` when it was first seen. Says whether it is among the longest so far.
     #[inline]
-    pub fn add_rpc(&mut self, status: u8, complete: bool, start: i64, budget: &Budget) -> bool {
+    pub fn add_rpc(&mut self, status: u8, complete: bool, whole: bool, start: i64, budget: &Budget) -> bool {
         let duration = budget.total();
         self.rpcs += 1;
         self.complete += u64::from(complete);
@@ -73,10 +73,10 @@ impl MethodStats {
         self.first_start = self.first_start.min(start);
         self.last_end = self.last_end.max(start.saturating_add_unsigned(duration));
         self.budget.add_all(budget);
-        if complete {
+        if complete && whole {
             self.durations.push(duration);
         }
-        complete && self.slowest.takes(duration)
+        complete && whole && self.slowest.takes(duration)
     }
 
     /// Takes the statistics of the same method from another thread in.

@@ -1,5 +1,6 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -206,6 +207,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("frame_counts", cx.totals.frames.to_vec())?;
     result.set_item("message_count", cx.totals.messages)?;
     result.set_item("compressed_messages", cx.totals.compressed_messages)?;
+    result.set_item("begun_before", cx.totals.begun_before)?;
     result.set_item("other_streams", cx.totals.other_streams)
 }
 
@@ -222,16 +224,20 @@ fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// One entry per method that an RPC used, the unknown method (`None`) first if there is one.
+/// One entry per method that an RPC used, the unknown method (`None`) first if there is one. Of a method whose name was
+/// sent before the capture `label` is the number, from 1, by which it is told apart from others.
 fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     let names = cx.strings.methods.texts();
+    let unnamed: HashMap<u32, usize> = cx.strings.unnamed_methods().into_iter().zip(1..).collect();
     for (index, stats) in cx.methods.iter_mut().enumerate() {
         let Some(stats) = stats else { continue };
         let dict = PyDict::new(py);
         let number = index.checked_sub(1);
+        let label = number.and_then(|number| unnamed.get(&(number as u32)));
         dict.set_item("number", number.map_or(u32::MAX, |number| number as u32))?;
-        dict.set_item("name", number.and_then(|number| names.get(number)))?;
+        dict.set_item("name", number.filter(|_| label.is_none()).and_then(|number| names.get(number)))?;
+        dict.set_item("label", label)?;
         dict.set_item("rpcs", stats.rpcs)?;
         dict.set_item("complete", stats.complete)?;
         dict.set_item("touch_gaps", stats.touch_gaps)?;

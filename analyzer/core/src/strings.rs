@@ -9,18 +9,20 @@ use crate::limits;
 pub struct Interner {
     numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     strings: Vec<Box<[u8]>>,
+    bytes: usize,
     overflowed: bool,
 }
 
 impl Interner {
-    /// The number of `text`. Text beyond [`limits::INTERNED_BYTES`] is cut; once [`limits::INTERNED_STRINGS`] are
-    /// kept, every new one gets the number of a shared last entry.
+    /// The number of `text`. Text beyond [`limits::INTERNED_BYTES`] is cut; once [`limits::INTERNED_STRINGS`] or
+    /// [`limits::INTERNED_TOTAL`] bytes are kept, every new one gets the number of a shared last entry.
     pub fn intern(&mut self, text: &[u8]) -> u32 {
         let text = text.get(..limits::INTERNED_BYTES).unwrap_or(text);
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
-        if self.strings.len() >= limits::INTERNED_STRINGS {
+        let full = self.strings.len() >= limits::INTERNED_STRINGS || self.bytes + text.len() > limits::INTERNED_TOTAL;
+        if self.overflowed || full {
             return self.overflow();
         }
         self.push(text)
@@ -28,6 +30,7 @@ impl Interner {
 
     fn push(&mut self, text: &[u8]) -> u32 {
         let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
+        self.bytes += text.len();
         self.strings.push(text.into());
         self.numbers.insert(text.into(), number);
         number
@@ -44,6 +47,11 @@ impl Interner {
     /// All strings by number, with bytes that are not UTF-8 replaced.
     pub fn texts(&self) -> Vec<String> {
         self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    }
+
+    /// All strings with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.strings.iter().zip(0..).map(|(text, number)| (text.as_ref(), number))
     }
 
     /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
@@ -73,5 +81,17 @@ mod tests {
         assert_eq!(interner.texts().len(), limits::INTERNED_STRINGS + 1);
         assert_eq!(interner.intern(b"/a"), 0);
         assert_eq!(interner.intern(b"new"), limits::INTERNED_STRINGS as u32);
+    }
+
+    #[test]
+    fn long_strings_are_bounded_in_bytes() {
+        let mut interner = Interner::default();
+        let long = |n: usize| [n.to_string().as_bytes(), &[b'x'; limits::INTERNED_BYTES]].concat();
+        let most = limits::INTERNED_TOTAL / limits::INTERNED_BYTES;
+        let numbers: Vec<u32> = (0..2 * most).map(|n| interner.intern(&long(n))).collect();
+        assert_eq!(numbers[most - 1], most as u32 - 1);
+        assert!(numbers[most..].iter().all(|&number| number == most as u32), "they share one name");
+        assert_eq!(interner.intern(b""), most as u32, "and so does every new one, however short");
+        assert_eq!(interner.intern(&long(7)), 7);
     }
 }

@@ -31,6 +31,8 @@ pub struct Stop {
     receive_window: Option<i64>,
     stream_window: Option<i64>,
     connection_window: Option<i64>,
+    /// What both allow at least where they are not known.
+    least_window: Option<i64>,
 }
 
 /// New data of `side` was read: remembers what is binding if the side owes more.
@@ -42,6 +44,7 @@ pub fn stopped(connection: &mut Connection, side: usize) {
     }
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
+    let least_window = if connection.http2.begun_late { least_http2_window(connection, side, stream) } else { None };
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
     let stop = Stop {
@@ -52,6 +55,7 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         receive_window: receive_window(half, peer, connection.http2.near_rtt[side]),
         stream_window,
         connection_window,
+        least_window,
     };
     connection.halves[side].stop = Some(stop);
 }
@@ -68,6 +72,16 @@ fn http2_windows(connection: &mut Connection, side: usize, stream: u32) -> (Opti
     let known = connection.halves[side].last_data_time.saturating_sub(near);
     let without = |window: Option<i64>, stream| window.map(|window| window - sender.credit_after(stream, known));
     (without(windows.0, stream), without(windows.1, 0))
+}
+
+/// What both windows of HTTP/2 allow at least, without credit that may not have reached the sender yet.
+#[cold]
+fn least_http2_window(connection: &mut Connection, side: usize, stream: u32) -> Option<i64> {
+    let near = connection.http2.near_rtt[side].max(0);
+    let known = connection.halves[side].last_data_time.saturating_sub(near);
+    let sender = &connection.http2.sides[side];
+    let unknown = [sender.credit_after(0, known), sender.credit_after(stream, known)];
+    connection.http2.least_window(side, stream, unknown)
 }
 
 /// The receive window of `peer` as the sender knew it when it sent its last bytes.
@@ -179,8 +193,11 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return cause;
     }
     let cause = match (released, stop.in_flight) {
-        (Some(ack), Some(in_flight)) => tcp_window(connection, side, stop, in_flight, length, ack),
-        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at),
+        (Some(ack), Some(in_flight)) => {
+            let open = are_open(connection, side, stop, right_before);
+            tcp_window(connection, side, stop, in_flight, length, ack, open)
+        }
+        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
     };
     if cause != Cause::Unexplained {
@@ -217,8 +234,17 @@ fn flows(connection: &Connection, side: usize, stop: &Stop, at: At) -> bool {
     in_flight && round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
 }
 
-fn is_closed(window: Option<i64>) -> bool {
-    window.is_some_and(|window| window <= 0)
+/// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if the side is still inside a
+/// frame, all of which they had allowed, if what is known to be left proves it, or if no credit came right before the
+/// sender resumed: it was not what the sender waited for.
+fn are_open(connection: &Connection, side: usize, stop: &Stop, right_before: bool) -> bool {
+    match (stop.stream_window, stop.connection_window) {
+        (Some(stream), Some(connection)) => stream > 0 && connection > 0,
+        _ => {
+            let in_frame = connection.http2.sides[side].owed_in_frame() > 0;
+            in_frame || !right_before || stop.least_window.is_some_and(|window| window > 0)
+        }
+    }
 }
 
 /// The HTTP/2 window that allowed no DATA at the stop, or less than a writer cares to send: less than a segment and
@@ -243,10 +269,17 @@ fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
 /// window if there was none and HTTP/2 allowed more. There was none if the estimate says so; if a window not yet grown
 /// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
 /// comes are the window.
-fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, length: i64, ack: Ack) -> Cause {
+fn tcp_window(
+    connection: &Connection,
+    side: usize,
+    stop: &Stop,
+    in_flight: i64,
+    length: i64,
+    ack: Ack,
+    open: bool,
+) -> Cause {
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);
-    let open = !is_closed(stop.stream_window) && !is_closed(stop.connection_window);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
         return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
     }
@@ -254,7 +287,8 @@ fn tcp_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64,
         let nagle = open && in_flight > 0 && length < segment && half.sent_short;
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
-    let full = stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment);
+    let known = !half.congestion.assumed || !connection.http2.begun_late;
+    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
 
@@ -278,15 +312,14 @@ fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
 
 /// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a
 /// round trip, nothing but its own application, library or host held it.
-fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> Cause {
+fn own_pause(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At, right_before: bool) -> Cause {
     let near = connection.http2.near_rtt[side];
     let segment = segment_size(connection, side);
     let duration = at.time.saturating_sub(connection.halves[side].last_data_time);
     let known = (0..=half::NEAR).contains(&near) && round_trip(connection).is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
-    let open = |window: Option<i64>| window.is_some_and(|window| window > 0);
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    if known && segment > 0 && tcp && open(stop.stream_window) && open(stop.connection_window) {
+    if known && segment > 0 && tcp && are_open(connection, side, stop, right_before) {
         return if side == connection.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, connections, explain, frames, messages, packets, rpcs, timeline, waits
+from . import analyze, connections, explain, frames, messages, packets, rpcs, timeline, verify, waits
 
 app = typer.Typer(
     name="grpcdiag",
     help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-    epilog="Exit codes: 0 done, 1 --fail-on met, 2 wrong usage, 3 input unreadable or not a capture, "
+    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain, 2 wrong usage, "
+    "3 input unreadable or not a capture, "
     "4 no gRPC traffic found, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain):
+for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain, verify):
     app.command(name=command.NAME)(command.command)
 
 

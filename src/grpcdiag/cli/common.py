@@ -41,9 +41,20 @@ SLOW_BYTES = 50_000_000
 """Files below this are read before a progress bar could be drawn."""
 
 
+KEY_LOG_BYTES = 256 << 20
+"""Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+
+
+def say(message: str) -> None:
+    """A message on standard error; names of files in it do not command the terminal."""
+    from ..reports.text import safe
+
+    typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Tell what went wrong on standard error and exit."""
-    typer.echo(f"grpcdiag: {message}", err=True)
+    say(message)
     raise typer.Exit(code)
 
 
@@ -52,10 +63,19 @@ def how(ports: list[int] | None, keylog: Path | None) -> How:
     chosen: How = {"ports": ports or []}
     if keylog:
         try:
-            chosen["keylog"] = keylog.read_bytes()
+            chosen["keylog"] = _key_log(keylog)
         except OSError as error:
             fail(f"{keylog}: the key log cannot be read: {error.strerror}", UNREADABLE)
     return chosen
+
+
+def _key_log(path: Path) -> bytes:
+    """What is read of a key log, which need not be a file that ends. Raises OSError."""
+    with path.open("rb") as file:
+        text = file.read(KEY_LOG_BYTES)
+        if file.read(1):
+            say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
+    return text
 
 
 @contextmanager

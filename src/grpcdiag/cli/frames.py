@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress
-from .rows import ROWS_SHOWN, Format, FormatOption, Limit, write
+from typing import TYPE_CHECKING, Any
+
+from .rows import row_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import polars as pl
 
 NAME = "frames"
 
 
-def command(
-    files: Files,
-    format_: FormatOption = Format.table,
-    output: Output = None,
-    limit: Limit = ROWS_SHOWN,
-    port: Ports = None,
-    keylog: KeyLog = None,
-    quiet: Quiet = False,
-) -> None:
-    """Write one row per HTTP/2 frame."""
+def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode import stream
     from ..analyzer.tables import Frames
     from ..reports import rows
 
-    with decoding(), progress(quiet) as told:
-        pieces = map(rows.frames, stream(Frames, files, **how(port, keylog), require_rows=True, progress=told))
-        write(pieces, format_, output, limit)
+    return map(rows.frames, stream(Frames, files, require_rows=True, **how))
+
+
+command = row_command("Write one row per HTTP/2 frame.", _pieces)

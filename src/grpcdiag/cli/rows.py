@@ -1,17 +1,17 @@
-"""Writing one table: as text, JSON lines, CSV or Parquet, piece by piece where the table allows it."""
+"""Commands that write one table: as text, JSON lines, CSV or Parquet, piece by piece where the table allows it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import fail
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +31,25 @@ Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows shown as a tabl
 
 ROWS_SHOWN = 100
 """Rows of a table that a reader gets unasked."""
+
+
+def row_command(help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]]) -> Callable[..., None]:
+    """A command that writes the rows which `pieces(files, progress=..., **how)` gives."""
+
+    def command(
+        files: Files,
+        format_: FormatOption = Format.table,
+        output: Output = None,
+        limit: Limit = ROWS_SHOWN,
+        port: Ports = None,
+        keylog: KeyLog = None,
+        quiet: Quiet = False,
+    ) -> None:
+        with decoding(), progress(quiet) as told:
+            write(pieces(files, progress=told, **how(port, keylog)), format_, output, limit)
+
+    command.__doc__ = help_text
+    return command
 
 
 def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int) -> None:

@@ -1,7 +1,8 @@
 //! Decompression as a stream, recognised by the first bytes, never by the file's name.
 //!
 //! Decompressed bytes are handed on as soon as the format allows: gzip and lz4 within a block, Zstandard (ruzstd) when a frame's
-//! window is full or the frame ends. Memory is bounded by the window, so a decompression bomb costs time only.
+//! window is full or the frame ends. Memory is bounded by the window, and time by a limit of how much longer the bytes
+//! may be than the file.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -9,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder as ZstdDecoder};
 
 use super::input::ByteStream;
-use crate::limits::{CAPTURE_READ_BUFFER, CAPTURE_ZSTD_WINDOW};
+use crate::limits::{CAPTURE_EXPANSION, CAPTURE_EXPANSION_FREE, CAPTURE_READ_BUFFER, CAPTURE_ZSTD_WINDOW};
 
 /// RFC 8878 section 3.1.1
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -57,7 +58,7 @@ impl Compression {
             Compression::Zstd => Decoder::Zstd(Box::new(ZstdFrames::new(source))),
             Compression::Lz4 => Decoder::Lz4(Lz4Frames::new(source)),
         };
-        Decompressor { compression: self, decoder }
+        Decompressor { compression: self, decoder, given: 0 }
     }
 }
 
@@ -70,6 +71,8 @@ fn is_skippable(magic: [u8; 4]) -> bool {
 pub(super) struct Decompressor {
     compression: Compression,
     decoder: Decoder,
+    /// Decompressed bytes so far.
+    given: u64,
 }
 
 enum Decoder {
@@ -80,12 +83,17 @@ enum Decoder {
 
 impl Read for Decompressor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (result, ended) = match &mut self.decoder {
-            Decoder::Gzip(decoder) => (decoder.read(buffer), decoder.get_ref().ended),
-            Decoder::Zstd(frames) => (frames.read(buffer), frames.source.ended),
-            Decoder::Lz4(frames) => (frames.read(buffer), frames.decoder.get_ref().source.ended),
+        let (result, source) = match &mut self.decoder {
+            Decoder::Gzip(decoder) => (decoder.read(buffer), decoder.get_ref()),
+            Decoder::Zstd(frames) => (frames.read(buffer), &frames.source),
+            Decoder::Lz4(frames) => (frames.read(buffer), &frames.decoder.get_ref().source),
         };
-        let name = self.compression.name();
+        let (name, ended) = (self.compression.name(), source.ended);
+        self.given = self.given.saturating_add(result.as_ref().map_or(0, |&length| length as u64));
+        if self.given > CAPTURE_EXPANSION_FREE.saturating_add(source.taken.saturating_mul(CAPTURE_EXPANSION)) {
+            let text = format!("the {name} data expands to more than {CAPTURE_EXPANSION} times its length");
+            return Err(io::Error::other(text));
+        }
         result.map_err(|error| match error.kind() {
             io::ErrorKind::Interrupted => error,
             _ if ended => io::Error::other(format!("the {name} data is cut short")),
@@ -98,11 +106,13 @@ impl Read for Decompressor {
 struct Compressed {
     reader: BufReader<ByteStream>,
     ended: bool,
+    /// Bytes that were taken from it.
+    taken: u64,
 }
 
 impl Compressed {
     fn new(stream: ByteStream) -> Compressed {
-        Compressed { reader: BufReader::with_capacity(CAPTURE_READ_BUFFER, stream), ended: false }
+        Compressed { reader: BufReader::with_capacity(CAPTURE_READ_BUFFER, stream), ended: false, taken: 0 }
     }
 
     /// The next frame's magic number; skippable frames are skipped. None at the end of the file.
@@ -129,6 +139,7 @@ impl Read for Compressed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.reader.read(buffer)?;
         self.ended |= length == 0 && !buffer.is_empty();
+        self.taken += length as u64;
         Ok(length)
     }
 }
@@ -142,6 +153,7 @@ impl BufRead for Compressed {
 
     fn consume(&mut self, length: usize) {
         self.reader.consume(length);
+        self.taken += length as u64;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What header fields mean to gRPC; each HPACK table entry is classified once, when it is inserted.
 
 use crate::http2::hpack::Classifier;
+use crate::limits;
 use crate::strings::Interner;
 
 use super::status;
@@ -28,8 +29,10 @@ pub enum HeaderClass {
     UserAgent(u32),
     /// `te: trailers`, which gRPC clients must send.
     TeTrailers,
-    /// `:method`, or another request pseudo-header.
+    /// `:method` or `:scheme`.
     Request,
+    /// `:authority`.
+    Authority,
 }
 
 /// The strings of a run that are told apart.
@@ -39,6 +42,44 @@ pub struct Strings {
     pub methods: Interner,
     /// Implementations, `grpc-go/1.85.0`.
     pub agents: Interner,
+    /// Methods without a name so far.
+    unnamed: u32,
+}
+
+/// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
+/// 8.2.1).
+const LABEL: u8 = 0;
+
+impl Strings {
+    /// The number of a method by its `:path`.
+    pub fn method(&mut self, path: &[u8]) -> u32 {
+        if path.first() == Some(&LABEL) {
+            return self.methods.intern(b"(not a path)");
+        }
+        self.methods.intern(path)
+    }
+
+    /// A number for a method of `connection` whose name is not in the capture, the `nth` one; `None` when too many
+    /// names are kept.
+    pub fn unnamed_method(&mut self, connection: u32, nth: u32) -> Option<u32> {
+        if self.unnamed >= limits::METHOD_LABELS_TOTAL {
+            return None;
+        }
+        self.unnamed += 1;
+        let mut key = [LABEL; 9];
+        key[1..5].copy_from_slice(&connection.to_be_bytes());
+        key[5..].copy_from_slice(&nth.to_be_bytes());
+        let number = self.methods.intern(&key);
+        (self.methods.get(number) == Some(&key[..])).then_some(number)
+    }
+
+    /// The methods whose names are not in the capture, by connection, and on each in the order of their first RPCs.
+    pub fn unnamed_methods(&self) -> Vec<u32> {
+        let mut unnamed: Vec<(&[u8], u32)> =
+            self.methods.iter().filter(|(text, _)| text.first() == Some(&LABEL)).collect();
+        unnamed.sort_unstable();
+        unnamed.into_iter().map(|(_, number)| number).collect()
+    }
 }
 
 impl Classifier for Strings {
@@ -51,8 +92,9 @@ impl Classifier for Strings {
             _ => return HeaderClass::Unknown,
         };
         match name {
-            b":path" => HeaderClass::Path(self.methods.intern(value)),
-            b":method" | b":scheme" | b":authority" => HeaderClass::Request,
+            b":path" => HeaderClass::Path(self.method(value)),
+            b":method" | b":scheme" => HeaderClass::Request,
+            b":authority" => HeaderClass::Authority,
             b":status" => HeaderClass::HttpStatus(parse_http_status(value)),
             b"content-type" => HeaderClass::ContentType(is_grpc(value)),
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
@@ -134,6 +176,9 @@ fn agent(value: &[u8]) -> String {
     }
 }
 
+/// A field that is in no table.
+const NO_ENTRY: u64 = u64::MAX;
+
 /// What one decoded header block says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
@@ -155,6 +200,21 @@ pub struct Summary {
     pub agent: Option<u32>,
     /// Fields whose name or value the capture does not hold.
     pub unknown: u32,
+    /// The method is known by its table entry alone, its name is not.
+    pub unnamed: bool,
+}
+
+/// Where the `:path` of a block comes from, when its text was sent before the capture.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin {
+    /// `:authority` was there.
+    authority: bool,
+    /// A regular field was there, behind which no pseudo-header comes (RFC 9113 section 8.3).
+    regular: bool,
+    /// Table entries of the first unknown fields that may be `:path` or `:authority`.
+    entries: [u64; 2],
+    /// How many unknown fields may be.
+    candidates: u8,
 }
 
 impl Summary {
@@ -173,13 +233,53 @@ impl Summary {
                 self.unknown += 1;
             }
             HeaderClass::HttpStatus(status) => self.http_status = Some(status),
+            HeaderClass::Request | HeaderClass::Authority => self.request = true,
             HeaderClass::ContentType(grpc) => self.grpc_content = Some(grpc),
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,
-            HeaderClass::Request => self.request = true,
         }
+    }
+}
+
+impl Origin {
+    /// Takes one field in that is known.
+    #[inline]
+    pub fn add(&mut self, class: HeaderClass) {
+        match class {
+            HeaderClass::Authority => self.authority = true,
+            HeaderClass::Path(_) | HeaderClass::Request | HeaderClass::HttpStatus(_) => {}
+            _ => self.regular = true,
+        }
+    }
+
+    /// A field that is not known completely, in table entry `entry`, is the block's next one.
+    #[cold]
+    pub fn add_unknown(&mut self, class: HeaderClass, entry: Option<u64>) {
+        if class == HeaderClass::UnknownPath {
+            self.entries = [entry.unwrap_or(NO_ENTRY); 2];
+            self.candidates = u8::MAX;
+        } else if !self.regular {
+            if let Some(place) = self.entries.get_mut(usize::from(self.candidates)) {
+                *place = entry.unwrap_or(NO_ENTRY);
+            }
+            self.candidates = self.candidates.saturating_add(1);
+        }
+    }
+
+    /// The table entries that tell the method of a request whose `:path` is not known: `:path` is one of the first two
+    /// unknown fields, or the first one when `:authority` is known, because pseudo-headers come first (RFC 9113
+    /// section 8.3). Requests with equal ones have equal paths.
+    pub fn path_entries(&self) -> Option<[u64; 2]> {
+        let [first, second] = self.entries;
+        let entries = match self.candidates {
+            0 => return None,
+            1 => [first, first],
+            _ if self.authority => [first, first],
+            _ => [first, second],
+        };
+        (!entries.contains(&NO_ENTRY)).then_some(entries)
     }
 }
 

@@ -44,8 +44,8 @@ impl Http2 {
         self.sides[side].last_stream = stream;
         if summary.request {
             self.set_client(side, last, cx);
-        } else if summary.http_status.is_some() && !self.roles_certain {
-            self.set_client(1 - side, last, cx);
+        } else if !self.roles_certain {
+            self.roles_from_answer(side, summary, last, cx);
         }
         if side == self.client {
             self.request_headers(block, cx);
@@ -61,6 +61,18 @@ impl Http2 {
         }
     }
 
+    /// A header block that is no request, while it is not known who the client is. `:status` and `grpc-status` come
+    /// from servers alone. Every request has `:method` and `:scheme`, for which gRPC's values are in HPACK's static
+    /// table (RFC 7541 appendix A): without either the sender is no client as it seems, and a later frame may prove it.
+    #[cold]
+    fn roles_from_answer(&mut self, side: usize, summary: &Summary, at: At, cx: &mut Context) {
+        if summary.http_status.is_some() || summary.grpc_status.is_some() {
+            self.set_client(1 - side, at, cx);
+        } else if self.rpcs == 0 {
+            self.client = 1 - side;
+        }
+    }
+
     #[inline]
     fn request_headers(&mut self, block: &HeaderBlock<'_>, cx: &mut Context) {
         let &HeaderBlock { side, stream: id, summary, last, .. } = block;
@@ -71,6 +83,7 @@ impl Http2 {
             return; // trailers of the client, or a stream that is over
         }
         self.raise_highest_stream(id);
+        self.note_first_stream(id);
         let kind = match summary.grpc_content {
             Some(true) => Kind::Grpc,
             Some(false) => Kind::Other,
@@ -96,6 +109,7 @@ impl Http2 {
             return;
         }
         stream.method = summary.method.unwrap_or(NO_METHOD);
+        stream.method_unnamed = summary.unnamed;
         stream.timeout_ns = summary.timeout_ns.unwrap_or(-1);
         stream.headers_unknown = summary.unknown > 0;
         if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
@@ -117,6 +131,33 @@ impl Http2 {
         }
     }
 
+    /// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.
+    #[cold]
+    pub(crate) fn resume_stream(&mut self, side: usize, id: u32, first: At, cx: &mut Context) -> u32 {
+        let gaps = [self.sides[0].gaps, self.sides[1].gaps];
+        let Some(stream) = self.streams.open(id) else {
+            self.problem(Layer::Http2, "too many open streams: further ones are not followed", first, cx);
+            return NONE;
+        };
+        stream.begin(id, Kind::Grpc, first, gaps);
+        stream.begun_before = true;
+        stream.last_side = side as u8;
+        stream.method = NO_METHOD;
+        stream.timeout_ns = -1;
+        if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
+            push_rpc(self.connection, stream, cx);
+        }
+        stream.counted = true;
+        self.turns.update(stream, self.client, side == self.client, first, self.near_rtt[self.client]);
+        self.raise_highest_stream(id);
+        self.rpcs += 1;
+        self.open_rpcs += 1;
+        self.methods.note(NO_METHOD);
+        cx.totals.begun_before += 1;
+        self.max_open_rpcs = self.max_open_rpcs.max(self.open_rpcs);
+        self.streams.slot(id).unwrap_or(NONE)
+    }
+
     #[inline]
     fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
         let (near, gaps) = (self.near_rtt[side], self.sides[side].gaps);
@@ -132,6 +173,10 @@ impl Http2 {
             if headers.0 < 0 {
                 *headers = (at.time, at.packet);
             }
+        } else if self.opened_before(id) {
+            if summary.grpc_content == Some(false) {
+                self.settle_late_stream(id);
+            }
         } else if id > self.highest_stream() {
             self.answered_early = true;
         }
@@ -142,7 +187,12 @@ impl Http2 {
     #[inline]
     pub(crate) fn end_direction(&mut self, side: usize, id: u32, at: At, cx: &mut Context) {
         let (is_client, near, late) = (side == self.client, self.near_rtt[side], self.begun_late);
-        let Some(stream) = self.streams.find_mut(id) else { return };
+        let Some(stream) = self.streams.find_mut(id) else {
+            if !is_client && self.opened_before(id) {
+                self.settle_late_stream(id);
+            }
+            return;
+        };
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
@@ -168,6 +218,8 @@ impl Http2 {
             stream.reset = Some((direction, code));
             self.finish_stream(id, status::from_rst_stream(code), at, cx);
             self.remove_stream(id, cx);
+        } else if self.opened_before(id) {
+            self.settle_late_stream(id);
         }
     }
 
@@ -211,7 +263,7 @@ impl Http2 {
         let Some(stream) = self.streams.find_mut(id) else { return };
         if !stream.finished && stream.kind == Kind::Grpc {
             // only if the server's answer cannot have been missed
-            let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps);
+            let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps, stream.first.packet);
             let whole = read && !self.answered_early;
             stream.charge(at.time, held_at_the_end(stream, client, if read { end } else { End::CaptureEnds }, whole));
             let unavailable = end == End::ServerCloses && whole;
@@ -251,12 +303,14 @@ impl Http2 {
         if stream.kind != Kind::Grpc {
             return;
         }
-        let (id, method) = (stream.id, stream.method);
+        let (id, method, opened) = (stream.id, stream.method, stream.first.packet);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
-        let gap = direction.gaps != gaps;
-        if gap {
-            direction.reader.lose();
+        let gap = self.sides[side].gap_touches(direction.gaps, opened);
+        if direction.gaps != gaps {
+            if gap {
+                direction.reader.lose();
+            }
             direction.gaps = gaps;
         }
         if direction.reader.is_lost() {
@@ -291,6 +345,9 @@ impl Http2 {
             }
             Event::NotGrpc(_) => wrong = true,
         });
+        if stream.begun_before {
+            stream.answers_before(self.client);
+        }
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
         if gap {
             touch_gap(slot, &mut self.streams, cx);
@@ -338,10 +395,10 @@ impl Http2 {
         let pairs = crate::http2::settings::pairs(&head.settings);
         self.sides[client].in_force = self.sides[client].in_force.with(pairs).0;
         self.sides[server].allow_table_size(self.sides[client].in_force.header_table_size);
-        let mut summary = Summary { request: true, ..Summary::default() };
-        summary.grpc_content = Some(head.content_type.starts_with(b"application/grpc"));
-        if summary.grpc_content == Some(true) {
-            summary.method = Some(cx.strings.methods.intern(&head.path));
+        let grpc = head.content_type.starts_with(b"application/grpc");
+        let mut summary = Summary { request: true, grpc_content: Some(grpc), ..Summary::default() };
+        if grpc {
+            summary.method = Some(cx.strings.method(&head.path));
         }
         let first = self.sides[client].frame_first();
         let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
@@ -477,7 +534,7 @@ fn write_rpc(
 ) {
     let stats = cx.method(stream.method);
     stats.touch_gaps += u64::from(stream.touches_gap);
-    let long = stats.add_rpc(status, complete, stream.first.time, &stream.budget);
+    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
     let failed = status != status::OK && complete;
     if stream.rpc == NONE && (long || failed) {
         push_rpc(connection, stream, cx);
@@ -538,7 +595,8 @@ fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
         method: stream.method,
         start_time_ns: stream.first.time,
         status: status::NOT_SEEN,
-        flags: if stream.method == NO_METHOD { rpc_flag::METHOD_UNKNOWN } else { 0 },
+        flags: if stream.method == NO_METHOD || stream.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
+            | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: stream.first.packet,
         ..RpcRow::default()
     });

@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::context::Context;
-use crate::grpc::headers::Summary;
+use crate::grpc::headers::{Origin, Summary};
 use crate::grpc::rpc::HeaderBlock;
 use crate::limits;
 use crate::tables::Layer;
@@ -190,8 +190,19 @@ fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -
     if let Some(summary) = sender.seen_blocks.find(block, before) {
         return summary;
     }
-    let mut summary = Summary::default();
-    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| summary.add(field.class));
+    let (mut summary, mut origin) = (Summary::default(), Origin::default());
+    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| {
+        if field.name.is_none() || field.value.is_none() {
+            origin.add_unknown(field.class, field.entry);
+        } else {
+            origin.add(field.class);
+        }
+        summary.add(field.class);
+    });
+    if summary.unknown > 0 && summary.request && summary.method.is_none() && done.is_ok() {
+        h2.label_method(&mut summary, &origin, cx);
+    }
+    let sender = &mut h2.sides[side];
     if done.is_err() {
         summary.unknown += 1;
         h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, cx);

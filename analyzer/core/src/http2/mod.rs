@@ -21,6 +21,7 @@ pub mod window_update;
 
 mod blocks;
 mod control;
+mod late;
 mod parser;
 mod resync;
 mod side;
@@ -120,6 +121,10 @@ pub struct Http2 {
     /// What is read now is behind bytes that may still come: at the capture's end.
     pub unproven: bool,
     highest_client_stream: u32,
+    /// The first stream that the client opened in the capture, 0 before: lower ones were opened before it.
+    first_stream: u32,
+    /// What was begun before the capture.
+    late: late::Before,
     /// The upgrade request's settings, while its answer is awaited.
     upgrade: Option<detect::Http1Head>,
 }
@@ -152,6 +157,8 @@ impl Http2 {
             answered_early: false,
             unproven: false,
             highest_client_stream: 0,
+            first_stream: 0,
+            late: late::Before::default(),
             upgrade: None,
         }
     }
@@ -270,6 +277,19 @@ impl Http2 {
         self.highest_client_stream = self.highest_client_stream.max(id);
     }
 
+    /// The client opens a stream: those below were opened before the capture, if they are not known.
+    #[inline]
+    pub(crate) fn note_first_stream(&mut self, id: u32) {
+        if self.first_stream == 0 {
+            self.first_stream = id;
+        }
+    }
+
+    /// Whether a stream that is not known was opened before the capture.
+    pub(crate) fn opened_before(&self, id: u32) -> bool {
+        self.begun_late && (self.first_stream == 0 || id < self.first_stream)
+    }
+
     pub(crate) fn take_upgrade(&mut self) -> Option<detect::Http1Head> {
         self.upgrade.take()
     }
@@ -282,6 +302,7 @@ impl Http2 {
                 return;
             }
             self.client = side;
+            cx.turn_rows(self.connection);
         }
         self.roles_certain = true;
     }

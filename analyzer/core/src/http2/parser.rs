@@ -11,7 +11,7 @@ use super::detect::{self, Opening};
 use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
 use super::resync::Search;
 use super::side::State;
-use super::{Http2, Protocol, blocks, control, streams};
+use super::{Http2, Protocol, blocks, control, late, streams};
 
 /// Takes the next bytes of `side`.
 #[inline]
@@ -134,7 +134,7 @@ fn begin_wrong_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     if h2.begun_late || h2.sides[side].gaps > 0 {
-        h2.sides[side].lose(u64::MAX);
+        h2.sides[side].lose(u64::MAX, at.packet);
         return rest;
     }
     blocks::forget_left_out(h2, side, header.kind());
@@ -241,6 +241,9 @@ fn begin_data<'a>(
     if let Some(stream) = h2.streams.get_mut(slot) {
         stream.directions[side].credit -= i64::from(header.length());
     }
+    if h2.begun_late {
+        h2.note_least_credit(side, slot);
+    }
     if header.length() == 0 {
         end_data(h2, side, header, at, cx);
     }
@@ -260,13 +263,19 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
         bytes = rest;
     }
     let sender = &mut h2.sides[side];
+    let unread = sender.slot == streams::NONE && late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
     let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
     sender.data.padding -= pad as u32;
-    let (whole, slot) = (sender.data.total() == 0, sender.slot);
+    let (whole, mut slot) = (sender.data.total() == 0, sender.slot);
     h2.bytes.decoded += (take + pad) as u64;
+    if unread && h2.begun_late {
+        let header = h2.sides[side].frame;
+        slot = h2.late_data(side, header, chunk, cx);
+        h2.sides[side].slot = slot;
+    }
     if !chunk.is_empty() && slot != streams::NONE {
         h2.stream_data(side, slot, chunk, at, cx);
     }
@@ -349,12 +358,14 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
         Opening::Preface => {
             h2.protocol = Protocol::Http2;
             h2.set_client(side, at, cx);
+            h2.opens(side);
             h2.bytes.decoded += detect::PREFACE.len() as u64;
             h2.sides[side].habits.other_content();
             (State::Header, detect::PREFACE.len())
         }
         Opening::Settings => {
             h2.protocol = Protocol::Http2;
+            h2.opens(side);
             (State::Header, 0)
         }
         Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx),
@@ -426,7 +437,8 @@ fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] 
     };
     h2.bytes.undecoded += found as u64;
     h2.protocol = Protocol::Http2;
-    h2.sides[side].found_boundary(found);
+    let until = found.checked_sub(1).and_then(|last| search.piece(last)).map_or(0, |(_, at)| at.packet);
+    h2.sides[side].found_boundary(found, until);
     h2.sides[side].replay = Some((search, found));
     &[]
 }
@@ -491,7 +503,7 @@ fn lose(h2: &mut Http2, side: usize, missing: u64, at: At, cx: &mut Context) {
     if let Some(search) = h2.sides[side].search.take() {
         h2.bytes.undecoded += search.len() as u64;
     }
-    h2.sides[side].lose(missing);
+    h2.sides[side].lose(missing, at.packet);
     h2.doubt_open_rpcs(at);
     h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
 }

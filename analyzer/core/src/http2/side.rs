@@ -97,12 +97,18 @@ pub struct Side {
     pub settings_seen: bool,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
+    /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
+    pub(super) least_connection_credit: i64,
+    /// The same of the streams that were opened in the capture.
+    pub(super) least_stream_credit: i64,
     /// Messages begun and not whole.
     pub unfinished_messages: u32,
     /// The stream whose DATA or HEADERS came last.
     pub last_stream: u32,
     /// Counts the gaps in this direction: bytes of streams may have been in them.
     pub gaps: u32,
+    /// The packet up to which bytes of this direction were lost or skipped, the latest gap's end.
+    lost_until: u32,
     /// Credit of the peer that may not have reached this side yet, when it is far from the capture point.
     pub recent_credits: VecDeque<Credit>,
     /// The last frame of the peer that enlarged a window of this side.
@@ -177,9 +183,12 @@ impl Side {
             pending: VecDeque::new(),
             settings_seen: false,
             connection_credit: 0,
+            least_connection_credit: 0,
+            least_stream_credit: 0,
             unfinished_messages: 0,
             last_stream: 0,
             gaps: 0,
+            lost_until: 0,
             recent_credits: VecDeque::new(),
             credited_at: None,
             goaway: None,
@@ -249,14 +258,27 @@ impl Side {
         self.pending.back().copied().unwrap_or(self.in_force)
     }
 
-    /// Whether frames are being read, and no boundary was lost since there were `gaps` gaps.
-    pub fn is_read_whole(&self, gaps: u32) -> bool {
-        let searching = matches!(self.state, State::Lost | State::Foreign) || self.search.is_some();
-        self.gaps == gaps && !searching
+    /// Whether frames are being read, and no byte of a stream can have been lost that was opened when there were
+    /// `gaps` gaps, by a frame in packet `opened`.
+    pub fn is_read_whole(&self, gaps: u32, opened: u32) -> bool {
+        !self.is_searching() && !self.gap_touches(gaps, opened)
     }
 
-    /// Forgets the frame that is being read: the boundary is lost, with header blocks in `missing` bytes perhaps.
-    pub(super) fn lose(&mut self, missing: u64) {
+    /// Whether a gap may hold bytes of a stream that was opened when there were `gaps` gaps, by a frame in packet
+    /// `opened`. What was lost up to an earlier packet than that is not the stream's.
+    #[inline]
+    pub fn gap_touches(&self, gaps: u32, opened: u32) -> bool {
+        self.gaps != gaps && opened <= self.lost_until
+    }
+
+    /// Whether the next frame boundary is not known.
+    pub(super) fn is_searching(&self) -> bool {
+        matches!(self.state, State::Lost | State::Foreign) || self.search.is_some()
+    }
+
+    /// Forgets the frame that is being read: the boundary is lost at packet `packet`, with header blocks in `missing`
+    /// bytes perhaps.
+    pub(super) fn lose(&mut self, missing: u64, packet: u32) {
         let unread = self.kept.len() + self.block.as_ref().map_or(0, |block| block.octets.len());
         self.state = State::Lost;
         self.head_have = 0;
@@ -264,16 +286,19 @@ impl Side {
         self.block = None;
         self.unfinished_messages = 0;
         self.gaps = self.gaps.wrapping_add(1);
+        self.lost_until = self.lost_until.max(packet);
         self.hpack.mark_hole(missing.saturating_add(unread as u64));
     }
 
-    /// A boundary was found after `skipped` bytes, which may have been of any stream that opened meanwhile.
-    pub(super) fn found_boundary(&mut self, skipped: usize) {
+    /// A boundary was found after `skipped` bytes, the last of them in packet `until`, which may have been of any stream
+    /// that opened by then.
+    pub(super) fn found_boundary(&mut self, skipped: usize, until: u32) {
         self.state = State::Header;
         if self.gaps > 0 {
             self.hpack.mark_hole(skipped as u64);
         }
         if skipped > 0 {
+            self.lost_until = self.lost_until.max(until);
             self.gaps = self.gaps.wrapping_add(1);
         }
     }

@@ -18,10 +18,8 @@ pub enum Kind {
     /// An RPC.
     Grpc,
     /// Another use of HTTP/2.
-    Other,
-    /// Opened before the capture began: what it carries is not known.
     #[default]
-    Unknown,
+    Other,
 }
 
 /// One direction of a stream.
@@ -72,6 +70,12 @@ pub struct Stream {
     pub budget: Budget,
     /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
     pub after_loss_ns: u64,
+    /// The name of its method was sent before the capture.
+    pub method_unnamed: bool,
+    /// It was opened before the capture.
+    pub begun_before: bool,
+    /// Of such a stream: request messages from before the capture that were answered in it.
+    pub answered_before: u32,
     /// Its client waits for an answer, or a message is on the way.
     pub waiting: bool,
     /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
@@ -108,9 +112,16 @@ impl Stream {
             && !self.finished
             && (request.ended
                 || request.reader.messages == 0
-                || request.reader.messages > response.reader.messages
+                || request.reader.messages.saturating_add(self.answered_before) > response.reader.messages
                 || request.reader.is_inside()
                 || response.reader.is_inside())
+    }
+
+    /// More answers than request messages have been seen: earlier requests were sent before the capture.
+    #[cold]
+    pub fn answers_before(&mut self, client: usize) {
+        let (request, response) = (&self.directions[client].reader, &self.directions[1 - client].reader);
+        self.answered_before = self.answered_before.max(response.messages.saturating_sub(request.messages));
     }
 
     /// Whether a message of `side` has begun and is not whole.
@@ -322,8 +333,10 @@ impl Streams {
         self.slab.iter_mut().filter(|stream| stream.id != 0 && stream.kind == Kind::Grpc && !stream.finished)
     }
 
-    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`.
+    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`; of a connection with
+    /// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at.
     pub fn unfinished(&mut self, side: usize, most: usize) -> impl Iterator<Item = &mut Stream> {
-        self.slab.iter_mut().filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
+        let searched = self.slab.iter_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
+        searched.filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
     }
 }

@@ -17,6 +17,8 @@ pub struct CongestionWindow {
     in_recovery_until: i64,
     /// Idle time reduced it since the last loss.
     restarted: bool,
+    /// The connection began before the capture, and idle time has not reduced the window since: it may be larger.
+    pub assumed: bool,
 }
 
 impl CongestionWindow {
@@ -89,6 +91,7 @@ impl CongestionWindow {
             left -= timeout.max(1);
         }
         self.restarted |= now.max(restart) < window;
+        self.assumed = false;
         self.window = now.max(restart);
     }
 

@@ -95,12 +95,16 @@ impl Connection {
         let opening_seen = segment.flags.contains(TcpFlags::SYN);
         let certain = roles_from == RolesFrom::Syn;
         let mut http2 = Http2::new(row, client, certain, !opening_seen, &mut cx.strings);
+        let mut halves: [Half; 2] = Default::default();
+        for half in &mut halves {
+            half.congestion.assumed = !opening_seen;
+        }
         if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
             http2.assume_http2();
         }
         Self {
             row,
-            halves: Default::default(),
+            halves,
             http2,
             tls: None,
             begun: false,
@@ -116,6 +120,16 @@ impl Connection {
             reset: None,
             closed_by: None,
         }
+    }
+
+    /// Whether it has carried no payload.
+    pub fn is_empty(&self) -> bool {
+        self.counters.payload_bytes == 0
+    }
+
+    /// The number of its last packet.
+    pub fn last_packet(&self) -> u32 {
+        self.last.packet
     }
 
     /// Takes one segment of `side`.
@@ -271,13 +285,13 @@ impl Connection {
         if end <= self.halves[side].next {
             return self.old_data(side, segment, offset, at);
         }
-        let note = self.note_late(side, offset, at);
+        let note = self.note_late(side, segment, offset, at);
         if note == Note::Retransmission {
             self.note_retransmission(side, offset, at);
         }
         self.new_data(side, offset, end, at, cx);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
-            return self.keep_out_of_order(side, segment, offset, at, note, cx);
+            return self.keep_out_of_order(side, segment, offset, note, at, cx);
         }
         if self.halves[side].out_of_order.is_some() {
             self.fill(side, segment, offset, note, at, cx);
@@ -319,9 +333,10 @@ impl Connection {
 
     /// Bytes that are new although later ones came before: reordered on the way if they are late by less than a round
     /// trip, for a sender cannot know sooner that they are lost; else sent again (Wireshark's rule, 3 ms when the
-    /// round trip is not known).
+    /// round trip is not known). The sender's clock decides where it can: it does not run backwards along the bytes
+    /// (RFC 7323 section 3.2), so that bytes whose clock is past that of later ones were sent after those.
     #[inline]
-    fn note_late(&self, side: usize, offset: i64, at: At) -> Note {
+    fn note_late(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At) -> Note {
         const UNKNOWN_ROUND_TRIP: i64 = 3_000_000;
         let half = &self.halves[side];
         if offset >= half.highest {
@@ -331,7 +346,13 @@ impl Connection {
             [a, b] if a >= 0 && b >= 0 => a + b,
             _ => UNKNOWN_ROUND_TRIP,
         };
-        match half.out_of_order.as_ref().and_then(|store| store.behind(offset)) {
+        let store = half.out_of_order.as_ref();
+        let behind = store.and_then(|store| store.clock_behind(offset));
+        let clocks = segment.timestamps.map(|(clock, _)| clock).zip(behind);
+        if clocks.is_some_and(|(now, then)| now.wrapping_sub(then) as i32 > 0) {
+            return Note::Retransmission;
+        }
+        match store.and_then(|store| store.behind(offset)) {
             Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
@@ -441,13 +462,14 @@ impl Connection {
         }
     }
 
+    /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
     fn keep_out_of_order(
         &mut self,
         side: usize,
         segment: &Segment<'_>,
         offset: i64,
-        at: At,
         note: Note,
+        at: At,
         cx: &mut Context,
     ) -> Note {
         self.counters.out_of_order += 1;
@@ -457,7 +479,8 @@ impl Connection {
         let before = store.bytes();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
         let (bytes, length, lost) = (segment.payload, i64::from(segment.payload_len), note == Note::Retransmission);
-        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost });
+        let clock = segment.timestamps.map(|(clock, _)| clock);
+        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost, clock });
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
@@ -465,6 +488,10 @@ impl Connection {
             if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
             self.give_up(side, at, cx);
+            if self.halves[side].out_of_order.as_ref().is_none_or(|store| store.first().is_none()) {
+                self.halves[side].out_of_order = None;
+                self.skip(side, offset, at, at, cx); // no other hole is in front
+            }
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
                 self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, cx);
@@ -472,7 +499,15 @@ impl Connection {
                 self.http2.bytes.undecoded += segment.payload.len() as u64;
             }
         }
-        if lost { note } else { Note::OutOfOrder }
+        let again = kept && grown == 0 && !segment.payload.is_empty(); // kept before, all of it
+        match note {
+            Note::Retransmission => note,
+            _ if again => {
+                self.note_retransmission(side, offset, at);
+                Note::Retransmission
+            }
+            _ => Note::OutOfOrder,
+        }
     }
 
     /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.

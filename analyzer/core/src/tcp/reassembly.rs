@@ -18,6 +18,8 @@ pub struct Kept {
     pub answers: i64,
     /// It was sent again: what lies behind it waited for it.
     pub lost: bool,
+    /// The sender's clock in it (RFC 7323 section 3).
+    pub clock: Option<u32>,
 }
 
 /// A segment to be kept.
@@ -35,6 +37,8 @@ pub struct New<'a> {
     pub answers: i64,
     /// See [`Kept::lost`].
     pub lost: bool,
+    /// See [`Kept::clock`].
+    pub clock: Option<u32>,
 }
 
 /// The out-of-order segments of one sender by offset; where two hold the same byte, the first one recorded wins.
@@ -47,7 +51,7 @@ pub struct OutOfOrder {
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
     pub fn insert(&mut self, new: &New<'_>) -> bool {
-        let &New { bytes, offset, length, at, answers, lost } = new;
+        let &New { bytes, offset, length, at, answers, lost, clock } = new;
         if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
         {
             return false;
@@ -57,7 +61,7 @@ impl OutOfOrder {
             match self.segments.get(&offset).map(|kept| kept.length) {
                 None => {
                     self.bytes += bytes.len();
-                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, answers, lost });
+                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, answers, lost, clock });
                     return true;
                 }
                 Some(known) if known >= length => return true,
@@ -99,6 +103,11 @@ impl OutOfOrder {
     /// The packet of the first kept segment.
     pub fn first_at(&self) -> Option<At> {
         self.segments.first_key_value().map(|(_, kept)| kept.at)
+    }
+
+    /// The sender's clock in the first kept segment behind `offset`.
+    pub fn clock_behind(&self, offset: i64) -> Option<u32> {
+        self.segments.range(offset.saturating_add(1)..).next().and_then(|(_, kept)| kept.clock)
     }
 
     /// Bytes kept.

@@ -28,10 +28,18 @@ pub fn from_first_segment(segment: &Segment<'_>, suggested: usize) -> (usize, Ro
     }
 }
 
-/// The client's side by ports: servers listen on the lower one, clients get theirs from the ephemeral range
-/// (RFC 6335 section 6; `net.ipv4.ip_local_port_range`).
+/// The port on which gRPC's own examples and guides listen. It lies in the ephemeral range, so that a client's port may
+/// be lower.
+const GRPC_PORT: u16 = 50_051;
+
+/// The client's side by ports: servers listen on gRPC's, else on the lower one, because clients get theirs from the
+/// ephemeral range (RFC 6335 section 6; `net.ipv4.ip_local_port_range`).
 pub fn from_ports(source: u16, destination: u16) -> usize {
-    usize::from(source < destination)
+    match (source == GRPC_PORT, destination == GRPC_PORT) {
+        (false, true) => 0,
+        (true, false) => 1,
+        _ => usize::from(source < destination),
+    }
 }
 
 /// Where the capture was taken.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use crate::at::At;
 use crate::context::{Context, Options};
+use crate::limits;
 use crate::packet::Segment;
+use crate::tables::{Layer, NO_CONNECTION};
 
 use super::connection::{Connection, Ended};
 use super::router::Route;
@@ -37,6 +39,10 @@ pub struct Shard {
     entries: Vec<Entry>,
     /// Connections that are over, with the packet at which they may be put away.
     lingering: VecDeque<(u32, u32)>,
+    /// Connections that receive packets, and some that no longer do, those looked at longest ago first.
+    open: VecDeque<u32>,
+    /// How many receive packets.
+    live: usize,
     /// Tables and dictionaries.
     pub cx: Context,
     /// The capture's last packet, once it is known.
@@ -46,7 +52,14 @@ pub struct Shard {
 impl Shard {
     /// A shard without connections.
     pub fn new(options: Options) -> Self {
-        Self { entries: Vec::new(), lingering: VecDeque::new(), cx: Context::new(options), end: At::default() }
+        Self {
+            entries: Vec::new(),
+            lingering: VecDeque::new(),
+            open: VecDeque::new(),
+            live: 0,
+            cx: Context::new(options),
+            end: At::default(),
+        }
     }
 
     /// Takes a segment that was routed here.
@@ -62,8 +75,7 @@ impl Shard {
             self.finish(place.local, true);
         }
         if let Some(client) = route.opens {
-            let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx)));
-            self.entries.push(Entry { number: route.number, live, late: 0, finished: None });
+            self.open(route, client, segment, at);
         }
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
         match &mut entry.live {
@@ -78,6 +90,45 @@ impl Shard {
         }
     }
 
+    fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
+        if self.live >= limits::OPEN_CONNECTIONS {
+            self.make_room(at);
+        }
+        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx)));
+        self.entries.push(Entry { number: route.number, live, late: 0, finished: None });
+        self.open.push_back(route.place.local);
+        self.live += 1;
+    }
+
+    /// Puts a connection away that has carried nothing so far, else of some the one whose last packet is oldest: floods
+    /// of handshakes cost no connection that is in use.
+    #[cold]
+    fn make_room(&mut self, at: At) {
+        let mut tried: Vec<(u32, u32)> = Vec::new();
+        while tried.len() < limits::OPEN_CONNECTIONS_TRIED {
+            let Some(local) = self.open.pop_front() else { break };
+            let entry = self.entries.get(local as usize);
+            let Some(connection) = entry.and_then(|entry| entry.live.as_ref()) else { continue };
+            let last_packet = if connection.is_empty() { 0 } else { connection.last_packet() };
+            tried.push((last_packet, local));
+            if last_packet == 0 {
+                break;
+            }
+        }
+        let oldest = tried.iter().min().copied();
+        self.open.extend(tried.iter().filter(|&&one| Some(one) != oldest).map(|&(_, local)| local));
+        if let Some((_, local)) = oldest {
+            self.give_up(local, at);
+        }
+    }
+
+    fn give_up(&mut self, local: u32, at: At) {
+        let text = "too many open connections: those idle longest are not followed further";
+        let number = self.entries.get(local as usize).map_or(NO_CONNECTION, |entry| entry.number);
+        self.cx.problem(Layer::Tcp, text, number, at.packet, at.time);
+        self.finish_at(local, false, at); // as if the capture ended here
+    }
+
     fn put_away(&mut self, packet: u32) {
         while let Some(&(due, local)) = self.lingering.front() {
             if due > packet {
@@ -90,9 +141,13 @@ impl Shard {
 
     /// Ends the connection at a place of this shard.
     pub fn finish(&mut self, local: u32, replaced: bool) {
-        let end = self.end;
+        self.finish_at(local, replaced, self.end);
+    }
+
+    fn finish_at(&mut self, local: u32, replaced: bool, end: At) {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
+        self.live -= 1;
         let ended = connection.finish(replaced, end, &mut self.cx);
         entry.finished = Some(Finished { number: entry.number, ended });
     }

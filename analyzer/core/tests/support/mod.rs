@@ -107,7 +107,10 @@ impl Analysis {
         let rpc = |row: usize| Rpc {
             connection: table.connection[row],
             stream: table.stream[row],
-            method: methods.get(table.method[row] as usize).cloned(),
+            method: methods
+                .get(table.method[row] as usize)
+                .filter(|_| table.flags[row] & grpcdiag_core::tables::rpc_flag::METHOD_UNKNOWN == 0)
+                .cloned(),
             status: table.status[row],
             flags: table.flags[row],
             times: (table.start_time_ns[row], table.duration_ns[row]),
@@ -147,8 +150,10 @@ impl Analysis {
         if cx.waits.duration_ns.iter().any(|&ns| ns < 0) {
             return Err("a negative wait".to_owned());
         }
-        let total: u64 = rpcs.duration_ns.iter().map(|&ns| ns.unsigned_abs()).sum();
-        let of = |budgets: &mut dyn Iterator<Item = Budget>| budgets.map(|budget| budget.total()).sum::<u64>();
+        // sums wrap after 584 years, as the budgets' do: only absurd times get there
+        let sum = |times: &mut dyn Iterator<Item = u64>| times.fold(0, u64::wrapping_add);
+        let total = sum(&mut rpcs.duration_ns.iter().map(|&ns| ns.unsigned_abs()));
+        let of = |budgets: &mut dyn Iterator<Item = Budget>| sum(&mut budgets.map(|budget| budget.total()));
         let connections = of(&mut self.finished.budgets.iter().copied());
         let methods = of(&mut cx.methods.iter().flatten().map(|method| method.budget));
         if (connections, methods) != (total, total) {
@@ -181,9 +186,10 @@ impl Analysis {
     }
 }
 
-/// A folder of this repository.
+/// A folder of this repository, which has this crate and those that share this file.
 pub fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    folders.find(|folder| folder.join("fixtures/recorded").is_dir()).expect("the repository's fixtures").join(path)
 }
 
 /// The folder with captures too large for the repository: `GRPCDIAG_CAPTURES`, or the one beside it, if there is one.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::capture_file::clock::Clock;
 use crate::capture_file::{Format, Secrets};
-use crate::limits::{CAPTURE_COMMENTS, CAPTURE_INTERFACES};
+use crate::limits::{CAPTURE_COMMENTS, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS, CAPTURE_SECRETS_LENGTH};
 
 const BOTH: [Order; 2] = [Order::Little, Order::Big];
 
@@ -217,6 +217,20 @@ fn unknown_blocks_are_skipped() {
     .concat();
     let packets = read_clean(&bytes);
     assert_eq!(contents(&packets), [b"packet", b"second"]);
+}
+
+#[test]
+fn secrets_are_bounded_in_number_and_length() {
+    let order = Order::Little;
+    let secrets = |data: &[u8]| block(order, 10, &Writer::new(order).u32(1).u32(data.len() as u32).raw(data).bytes);
+    let many = [section(order), secrets(b"").repeat(CAPTURE_SECRETS_BLOCKS + 5)].concat();
+    let long = [section(order), secrets(&vec![b'k'; 1 << 20]).repeat(20)].concat();
+    for (bytes, count) in [(many, CAPTURE_SECRETS_BLOCKS), (long, CAPTURE_SECRETS_LENGTH >> 20)] {
+        let info = read(&bytes).1;
+        assert_eq!(info.secrets.len(), count);
+        assert_eq!(info.damage.len(), 1, "{:?}", info.damage);
+        assert!(info.damage[0].reason.contains("decryption secrets: the rest is left out"));
+    }
 }
 
 #[test]

@@ -210,8 +210,13 @@ impl<C: Classifier> Decoder<C> {
         let start = reader.position();
         let index = reader.integer(7)?;
         let found = self.tables.look_up(index, start)?;
-        let field =
-            Field { name: found.name, value: found.value, class: found.class, representation: Representation::Indexed };
+        let field = Field {
+            name: found.name,
+            value: found.value,
+            class: found.class,
+            representation: Representation::Indexed,
+            entry: if found.complete { None } else { self.tables.entry_number(index) },
+        };
         if count(stats, u64::from(found.size), found.complete) {
             sink(field);
         }
@@ -234,9 +239,12 @@ impl<C: Classifier> Decoder<C> {
         let mut value = read_text(reader, &mut self.value_scratch, HPACK_MAX_VALUE_BYTES)?;
         let size = name.len as u64 + value.len as u64 + u64::from(ENTRY_OVERHEAD);
         let mut class = self.tables.unknown_class;
-        if count(stats, size, name.octets.is_some() && value.octets.is_some()) {
+        let complete = name.octets.is_some() && value.octets.is_some();
+        if count(stats, size, complete) {
             class = classifier.classify(name.octets, value.octets);
-            sink(Field { name: name.octets, value: value.octets, class, representation });
+            let inserted = representation == Representation::LiteralIncremental;
+            let entry = (!complete && inserted).then(|| self.tables.dynamic.next_number());
+            sink(Field { name: name.octets, value: value.octets, class, representation, entry });
         } else {
             (name, value) = (name.withheld(), value.withheld());
         }

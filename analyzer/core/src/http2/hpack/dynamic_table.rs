@@ -52,7 +52,14 @@ pub(super) struct DynamicTable<Class> {
     changes: u64,
     /// Nothing was evicted, and the encoder has not signalled a size.
     append_only: bool,
+    /// The number of the next entry. Entries count upwards; those from before the capture have the numbers below the
+    /// first. After a hole, in which nobody knows how many were inserted, they start anew far above.
+    next_number: u64,
 }
+
+/// Entries are told apart over this many before and after the beginning of the capture or of a hole: more than an
+/// index (RFC 7541 section 5.1, in 32 bits here) can reach.
+const NUMBERS: u64 = 1 << 33;
 
 impl<Class: Copy> DynamicTable<Class> {
     /// The empty table of a new connection.
@@ -67,12 +74,18 @@ impl<Class: Copy> DynamicTable<Class> {
             older_unknown: false,
             changes: 0,
             append_only: true,
+            next_number: 0,
         }
     }
 
     /// Grows with everything that may change the meaning of an index.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// The number that the next entry gets.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
     }
 
     /// The entry that is `nth` from the newest, 0 being the newest.
@@ -108,7 +121,8 @@ impl<Class: Copy> DynamicTable<Class> {
 
     /// Takes the entries away, which may still exist for the encoder, and leaves an empty table of unknown size.
     pub fn set_aside(&mut self) -> Self {
-        let mut empty = Self { changes: self.changes + 1, max_size: self.max_size, ..Self::from_start() };
+        let (changes, next_number) = (self.changes + 1, self.next_number);
+        let mut empty = Self { changes, next_number, max_size: self.max_size, ..Self::from_start() };
         empty.forget();
         empty.append_only = true;
         std::mem::replace(self, empty)
@@ -118,6 +132,7 @@ impl<Class: Copy> DynamicTable<Class> {
     pub fn forget(&mut self) {
         self.changes += 1;
         self.clear();
+        self.next_number = self.next_number.wrapping_add(NUMBERS);
         self.older_unknown = true;
         self.max_size_exact = false;
         self.max_size = self.max_size.max(HPACK_LATE_TABLE_BYTES);
@@ -143,6 +158,7 @@ impl<Class: Copy> DynamicTable<Class> {
             }
         }
         self.changes = self.changes.max(other.changes) + 1;
+        self.next_number = other.next_number; // an entry keeps the number that it had since the hole
     }
 
     /// Whether it still holds every entry that was ever inserted, and the encoder has not resized it.
@@ -206,6 +222,7 @@ impl<Class: Copy> DynamicTable<Class> {
             size,
         });
         self.size = self.size.saturating_add(size);
+        self.next_number = self.next_number.wrapping_add(1);
     }
 
     /// The size up to which entries are kept, in bytes.

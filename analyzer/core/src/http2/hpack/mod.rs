@@ -60,6 +60,9 @@ pub struct Field<'a, Class> {
     pub class: Class,
     /// How the block represented the field.
     pub representation: Representation,
+    /// Of a field that is not known completely: which table entry it is, the same number for the same entry and no
+    /// other; `None` when it is none.
+    pub entry: Option<u64>,
 }
 
 /// How a block represents a field (RFC 7541 6.1 and 6.2).

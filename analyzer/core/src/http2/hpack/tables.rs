@@ -49,6 +49,13 @@ impl<Class: Copy> Tables<Class> {
         }
     }
 
+    /// The number of the dynamic table's entry at `index`, which is its own for ever.
+    #[cold]
+    pub fn entry_number(&self, index: u32) -> Option<u64> {
+        let nth = index.checked_sub(STATIC_ENTRIES + 1)?;
+        Some(self.dynamic.next_number().wrapping_sub(1).wrapping_sub(u64::from(nth)))
+    }
+
     #[cold]
     fn look_up_missing(&self, index: u32, start: usize) -> Result<Found<'_, Class>, HpackError> {
         if index == 0 {

@@ -172,3 +172,91 @@ fn a_forced_port_is_searched_from_its_first_byte() {
     exchange.client(&[&MIDDLE[..30], &ping(), &ping(), &request(1, "/a/B", 3)].concat());
     assert_eq!(exchange.rpc().method.as_deref(), Some("/a/B"));
 }
+
+/// A stream whose HEADERS were before the capture: nothing says what it is until its DATA does.
+#[test]
+fn a_stream_from_before_is_followed_from_a_proved_message_on() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping(), data(7, 0, &message(30)[..20])].concat());
+    assert!(exchange.rpcs().is_empty(), "the beginning of a message may be anything");
+    exchange.client(&data(7, 0, &message(30)[20..]));
+    exchange.server(&[ping(), ping(), data(7, 0, &message(4))].concat());
+    assert!(exchange.rpcs().is_empty(), "its end proves where the next one begins");
+    exchange.client(&data(7, 0, &message(9)));
+    exchange.server(&data(7, 0, &message(5)));
+    assert_eq!(exchange.messages(), [(7, 0, 0, 9), (7, 1, 0, 5)]);
+    exchange.server(&headers(7, flag::END_STREAM, &plain("grpc-status", "0")));
+    let rpc = exchange.rpc();
+    assert_eq!((rpc.stream, rpc.method, rpc.status), (7, None, Some("OK")));
+    assert_eq!((rpc.request, rpc.response), ((1, 9), (1, 5)));
+    let flags = rpc_flag::BEGUN_BEFORE | rpc_flag::METHOD_UNKNOWN;
+    assert_eq!(exchange.cx.rpcs.flags[0] & flags, flags);
+    assert_eq!(exchange.cx.totals.begun_before, 1);
+    exchange.client(&data(7, 0, &message(9)));
+    assert_eq!(exchange.rpcs().len(), 1, "what drains behind its end begins no second one");
+}
+
+/// Of a unary RPC the rest of the answer alone is no RPC of the capture; nor are bytes that are not gRPC's.
+#[test]
+fn the_rest_of_an_answer_is_no_rpc() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping()].concat());
+    exchange.server(&[ping(), ping(), response(7, 50, "0")].concat());
+    exchange.server(&[response_block_of("text/html", 9), data(9, 0, &message(3)), data(9, 0, &message(3))].concat());
+    for _ in 0..5 {
+        exchange.client(&data(11, 0, &[0; 40]));
+        exchange.client(&data(13, 0, b"<html>"));
+    }
+    exchange.client(&request(15, "/a/B", 3));
+    exchange.client(&data(17, 0, &message(3)));
+    assert_eq!(exchange.rpc().stream, 15, "higher streams began in the capture, or are lost");
+}
+
+fn response_block_of(content_type: &str, stream: u32) -> Vec<u8> {
+    headers(stream, 0, &[&[0x88][..], &plain("content-type", content_type)].concat())
+}
+
+/// One entry is one method, whatever its name; another entry may be another.
+#[test]
+fn unknown_methods_are_told_apart_by_their_entries() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping()].concat());
+    let indexed = |index: u8| [&[0x83, 0x86, 0x80 | index, 0x80 | 90][..], &plain("te", "trailers")].concat();
+    for (stream, index) in [(9, 62), (11, 63), (13, 62)] {
+        exchange.client(&headers(stream, flag::END_STREAM, &indexed(index)));
+    }
+    exchange.client(&headers(15, flag::END_STREAM, &[indexed(62), inserted("x", "y")].concat()));
+    exchange.client(&headers(17, flag::END_STREAM, &indexed(63)));
+    let methods = &exchange.cx.rpcs.method;
+    assert_eq!(methods[0], methods[2]);
+    assert_ne!(methods[0], methods[1]);
+    assert_eq!(methods[0], methods[3]);
+    assert_ne!(methods[4], methods[0], "the other field is another entry now, for all that is known");
+    assert!(exchange.rpcs().iter().all(|rpc| rpc.method.is_none()));
+    assert_eq!(exchange.cx.strings.unnamed_methods().len(), 3);
+}
+
+/// The preface and the server's SETTINGS are the beginning, whether or not TCP's is in the capture.
+#[test]
+fn from_the_preface_on_nothing_is_unknown() {
+    let mut exchange = Exchange::late(SERVER);
+    exchange.client(&[PREFACE, &settings_frame(&[])].concat());
+    assert!(exchange.h2.begun_late);
+    exchange.server(&settings_frame(&[]));
+    assert!(!exchange.h2.begun_late);
+    assert_eq!((exchange.h2.client, exchange.h2.connection_window(CLIENT)), (CLIENT, Some(65_535)));
+    exchange.client(&request(1, "/a/B", 3));
+    assert_eq!(exchange.rpc().method.as_deref(), Some("/a/B"));
+}
+
+/// Trailers of references alone come from no client: `:method` is in the static table.
+#[test]
+fn trailers_hint_at_the_server_and_a_request_proves_the_client() {
+    let mut exchange = Exchange::late(SERVER);
+    exchange.server(&[ping(), ping(), headers(3, flag::END_STREAM, &NEWEST)].concat());
+    assert_eq!((exchange.h2.client, exchange.h2.roles_certain), (CLIENT, false));
+    assert!(exchange.rpcs().is_empty());
+    exchange.client(&[ping(), ping(), request(9, "/a/B", 3)].concat());
+    assert_eq!((exchange.h2.client, exchange.h2.roles_certain), (CLIENT, true));
+    assert_eq!(exchange.rpc().stream, 9);
+}

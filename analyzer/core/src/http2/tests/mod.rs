@@ -213,7 +213,10 @@ impl Exchange {
         let methods = self.cx.strings.methods.texts();
         let rpc = |row: usize| Rpc {
             stream: table.stream[row],
-            method: methods.get(table.method[row] as usize).cloned(),
+            method: methods
+                .get(table.method[row] as usize)
+                .filter(|_| table.flags[row] & rpc_flag::METHOD_UNKNOWN == 0)
+                .cloned(),
             status: status::NAMES.get(usize::from(table.status[row])).copied(),
             request: (sizes.request_messages[row], sizes.request_bytes[row]),
             response: (sizes.response_messages[row], sizes.response_bytes[row]),

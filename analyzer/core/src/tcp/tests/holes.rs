@@ -151,6 +151,18 @@ fn bytes_out_of_order_are_bounded_over_all_connections() {
     assert_eq!(seen.connections.payload_bytes, [16]);
 }
 
+/// Nothing can be kept of a connection: each segment behind a hole gives that hole up, and the end comes.
+#[test]
+fn no_room_for_bytes_out_of_order() {
+    let mut capture = Capture::opened();
+    capture.cx().out_of_order_bytes = limits::OUT_OF_ORDER_TOTAL;
+    capture.client(100, &[0xee; 8]);
+    capture.client(200, &[0xee; 8]);
+    assert_eq!(capture.cx().out_of_order_bytes, limits::OUT_OF_ORDER_TOTAL);
+    let seen = capture.finish();
+    assert_eq!((&seen.connections.payload_bytes, &seen.connections.missing_bytes), (&vec![16], &vec![100 + 92]));
+}
+
 #[test]
 fn bytes_kept_are_counted_down_when_their_hole_is_filled() {
     let bytes = call("/a/B", 3_000);

@@ -137,7 +137,8 @@ fn out_of_order_segments_at_one_offset_keep_the_first() {
     let seen = capture.finish();
     assert_eq!(seen.methods(), [Some("/real/Method".to_owned())]);
     assert_eq!(seen.connections.retransmitted_bytes[0], (forged.len() - 30) as u64);
-    assert_eq!(seen.notes()[..2], [Note::OutOfOrder, Note::OutOfOrder]);
+    assert_eq!(seen.notes()[..2], [Note::OutOfOrder, Note::Retransmission]);
+    assert_eq!(seen.connections.retransmitted_packets[0], 1);
 }
 
 /// Sent ahead of a hole first as a short and then as a longer segment: the shorter one's bytes hold.
@@ -155,6 +156,62 @@ fn a_longer_out_of_order_segment_adds_its_end_only() {
 
 /// Late by less than a round trip, bytes were passed on their way; later than that, lost before the capture point and
 /// sent again.
+/// The sender's clock tells a quick retransmission from reordering; it wraps like sequence numbers.
+#[test]
+fn a_clock_past_that_of_later_bytes_means_sent_again() {
+    let bytes = call("/a/B", 300);
+    for (behind, clock, note) in [
+        (1_000, 1_001, Note::Retransmission),
+        (1_000, 1_000, Note::OutOfOrder),
+        (1_000, 999, Note::OutOfOrder),
+        (u32::MAX - 1, 2, Note::Retransmission),
+        (2, u32::MAX - 1, Note::OutOfOrder),
+    ] {
+        let mut capture = Capture::opened();
+        let stamped = |offset: usize, end: usize, clock: u32| Segment {
+            timestamps: Some((clock, 0)),
+            ..segment(ACK, from_client(offset as u32), from_server(0), &bytes[offset..end])
+        };
+        capture.add(stamped(0, 100, 990));
+        capture.add(stamped(200, 300, behind));
+        capture.at(capture.time + 1_000, stamped(100, 200, clock));
+        let seen = capture.finish();
+        assert_eq!(seen.notes(), [Note::None, Note::OutOfOrder, note], "{behind} then {clock}");
+        assert_eq!(seen.connections.retransmitted_packets[0], u32::from(note == Note::Retransmission));
+    }
+}
+
+/// Only bytes behind a segment's own were sent after it: those in front, kept too, tell nothing.
+#[test]
+fn a_clock_in_front_decides_nothing() {
+    let bytes = call("/a/B", 400);
+    let mut capture = Capture::opened();
+    let pieces = [(0, 50, 990), (100, 150, 1_000), (200, 250, 1_005), (150, 200, 1_002)];
+    for (offset, end, clock) in pieces {
+        let timestamps = Some((clock, 0));
+        let piece = segment(ACK, from_client(offset as u32), from_server(0), &bytes[offset..end]);
+        capture.at(capture.time + 1_000, Segment { timestamps, ..piece });
+    }
+    let seen = capture.finish();
+    assert_eq!(seen.notes(), [Note::None, Note::OutOfOrder, Note::OutOfOrder, Note::OutOfOrder]);
+}
+
+/// A segment that waits behind a hole and comes once more was sent again, however soon.
+#[test]
+fn a_kept_segment_that_comes_again_was_sent_again() {
+    let bytes = call("/a/B", 300);
+    let mut capture = Capture::opened();
+    capture.client(0, &bytes[..100]);
+    for _ in 0..2 {
+        let again = segment(ACK, from_client(200), from_server(0), &bytes[200..]);
+        capture.at(capture.time + 1_000, again);
+    }
+    capture.client(100, &bytes[100..200]);
+    let seen = capture.finish();
+    assert_eq!(seen.notes()[1..3], [Note::OutOfOrder, Note::Retransmission]);
+    assert_eq!(seen.connections.retransmitted_packets[0], 1);
+}
+
 #[test]
 fn what_fills_a_hole_was_reordered_or_sent_again() {
     for (late, note, retransmitted) in [(3 * MS, Note::OutOfOrder, 0), (250 * MS, Note::Retransmission, 1)] {

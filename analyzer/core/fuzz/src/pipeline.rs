@@ -1,0 +1,33 @@
+//! A whole run: a capture's bytes to tables, with the keys of the recorded sessions, and the invariants of the tables.
+
+use std::sync::Arc;
+
+use grpcdiag_core::capture_file::{CaptureReader, Source};
+use grpcdiag_core::context::Options;
+use grpcdiag_core::pipeline::Pipeline;
+
+use super::input;
+use super::support::{Analysis, Recorded, all_tables, pcap};
+use super::tls::RECORDED_KEYS;
+
+/// An input is a file.
+pub fn run(data: &[u8]) {
+    let source = Source::Reader("input".to_owned(), Box::new(std::io::Cursor::new(data.to_vec())));
+    let Ok(mut reader) = CaptureReader::open(vec![source]) else { return };
+    let mut pipeline = Pipeline::new(Options { keys: Arc::clone(&RECORDED_KEYS), ..all_tables() });
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        pipeline.packet(&packet);
+        // only the times are compared
+        packets.push(Recorded { time_ns: packet.time_ns, link_type: 0, original_len: 0, captured: Vec::new() });
+    }
+    let (finished, cx, counts) = pipeline.finish();
+    let analysis = Analysis { finished, cx, counts };
+    assert_eq!(analysis.check_bytes(), Ok(()));
+    assert_eq!(analysis.check_durations(), Ok(()));
+    assert_eq!(analysis.check_both_ends(&packets), Ok(()));
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    input::slices().iter().map(|slice| pcap(slice)).collect()
+}

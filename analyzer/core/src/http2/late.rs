@@ -1,0 +1,228 @@
+//! Streams that were opened before the capture: their header blocks are not in it. What they carry shows in DATA that
+//! is cut as gRPC cuts it (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"); then they are followed like others.
+
+use std::collections::HashMap;
+
+use crate::context::Context;
+use crate::grpc::headers::{Origin, Summary};
+use crate::grpc::message::PREFIX_LEN;
+use crate::limits;
+use crate::tables::Layer;
+
+use super::Http2;
+use super::data::Remaining;
+use super::frame::{FrameHeader, flag};
+use super::streams::NONE;
+
+/// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, whose RPC nothing more
+/// can be told of, has one of the server's.
+const PROOFS: [u8; 2] = [1, 2];
+
+/// What is known of one such stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    /// By side: payload bytes up to the end of a message that began with a DATA frame; 0 for none.
+    to_end: [u64; 2],
+    /// By side: message boundaries seen.
+    boundaries: [u8; 2],
+    /// It is followed, has ended, or is not gRPC.
+    settled: bool,
+}
+
+/// What one connection took over from before the capture.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Streams that were opened before it.
+    streams: HashMap<u32, Probe, foldhash::fast::RandomState>,
+    /// Methods whose names were sent before it: the table entries that tell them, and their numbers.
+    labels: Vec<([u64; 2], u32)>,
+    /// By side: its first octets are HTTP/2's first ones.
+    opened: [bool; 2],
+}
+
+/// What a DATA frame says about message boundaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// It holds whole messages from its first octet to its last.
+    Whole,
+    /// It begins like a message that needs this many bytes more.
+    Begins(u64),
+    /// Neither can be told.
+    Unknown,
+}
+
+/// Walks over the messages in a DATA frame of `length` octets as far as `octets`, its first ones, go.
+fn cut_of(octets: &[u8], length: u32) -> Cut {
+    let (mut at, length) = (0_u64, u64::from(length));
+    while at < length {
+        let prefix = usize::try_from(at).ok().and_then(|at| octets.get(at..)).and_then(|rest| rest.first_chunk::<5>());
+        let Some(&[flag, a, b, c, d]) = prefix else { return Cut::Unknown };
+        let message = u32::from_be_bytes([a, b, c, d]);
+        // a run of zeros is more often a payload's than a run of empty messages
+        if flag > 1 || (message == 0 && length > u64::from(PREFIX_LEN)) {
+            return Cut::Unknown;
+        }
+        at += u64::from(PREFIX_LEN) + u64::from(message);
+    }
+    if at == length { Cut::Whole } else { Cut::Begins(at - length) }
+}
+
+impl Probe {
+    /// Takes a DATA frame in; whether its first octet is proved to begin a message, by itself or by what came before.
+    fn data(&mut self, side: usize, octets: &[u8], length: u32, limit: u8) -> bool {
+        let known = self.boundaries[side] > 0 && self.to_end[side] == 0;
+        let left = std::mem::take(&mut self.to_end[side]);
+        if left > u64::from(length) {
+            self.to_end[side] = left - u64::from(length);
+            return false;
+        }
+        if left == u64::from(length) {
+            self.boundaries[side] = self.boundaries[side].saturating_add(1);
+            return false;
+        }
+        let cut = if left == 0 { cut_of(octets, length) } else { Cut::Unknown };
+        match cut {
+            Cut::Whole => self.boundaries[side] = self.boundaries[side].saturating_add(1),
+            Cut::Begins(more) => self.to_end[side] = more,
+            Cut::Unknown => self.boundaries[side] = 0,
+        }
+        let enough = self.boundaries[side] >= limit;
+        enough && (cut == Cut::Whole || (known && cut != Cut::Unknown))
+    }
+}
+
+impl Http2 {
+    /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
+    /// that it is gRPC: it is an RPC that began before the capture.
+    #[cold]
+    pub(super) fn late_data(&mut self, side: usize, header: FrameHeader, octets: &[u8], cx: &mut Context) -> u32 {
+        let id = header.stream;
+        if !self.opened_before(id) || header.has(flag::PADDED) || self.sides[self.client].is_searching() {
+            return NONE;
+        }
+        let at = self.sides[side].frame_first();
+        let full = self.late.streams.len() >= limits::LATE_STREAMS && !self.late.streams.contains_key(&id);
+        if full {
+            self.problem(Layer::Http2, "too many streams from before the capture: not all are followed", at, cx);
+            return NONE;
+        }
+        let needed = PROOFS[usize::from(side != self.client)];
+        let probe = self.late.streams.entry(id).or_default();
+        if probe.settled || !probe.data(side, octets, header.length(), needed) {
+            return NONE;
+        }
+        probe.settled = true;
+        self.resume_stream(side, id, at, cx)
+    }
+
+    /// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
+    /// one have the same method.
+    #[cold]
+    pub(super) fn label_method(&mut self, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
+        let Some(entries) = origin.path_entries() else { return };
+        let labels = &mut self.late.labels;
+        let known = labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
+        let number = known.or_else(|| {
+            let nth = u32::try_from(labels.len()).ok()?;
+            let number = (labels.len() < limits::METHOD_LABELS)
+                .then(|| cx.strings.unnamed_method(self.connection, nth))
+                .flatten()?;
+            labels.push((entries, number));
+            Some(number)
+        });
+        summary.method = number;
+        summary.unnamed = number.is_some();
+    }
+
+    /// `side` begins as HTTP/2 does. When both do, the capture holds all of it, though not TCP's opening: a client's
+    /// preface is its first octets, and SETTINGS are the first frame of either side (RFC 9113 section 3.4).
+    #[cold]
+    pub(super) fn opens(&mut self, side: usize) {
+        self.late.opened[side] = true;
+        if self.begun_late && self.late.opened == [true; 2] {
+            self.begun_late = false;
+            for side in &mut self.sides {
+                side.hpack = side.hpack.new_like();
+            }
+        }
+    }
+
+    /// DATA of `side` was within its windows: they were at least as large.
+    #[cold]
+    pub(super) fn note_least_credit(&mut self, side: usize, slot: u32) {
+        let sender = &mut self.sides[side];
+        sender.least_connection_credit = sender.least_connection_credit.min(sender.connection_credit);
+        if let Some(stream) = self.streams.get_mut(slot).filter(|stream| !stream.begun_before) {
+            sender.least_stream_credit = sender.least_stream_credit.min(stream.directions[side].credit);
+        }
+    }
+
+    /// What both windows of a stream for DATA of `side` allow at least, when their openings are not in the capture:
+    /// as much as was used of them before and given back since. `not_there` is credit for the connection and for the
+    /// stream that has not reached the sender. `None` for a stream from before the capture.
+    pub fn least_window(&mut self, side: usize, id: u32, not_there: [i64; 2]) -> Option<i64> {
+        let sender = &mut self.sides[side];
+        let connection = sender.connection_credit.saturating_sub(not_there[0]);
+        sender.least_connection_credit = sender.least_connection_credit.min(connection);
+        let stream = self.streams.find_mut(id).filter(|stream| !stream.begun_before)?;
+        let stream = stream.directions[side].credit.saturating_sub(not_there[1]);
+        sender.least_stream_credit = sender.least_stream_credit.min(stream);
+        let left = connection.saturating_sub(sender.least_connection_credit);
+        Some(left.min(stream.saturating_sub(sender.least_stream_credit)))
+    }
+
+    /// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.
+    #[cold]
+    pub(crate) fn settle_late_stream(&mut self, id: u32) {
+        if let Some(probe) = self.late.streams.get_mut(&id) {
+            probe.settled = true;
+        } else if self.late.streams.len() < limits::LATE_STREAMS {
+            self.late.streams.insert(id, Probe { settled: true, ..Probe::default() });
+        }
+    }
+}
+
+/// Whether no octet of a DATA frame was read yet.
+pub(super) fn at_start(data: &Remaining, header: FrameHeader) -> bool {
+    data.data == header.length() && !data.pad_length_due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(length: u32) -> Vec<u8> {
+        [&[0_u8][..], &length.to_be_bytes(), &vec![7; length as usize]].concat()
+    }
+
+    #[test]
+    fn frames_of_whole_messages_prove_boundaries() {
+        let three = [message(3), message(1), message(20)].concat();
+        assert_eq!(cut_of(&three, three.len() as u32), Cut::Whole);
+        assert_eq!(cut_of(&message(0), 5), Cut::Whole, "an empty message alone");
+        assert_eq!(cut_of(&message(100)[..50], 50), Cut::Begins(55));
+        assert_eq!(cut_of(&message(100)[..20], 105), Cut::Whole, "its prefix suffices");
+        assert_eq!(cut_of(&three[..9], three.len() as u32), Cut::Unknown, "the second prefix is not there yet");
+        assert_eq!(cut_of(&[0; 50], 50), Cut::Unknown, "zeros are no messages");
+        assert_eq!(cut_of(&[7; 50], 50), Cut::Unknown);
+    }
+
+    #[test]
+    fn a_message_over_frames_proves_the_boundary_behind_it() {
+        let (mut probe, long) = (Probe::default(), message(40_000));
+        assert!(!probe.data(0, &long[..16_384], 16_384, 1));
+        assert!(!probe.data(0, &long[16_384..32_768], 16_384, 1));
+        assert!(!probe.data(0, &long[32_768..], 7_237, 1), "its beginning is over, the next one is not there");
+        assert!(probe.data(0, &long[..16_384], 16_384, 1));
+    }
+
+    #[test]
+    fn a_false_beginning_is_found_out() {
+        let mut probe = Probe::default();
+        assert!(!probe.data(1, &[0, 0, 0, 100, 0, 9, 9], 7, 2), "looks like a message of 25,600 bytes");
+        assert!(!probe.data(1, &message(30_000)[..16_384], 16_384, 2));
+        assert!(!probe.data(1, &[9; 16_000], 16_000, 2), "which would have ended in the middle of this frame");
+        assert!(!probe.data(1, &message(3), 8, 2));
+        assert!(probe.data(1, &message(5), 10, 2));
+    }
+}
