@@ -38,6 +38,8 @@ BEGUN_BEFORE = 4
 """Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
+HEADERS_UNKNOWN = 16
+"""Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
 
 
 class Connections(Struct, frozen=True, eq=False):
@@ -116,7 +118,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
-    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
     request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
@@ -134,7 +136,7 @@ class Messages(Struct, frozen=True, eq=False):
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
     direction: Annotated[Codes, "sender"]
-    index: Annotated[Counts, "position among the messages of its direction, from 0"]
+    index: Annotated[Counts, "position among the messages read of its direction, from 0"]
     length: Annotated[Counts, "bytes without the prefix"]
     compressed: Annotated[Codes, "1 when its compressed flag is set"]
     first_packet: Annotated[Counts, "packet of its prefix's first byte"]

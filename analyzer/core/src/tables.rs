@@ -268,6 +268,8 @@ pub mod rpc_flag {
     pub const BEGUN_BEFORE: u8 = 4;
     /// Bytes of the RPC are missing from the capture.
     pub const TOUCHES_GAP: u8 = 8;
+    /// Fields of the request's headers are not known: its deadline may be among them.
+    pub const HEADERS_UNKNOWN: u8 = 16;
 }
 
 /// The layer a problem belongs to.

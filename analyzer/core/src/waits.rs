@@ -490,7 +490,8 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
-    let first = half.last_data_packet == 0;
+    // what was sent in a hole is not in the capture: neither is when
+    let first = half.last_data_packet == 0 || start > half.highest;
     let idle = at.time.saturating_sub(half.last_data_time).max(0);
     half.flight = Flight {
         number: half.flight.number + 1,

@@ -1,6 +1,7 @@
 //! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
 //! bursts, and what the capture shows of its congestion window.
 
+use crate::at::At;
 use crate::limits;
 use crate::waits::Stop;
 
@@ -158,6 +159,8 @@ pub struct Half {
     pub next: i64,
     /// Highest offset sent.
     pub highest: i64,
+    /// Offset of its FIN, which takes a sequence number of its own and is acknowledged too.
+    pub fin: Option<i64>,
     /// Highest offset the peer acknowledged.
     pub acked: i64,
     /// What this sender knew to be acknowledged when it last sent new data.
@@ -184,6 +187,9 @@ pub struct Half {
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
+    /// When the last hole was filled, and whether it was a loss that was sent again: nothing behind it was readable
+    /// before.
+    pub filled: Option<(At, bool)>,
     /// Segments that wait for a hole to be filled.
     pub out_of_order: Option<Box<OutOfOrder>>,
     /// To recognise packets recorded twice.
@@ -225,6 +231,12 @@ impl Half {
     #[inline]
     pub fn offset(&self, seq: u32) -> i64 {
         self.next + i64::from(seq.wrapping_sub(self.next_seq) as i32)
+    }
+
+    /// As much of `offset`, which was acknowledged, as is payload.
+    #[inline]
+    pub fn payload_before(&self, offset: i64) -> i64 {
+        self.fin.map_or(offset, |fin| offset.min(fin))
     }
 
     /// Bytes up to `offset` were delivered.
