@@ -123,9 +123,6 @@ class Rpcs(Struct, frozen=True, eq=False):
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
     response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
-    request_end_packet: Annotated[
-        Counts, "packet at which the request was whole, 0 if it was not; empty unless asked for"
-    ]
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
 
@@ -432,7 +429,9 @@ class Tables(Struct, frozen=True):
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
     request_budgets: Ints
-    """The same up to the end of the request; zeros for an RPC whose request did not end."""
+    """The same up to the end of the request, zeros where it did not end; empty without packets too."""
+    request_ends: Counts
+    """Packet at which each RPC's request was whole, 0 where it was not; empty without packets too."""
     messages: Messages
     """See `Messages`; empty unless asked for."""
     frames: Frames
@@ -522,6 +521,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         deadlines=result["deadlines"],
         rpc_budgets=result["rpc_budgets"],
         request_budgets=result["request_budgets"],
+        request_ends=result["request_ends"],
         messages=table_of(Messages, result["messages"]),
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),

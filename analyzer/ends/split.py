@@ -83,7 +83,7 @@ def _single(client: Recorded, server: Recorded, both: tuple[Ints, Ints], delays:
     came = there.rpcs.start_time_ns[theirs] + there.request_budgets[theirs].sum(axis=1)
     replied = came + answered.sum(axis=1)
     # what completes the request or the answer may have been sent only when something had been lost
-    last_up, last_down = there.rpcs.request_end_packet[theirs], here.rpcs.last_packet[mine]
+    last_up, last_down = there.request_ends[theirs], here.rpcs.last_packet[mine]
     late_up = np.maximum(delays.sent_up[last_up] - left, 0)
     late_down = np.maximum(delays.sent_down[last_down] - replied, 0)
     came, ends = delays.by_client(came), delays.by_client(replied)
@@ -106,7 +106,7 @@ def _answer_follows(client: Recorded, server: Recorded, both: tuple[Ints, Ints])
     follows = np.ones(len(both[0]), dtype=bool)
     for recorded, rows in zip((client, server), both, strict=True):
         frames, which = _of_rpcs(recorded, rows)
-        end = recorded.tables.rpcs.request_end_packet[rows].astype(np.int64)
+        end = recorded.tables.request_ends[rows].astype(np.int64)
         follows &= end > 0
         early = (frames.direction == 1) & (frames.first_packet < end[which])
         follows[which[early]] = False

@@ -103,7 +103,6 @@ table!(
     /// What each RPC carried, row by row beside [`Rpcs`] when wanted.
     RpcSizes, RpcSizesRow {
         request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
-        request_end_packet: u32,
     }
 );
 

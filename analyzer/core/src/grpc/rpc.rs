@@ -196,7 +196,7 @@ impl Http2 {
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
-        if is_client && cx.options.rpc_rows {
+        if is_client && cx.options.keeps_requests() {
             request_ends(stream, at, cx);
         }
         let over = stream.directions[1 - side].ended;
@@ -511,7 +511,7 @@ fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
     if stream.finished || stream.kind != Kind::Grpc {
         return;
     }
-    if let Some(cell) = cx.rpc_sizes.request_end_packet.get_mut(row) {
+    if let Some(cell) = cx.request_ends.get_mut(row) {
         *cell = at.completes(&stream.first).0;
     }
     if let Some(budget) = cx.request_budgets.get_mut(row) {
@@ -626,6 +626,9 @@ fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
-        cx.request_budgets.push(Budget::default());
+        if cx.options.keeps_requests() {
+            cx.request_budgets.push(Budget::default());
+            cx.request_ends.push(0);
+        }
     }
 }
