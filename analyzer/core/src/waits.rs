@@ -349,9 +349,12 @@ fn tcp_window(connection: &Connection, side: usize, stop: &Stop, length: i64, ac
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let full = stop.congestion_window - in_flight < segment
+    let room = stop.congestion_window - in_flight;
+    // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
+    let near = room < 2 * segment || !first_after_idle(connection, side);
+    let full = room < segment
         || fills_initial_window(half, stop, segment)
-        || stands_at_its_window(connection, side, stop, in_flight, at) && !first_after_idle(connection, side);
+        || near && stands_at_its_window(connection, side, stop, in_flight, at);
     let full = known && full;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
