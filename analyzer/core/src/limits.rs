@@ -131,6 +131,8 @@ pub const OPEN_CONNECTIONS_TRIED: usize = 32;
 
 /// Header blocks after a gap that are asked how many table entries the gap inserted, before that is given up.
 pub const HPACK_REALIGN_BLOCKS: u32 = 64;
+/// Entries that a gap may have inserted for its blocks to be asked: 4,096 bytes, the usual size of a table, hold 128.
+pub const HPACK_REALIGN_ENTRIES: u32 = 256;
 /// Fields of such a block at most: a gRPC request has some ten.
 pub const HPACK_REALIGN_FIELDS: usize = 64;
 /// Longest integer of HPACK, in octets after the prefix: five carry 32 bits, more than any table or

@@ -8,7 +8,8 @@
 //! An observer may lack entries inserted before the capture or in a hole of it. Dynamic indices
 //! count from the newest entry, hence everything inserted since resolves exactly, and older
 //! references are known to be unknown: a field is exact or says that it is not, and is never a
-//! guess. After a hole older entries are found again when the blocks behind it allow one place only (`realign`). For the same reason keeping an entry too long is harmless.
+//! guess. For the same reason keeping an entry too long is harmless. After a hole older entries are
+//! found again when the blocks behind it allow one place only (`realign`).
 
 mod decoder;
 mod dynamic_table;

@@ -11,7 +11,9 @@ use super::static_table::STATIC_ENTRIES;
 use super::tables::Tables;
 use super::text::{Scratch, read_text};
 use super::{Classifier, HpackError};
-use crate::limits::{HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES, HPACK_REALIGN_BLOCKS, HPACK_REALIGN_FIELDS};
+use crate::limits::{
+    HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES, HPACK_REALIGN_BLOCKS, HPACK_REALIGN_ENTRIES, HPACK_REALIGN_FIELDS,
+};
 
 /// The entries from before a hole.
 pub(super) struct Aside<Class> {
@@ -57,9 +59,13 @@ pub(super) fn inserted_in_hole<C: Classifier>(
     }
     aside.tried += 1;
     let furthest = forms.iter().filter_map(|form| if let Form::Older(nth) = form { Some(*nth) } else { None }).max()?;
+    let last = aside.most.min(furthest);
+    if last > HPACK_REALIGN_ENTRIES {
+        return None;
+    }
     let mut fits = [Fit::default(), Fit::default()];
     let mut classes = Vec::with_capacity(forms.len());
-    for inserted in 0..=aside.most.min(furthest) {
+    for inserted in 0..=last {
         let Some(missing) = resolve(&forms, inserted, aside, tables.unknown_class, &mut classes) else { continue };
         if classifier.is_whole_block(&classes) {
             fits[usize::from(missing)].add(inserted);

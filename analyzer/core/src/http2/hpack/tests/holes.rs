@@ -85,6 +85,16 @@ fn trailers_tell_nothing() {
     assert_eq!(decoded(&mut decoder, &mut strings, &indexed(&[0, 1])), (None, 2));
 }
 
+/// Found by fuzzing: each number up to the index was tried, hundreds of millions.
+#[test]
+fn references_far_beyond_any_table_tell_nothing() {
+    let mut strings = Strings::default();
+    let mut decoder = Decoder::new_begun_late(&mut strings);
+    decoder.mark_hole(u64::MAX);
+    let far = [0xff, 0x80, 0x80, 0x80, 0x7f]; // an index of 266 million
+    assert_eq!(decoded(&mut decoder, &mut strings, &far), (None, 1));
+}
+
 #[test]
 fn two_holes_add_up() {
     let (mut decoder, mut strings, method) = begun();
