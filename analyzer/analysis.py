@@ -30,6 +30,7 @@ def of_tables(tables: Tables) -> Analysis:
         capture=facts.capture_facts(tables),
         quality=facts.quality(tables),
         totals=facts.totals(tables),
+        traffic=facts.traffic(tables),
         budget=budget,
         verdict=story.verdict(findings, budget),
         connections=facts.connection_facts(tables),

@@ -388,14 +388,15 @@ class Method(Struct, frozen=True):
     """When the first one began."""
     last_end_ns: int
     """When the last one ended."""
-    latency: Mapping[str, int] | None
-    """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
+    latency: Mapping[str, Any] | None
+    """Exact quantiles of complete RPCs by nearest rank, nanoseconds, and as `intervals` by quantile between which two
+    values it lies with 95 % confidence; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
     """Nanoseconds per cause, in the order of `CAUSES`."""
-    turnaround: Mapping[str, int] | None
-    """Quantiles in nanoseconds; None without a sample."""
+    turnaround: Mapping[str, Any] | None
+    """The same of turnarounds, within 0.1 %; None without a sample."""
 
 
 class Tables(Struct, frozen=True):

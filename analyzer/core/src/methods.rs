@@ -155,35 +155,78 @@ impl Durations {
         self.long.iter().fold(short, |sum, &ns| sum.saturating_add(ns))
     }
 
-    /// The values at some shares of all, by nearest rank, then the smallest and the largest; zeros without any.
-    /// Reorders the durations.
-    pub fn quantiles<const N: usize>(&mut self, shares: [f64; N]) -> ([u64; N], u64, u64) {
-        let count = self.len();
-        let ranks = shares.map(|share| ((share * count as f64).ceil() as usize).clamp(1, count.max(1)) - 1);
-        let mut at = [0; N];
-        let mut order: [usize; N] = std::array::from_fn(|index| index);
-        order.sort_unstable_by_key(|&index| std::cmp::Reverse(ranks[index]));
-        let mut end = count; // what is beyond a rank once selected is larger: the next one is sought before it
-        for index in order {
-            at[index] = self.select(ranks[index], end);
-            end = (ranks[index] + 1).min(end);
-        }
-        let smallest = |of: &[u32]| of.iter().min().copied().map(u64::from);
-        let min = smallest(&self.short).or_else(|| self.long.iter().min().copied());
-        let max = self.long.iter().max().copied().or_else(|| self.short.iter().max().copied().map(u64::from));
-        (at, min.unwrap_or(0), max.unwrap_or(0))
+    /// The values of some ranks, from 1, among all in ascending order, each in the place of its rank; 0 for a rank that
+    /// there is not. Reorders the durations.
+    pub fn at_ranks(&mut self, ranks: &[usize]) -> Vec<u64> {
+        let mut wanted: Vec<usize> = ranks.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (in_short, short) = (wanted.partition_point(|&rank| rank <= self.short.len()), self.short.len());
+        let mut found = Vec::with_capacity(wanted.len());
+        let (first, second) = wanted.split_at(in_short);
+        select(&mut self.short, 1, first, &mut found);
+        select(&mut self.long, short + 1, second, &mut found);
+        let value = |rank| found.iter().find(|&&(of, _)| of == rank).map_or(0, |&(_, value)| value);
+        ranks.iter().map(|&rank| value(rank)).collect()
     }
 
-    /// The duration of a rank below `end`, before which stand the `end` smallest ones.
-    fn select(&mut self, rank: usize, end: usize) -> u64 {
-        let short = self.short.len();
-        if rank < short {
-            let part = self.short.get_mut(..end.min(short)).unwrap_or_default();
-            return if rank < part.len() { u64::from(*part.select_nth_unstable(rank).1) } else { 0 };
-        }
-        let part = self.long.get_mut(..end.saturating_sub(short)).unwrap_or_default();
-        if rank - short < part.len() { *part.select_nth_unstable(rank - short).1 } else { 0 }
+    /// The longest one, 0 without any.
+    pub fn longest(&self) -> u64 {
+        self.long.iter().max().copied().or_else(|| self.short.iter().max().copied().map(u64::from)).unwrap_or(0)
     }
+}
+
+/// Finds the values of ascending different ranks, of which `first` is that of the smallest value in `of`: the middle one
+/// first, whose place then divides the rest.
+fn select<T: Copy + Ord + Into<u64>>(of: &mut [T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
+    let middle = ranks.len() / 2;
+    let (before, rest) = ranks.split_at(middle);
+    let Some((&rank, after)) = rest.split_first() else { return };
+    let Some(place) = rank.checked_sub(first).filter(|&place| place < of.len()) else { return };
+    let (smaller, value, larger) = of.select_nth_unstable(place);
+    found.push((rank, (*value).into()));
+    select(smaller, first, before, found);
+    select(larger, rank + 1, after, found);
+}
+
+/// The rank of a quantile among `count` values by nearest rank, from 1.
+pub fn nearest_rank(share: f64, count: u64) -> u64 {
+    ((share * count as f64).ceil() as u64).clamp(1, count.max(1))
+}
+
+/// Standard deviations of a normal distribution with 2.5 % above them.
+const DEVIATIONS: f64 = 1.959_964;
+
+/// The ranks, from 1, of the two values between which a quantile of the distribution that `count` values were drawn from
+/// lies in 95 of 100 cases or more, whatever that distribution; `None` for an end that so few values do not bound.
+///
+/// As many values as a binomial distribution says lie below the quantile (David and Nagaraja, Order Statistics,
+/// section 7.1): exactly, or by the normal distribution where the count is too large to begin at its end.
+pub fn interval_ranks(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
+    if share > 0.5 {
+        let (low, high) = interval_ranks(1.0 - share, count); // from the other end
+        let turned = |rank: Option<u64>| rank.map(|rank| count + 1 - rank);
+        return (turned(high), turned(low));
+    }
+    let none_below = (1.0 - share).ln() * count as f64;
+    if none_below < -600.0 {
+        let (mean, spread) = (share * count as f64, (share * (1.0 - share) * count as f64).sqrt());
+        let rank = |value: f64| (value as u64).clamp(1, count);
+        return (Some(rank((mean - DEVIATIONS * spread).floor())), Some(rank((mean + DEVIATIONS * spread).ceil() + 1.0)));
+    }
+    let mut chance = none_below.exp(); // that exactly `below` values lie below the quantile
+    let (mut sum, mut low) = (0.0, None);
+    for below in 0..count {
+        sum += chance;
+        if sum <= 0.025 {
+            low = Some(below + 1);
+        }
+        if sum >= 0.975 {
+            return (low, Some(below + 1));
+        }
+        chance *= (count - below) as f64 / (below + 1) as f64 * share / (1.0 - share);
+    }
+    (low, None)
 }
 
 /// The longest durations so far.
@@ -215,19 +258,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
-
-    fn expected(mut values: Vec<u64>) -> ([u64; 4], u64, u64) {
+    fn sorted(mut values: Vec<u64>) -> Vec<u64> {
         values.sort_unstable();
-        let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).max(1) - 1;
-        (SHARES.map(|share| values[rank(share)]), values[0], values[values.len() - 1])
+        values
     }
 
     proptest! {
         #[test]
-        fn quantiles_are_those_of_the_sorted_values(
+        fn values_of_ranks_are_those_of_the_sorted_values(
             values in proptest::collection::vec(prop_oneof![0..50_u64, (u64::from(u32::MAX) - 2)..u64::from(u32::MAX) + 3, any::<u64>()], 1..300),
             split in 0..300_usize,
+            ranks in proptest::collection::vec(0..310_usize, 0..14),
         ) {
             let (mut here, mut there) = (Durations::default(), Durations::default());
             for (index, &ns) in values.iter().enumerate() {
@@ -236,7 +277,11 @@ mod tests {
             here.absorb(&mut there);
             prop_assert_eq!(here.len(), values.len());
             prop_assert_eq!(here.sum(), values.iter().fold(0_u64, |sum, &ns| sum.saturating_add(ns)));
-            prop_assert_eq!(here.quantiles(SHARES), expected(values));
+            let ordered = sorted(values);
+            prop_assert_eq!(here.longest(), ordered[ordered.len() - 1]);
+            let expected: Vec<u64> =
+                ranks.iter().map(|rank| rank.checked_sub(1).and_then(|at| ordered.get(at)).copied().unwrap_or(0)).collect();
+            prop_assert_eq!(here.at_ranks(&ranks), expected);
         }
 
         #[test]
@@ -249,7 +294,36 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantiles() {
-        assert_eq!(Durations::default().quantiles(SHARES), ([0; 4], 0, 0));
+    fn nothing_has_no_values() {
+        assert_eq!(Durations::default().at_ranks(&[0, 1]), [0, 0]);
+        assert_eq!(Durations::default().longest(), 0);
+        assert_eq!(interval_ranks(0.5, 0), (None, None));
+    }
+
+    /// Ranks of order statistics as tables of the sign test have them (5 and fewer values bound no median).
+    #[test]
+    fn intervals_of_the_median_are_those_of_the_sign_test() {
+        for (count, low, high) in [(5, None, None), (6, Some(1), Some(6)), (9, Some(2), Some(8)), (20, Some(6), Some(15))] {
+            assert_eq!(interval_ranks(0.5, count), (low, high), "{count} values");
+        }
+    }
+
+    #[test]
+    fn a_far_quantile_of_few_values_has_no_upper_end() {
+        assert_eq!(interval_ranks(0.99, 100), (Some(97), None));
+        assert_eq!(interval_ranks(0.01, 100), (None, Some(4)));
+        assert_eq!(interval_ranks(0.99, 1000), (Some(984), Some(997)));
+    }
+
+    /// Where the count becomes too large for the exact way, both ways agree to a rank or two.
+    #[test]
+    fn the_two_ways_meet() {
+        for share in [0.5, 0.9, 0.99, 0.999] {
+            let edge = (-600.0 / f64::max(share, 1.0 - share).ln()) as u64;
+            let (exact, normal) = (interval_ranks(share, edge - 1), interval_ranks(share, edge + 1));
+            for (one, other) in [(exact.0, normal.0), (exact.1, normal.1)] {
+                assert!(one.unwrap().abs_diff(other.unwrap()) <= 3, "{share}: {exact:?} {normal:?}");
+            }
+        }
     }
 }
