@@ -20,7 +20,7 @@ from .run import Run, answered, over
 from .saved import Finding, Method
 
 NOTABLE = 1.1
-"""Factor between two figures from which it is a difference (own choice: runs of the same work differ by some percent)."""
+"""Factor between two figures from which it is a difference (own choice: runs of one work differ by some percent)."""
 MOSTLY = 0.5
 """Share of a difference from which what accounts for it is its reason."""
 PARTLY = 0.2
@@ -108,6 +108,11 @@ def times(ratio: float) -> str:
     return f"{ratio:,.0f} times" if ratio >= 10 else f"{ratio:.1f} times" if ratio >= 2 else f"{ratio:.2f} times"
 
 
+def rate(value: float) -> str:
+    """A rate with three significant digits or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _ordered(first: Run, second: Run, of: Callable[[Run], float | None]) -> tuple[Run, Run, float] | None:
     """The capture with more of it, the other, and how many times as much; None without a notable difference."""
     one, two = of(first), of(second)
@@ -140,10 +145,10 @@ def _packets(first: Run, second: Run) -> Iterator[Difference]:
     worse, other, ratio = found
     work = "for as many messages" if _alike(worse.messages, other.messages) else "per message"
     per = [run.packets / run.messages for run in (worse, other)]
-    fact = f"{worse.label} sends {times(ratio)} the packets of {other.label} {work} ({per[0]:.2f} against {per[1]:.2f} each)"
-    yield Difference(
-        "packets_per_message", worse.label, other.label, ratio, fact, tuple(_why_packets(worse, other, per[0] - per[1]))
-    )
+    fact = f"{worse.label} sends {times(ratio)} the packets of {other.label} {work}"
+    fact += f" ({per[0]:.2f} against {per[1]:.2f} each)"
+    reasons = tuple(_why_packets(worse, other, per[0] - per[1]))
+    yield Difference("packets_per_message", worse.label, other.label, ratio, fact, reasons)
 
 
 def _alike(one: float, two: float) -> bool:
@@ -153,7 +158,8 @@ def _alike(one: float, two: float) -> bool:
 def _why_packets(worse: Run, other: Run, excess: float) -> Iterator[Reason]:
     """The parts of the packets that there are more of, the largest first."""
     shares = {
-        kind: ((part(worse, kind) or 0.0) - (part(other, kind) or 0.0)) / excess for kind in ("data", "control", "other")
+        kind: ((part(worse, kind) or 0.0) - (part(other, kind) or 0.0)) / excess
+        for kind in ("data", "control", "other")
     }
     if worse.sides is None or other.sides is None:
         return
@@ -245,7 +251,7 @@ def _throughput(first: Run, second: Run) -> Iterator[Difference]:
     rates = [over(units(run, kind) * 1e9, run.span_ns) or 0.0 for run in (slow, fast)]
     fact = (
         f"{fast.label} carries {times(ratio)} the {kind}s of {slow.label} per second "
-        f"({rates[1]:,.0f} against {rates[0]:,.0f})"
+        f"({rate(rates[1])} against {rate(rates[0])})"
     )
     yield Difference("throughput", slow.label, fast.label, ratio, fact, tuple(_why_slow(slow, fast, ratio, kind)))
 
@@ -325,8 +331,10 @@ def _lasting(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
         return None
     parts = _causes(slow.saved.budget, units(slow, kind), fast.saved.budget, units(fast, kind))
     share = _of_ratio(each[0] / each[1], ratio)
-    what = f"its {kind}s take {times(each[0] / each[1])} as long, {_words(parts)}" if kind == "RPC" else _words(parts)
-    return Reason(f"in {slow.label} {what}", share) if parts else None
+    if not parts or (kind == "message" and slow.callers >= NOTABLE * fast.callers):
+        return None
+    lasting = f"RPCs take {times(each[0] / each[1])} as long in {slow.label}: " if kind == "RPC" else ""
+    return Reason(lasting + _words(parts), share)
 
 
 def _latency(first: Run, second: Run) -> Iterator[Difference]:
@@ -380,13 +388,13 @@ def _turnaround(first: Run, second: Run, name: str) -> Iterator[Difference]:
         return
     worse, other, ratio = found
     fact = (
-        f"messages are answered after {times(ratio)} the time in {worse.label} as in {other.label} "
+        f"messages are answered {times(ratio)} as late in {worse.label} as in {other.label} "
         f"(p50 {duration(figures[worse.label])} against {duration(figures[other.label])})"
     )
     yield Difference("turnaround", worse.label, other.label, ratio, fact, ())
 
 
-_CAUSES: dict[str, str] = {
+CAUSE_WORDS: Mapping[str, str] = {
     "client": "the client holding the ball",
     "server": "the server holding the ball",
     "network": "the network's round trips",
@@ -413,7 +421,7 @@ def _causes(long: Mapping[str, int], works: int, short: Mapping[str, int], other
     each = {cause: long.get(cause, 0) / max(works, 1) - short.get(cause, 0) / max(others, 1) for cause in CAUSES}
     excess, parts, told = sum(each.values()), [], 0.0
     for cause, ns in sorted(each.items(), key=lambda item: -item[1]):
-        if told >= _ENOUGH or excess <= 0 or ns < PARTLY * excess or cause not in _CAUSES:
+        if told >= _ENOUGH or excess <= 0 or ns < PARTLY * excess or cause not in CAUSE_WORDS:
             break
         parts.append((cause, ns / excess))
         told += ns / excess
@@ -422,7 +430,8 @@ def _causes(long: Mapping[str, int], works: int, short: Mapping[str, int], other
 
 def _words(parts: _Parts) -> str:
     """`92 % of the difference is the server holding the ball`."""
-    said = [f"{min(share, 1.0):.0%} of the difference is {_CAUSES[cause]}" for cause, share in parts]
+    said = [f"{min(parts[0][1], 1.0):.0%} of the difference is {CAUSE_WORDS[parts[0][0]]}"]
+    said += [f"{min(share, 1.0):.0%} {CAUSE_WORDS[cause]}" for cause, share in parts[1:]]
     return " and ".join(said)
 
 

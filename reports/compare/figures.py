@@ -39,9 +39,9 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
     ("work", "connections", "connections", "", lambda run: run.connections),
     ("work", "callers", "most RPCs at once", "", lambda run: run.callers),
     ("work", "span_ns", "first to last", "ns", lambda run: run.span_ns),
-    ("rates", "rpcs_per_s", "RPCs", "/s", lambda run: run.per_s),
-    ("rates", "messages_per_s", "messages", "/s", lambda run: run.messages_per_s),
-    ("rates", "message_bytes_per_s", "message bytes", "/s", lambda run: _rate(run, "message_bytes")),
+    ("rates", "rpcs_per_s", "RPCs per second", "/s", lambda run: run.per_s),
+    ("rates", "messages_per_s", "messages per second", "/s", lambda run: run.messages_per_s),
+    ("rates", "message_bytes_per_s", "message bytes per second", "/s", lambda run: _rate(run, "message_bytes")),
     ("rates", "rpcs_at_once", "RPCs at once, on average", "", lambda run: run.at_once),
     ("rates", "failed_share", "failed RPCs, share", "", lambda run: run.failed_share),
     ("packets", "packets_per_message", "packets per message", "", lambda run: over(run.packets, run.messages)),
@@ -59,7 +59,13 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
     ("packets", "data_frames_per_message", "DATA frames per message", "", lambda run: each(run, "data_frames")),
     ("packets", "pings_per_message", "PINGs per message", "", lambda run: each(run, "pings")),
     ("packets", "ping_acks_per_message", "PING acks per message", "", lambda run: each(run, "ping_acks")),
-    ("packets", "window_updates_per_message", "WINDOW_UPDATEs per message", "", lambda run: each(run, "window_updates")),
+    (
+        "packets",
+        "window_updates_per_message",
+        "WINDOW_UPDATEs per message",
+        "",
+        lambda run: each(run, "window_updates"),
+    ),
     ("packets", "settings_per_message", "SETTINGS per message", "", lambda run: each(run, "settings")),
     ("packets", "retransmitted_share", "sent again, share", "", lambda run: over(run.retransmitted, run.packets)),
 )
@@ -68,7 +74,8 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
 def figures(runs: Sequence[Run]) -> tuple[Figure, ...]:
     """All figures that any of the captures has."""
     every = (
-        Figure(section, name, title, unit, tuple(of(run) for run in runs)) for section, name, title, unit, of in _FIGURES
+        Figure(section, name, title, unit, tuple(of(run) for run in runs))
+        for section, name, title, unit, of in _FIGURES
     )
     return tuple(figure for figure in every if any(value is not None for value in figure.values))
 
@@ -167,7 +174,7 @@ def _shifts(name: str, first: Run, run: Run) -> Iterator[Shift]:
 def interval(
     old: int, old_ends: tuple[int | None, int | None], new: int, new_ends: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """The interval of a difference out of those of both values (MOVER: Zou and Donner, Statistics in Medicine 27, 2008).
+    """The interval of a difference by those of both values (MOVER: Zou and Donner, Statistics in Medicine 27, 2008).
 
     An end needs one end of each value; it is None where one of these is.
     """
@@ -219,7 +226,7 @@ def budgets(runs: Sequence[Run]) -> tuple[Spent, ...]:
 Change = Literal["appears", "vanishes", "grows", "shrinks", "stays"]
 
 GROWN = 1.25
-"""Time lost per RPC, or share of it, from which a finding of the same severity has grown (own choice: more than what runs
+"""Factor of the time lost per RPC from which a finding of the same severity has grown (own choice: more than what runs
 differ by)."""
 
 

@@ -212,7 +212,10 @@ pub fn interval_ranks(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
     if none_below < -600.0 {
         let (mean, spread) = (share * count as f64, (share * (1.0 - share) * count as f64).sqrt());
         let rank = |value: f64| (value as u64).clamp(1, count);
-        return (Some(rank((mean - DEVIATIONS * spread).floor())), Some(rank((mean + DEVIATIONS * spread).ceil() + 1.0)));
+        return (
+            Some(rank((mean - DEVIATIONS * spread).floor())),
+            Some(rank((mean + DEVIATIONS * spread).ceil() + 1.0)),
+        );
     }
     let mut chance = none_below.exp(); // that exactly `below` values lie below the quantile
     let (mut sum, mut low) = (0.0, None);
@@ -303,7 +306,9 @@ mod tests {
     /// Ranks of order statistics as tables of the sign test have them (5 and fewer values bound no median).
     #[test]
     fn intervals_of_the_median_are_those_of_the_sign_test() {
-        for (count, low, high) in [(5, None, None), (6, Some(1), Some(6)), (9, Some(2), Some(8)), (20, Some(6), Some(15))] {
+        for (count, low, high) in
+            [(5, None, None), (6, Some(1), Some(6)), (9, Some(2), Some(8)), (20, Some(6), Some(15))]
+        {
             assert_eq!(interval_ranks(0.5, count), (low, high), "{count} values");
         }
     }

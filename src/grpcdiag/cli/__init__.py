@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, connections, explain, frames, messages, packets, rpcs, timeline, verify, waits
+from . import analyze, compare, connections, explain, frames, messages, packets, rpcs, timeline, verify, waits
 
 app = typer.Typer(
     name="grpcdiag",
@@ -17,7 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (analyze, connections, rpcs, messages, frames, packets, waits, timeline, explain, verify):
+for command in (analyze, compare, connections, rpcs, messages, frames, packets, waits, timeline, explain, verify):
     app.command(name=command.NAME)(command.command)
 
 
