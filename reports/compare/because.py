@@ -270,7 +270,7 @@ def _why_slow(slow: Run, fast: Run, ratio: float, kind: str) -> Iterator[Reason]
 def _limit(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
     """A limit of concurrent streams: as many times fewer RPCs open at once as the rate is lower."""
     finding = graver("max-concurrent-streams", slow, fast)
-    if finding is None or slow.at_once is None or fast.at_once is None or fast.at_once <= slow.at_once:
+    if finding is None or not slow.at_once or not fast.at_once or fast.at_once <= slow.at_once:
         return None
     at_limit, limit = _metric(finding, "at_limit_share"), _metric(finding, "max_concurrent_streams")
     said = (
@@ -316,9 +316,9 @@ def _at_once(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | None:
     if kind == "message":
         if fast.callers < NOTABLE * slow.callers or not slow.callers:
             return None
-        said = f"it has {count(fast.callers, 'stream')} open at once, not {slow.callers:,}"
-        return Reason(f"{fast.label} {said.removeprefix('it ')}", _of_ratio(fast.callers / slow.callers, ratio))
-    if slow.at_once is None or fast.at_once is None or fast.at_once < NOTABLE * slow.at_once:
+        said = f"{fast.label} has {count(fast.callers, 'stream')} open at once, not {slow.callers:,}"
+        return Reason(said, _of_ratio(fast.callers / slow.callers, ratio))
+    if not slow.at_once or not fast.at_once or fast.at_once < NOTABLE * slow.at_once:
         return None
     said = f"{fast.label} has {fast.at_once:.1f} RPCs open at once on average, not {slow.at_once:.1f}"
     return Reason(said, _of_ratio(fast.at_once / slow.at_once, ratio))

@@ -125,7 +125,11 @@ def _latency(rule: Rule, first: Run, run: Run) -> Outcome:
     if not compared or missing:
         what = f"{missing[0]} is not in {run.label}" if missing else "no method with an end in both captures"
         return _unjudged(rule, run, what)
-    risen = [shift for shift in compared if (shift.ratio or 0.0) >= rule.limit and shift.certain is not False]
+    risen = [
+        shift
+        for shift in compared
+        if shift.shift_ns > 0 and (shift.ratio or 0.0) >= rule.limit and shift.certain is not False
+    ]
     shown = risen or [max(compared, key=lambda shift: shift.ratio or 0.0)]
     said = "; ".join(
         f"{s.method} {s.quantile} of {s.kind} {duration(s.from_ns)} -> {duration(s.to_ns)} ({s.ratio:.2f} times)"

@@ -236,16 +236,15 @@ def _outcomes(c: Comparison) -> Table:
 
 def _scaling_table(s: Scaling) -> Table:
     table = _plain()
-    for name in ("", "callers", "connections", "at once", f"{s.unit}s/s", "ideal", "of ideal", "RPC time", ""):
-        right = name not in ("", "RPC time")
-        table.add_column(name, justify="right" if right else "left", no_wrap=name != "RPC time")
+    for name in ("", "callers", "connections", "at once", f"{s.unit}s/s", "ideal", "of ideal", "RPC time, mostly", ""):
+        table.add_column(name, justify="left" if name in ("", "RPC time, mostly") else "right", no_wrap=name == "")
     for point in s.points:
         table.add_row(*_point_row(point, s))
     return table
 
 
 def _point_row(p: Point, s: Scaling) -> list[str]:
-    most = sorted(p.shares.items(), key=lambda item: -item[1])[:2]
+    most = max(p.shares.items(), key=lambda item: item[1], default=("-", 0.0))
     return [
         p.run,
         f"{p.callers:,}",
@@ -254,7 +253,7 @@ def _point_row(p: Point, s: Scaling) -> list[str]:
         number(p.per_s),
         number(p.ideal_per_s),
         f"{p.of_ideal:.0%}",
-        ", ".join(f"{cause} {share:.0%}" for cause, share in most),
+        f"{most[0]} {most[1]:.0%}",
         "<- knee" if p.run == s.knee else "",
     ]
 
