@@ -122,8 +122,13 @@ def _ordered(first: Run, second: Run, of: Callable[[Run], float | None]) -> tupl
     return (worse, other, ratio) if ratio >= NOTABLE else None
 
 
-_ENDS = ("connection-closed-early", "too-many-pings", "deadline-exceeded", "cancelled", "rpc-errors")
-"""Findings that say how RPCs fail, the most particular first."""
+_FAILING: Mapping[str, tuple[str, ...]] = {
+    "DEADLINE_EXCEEDED": ("deadline-exceeded",),
+    "CANCELLED": ("cancelled",),
+}
+"""Findings that tell of a status."""
+_ENDED = ("too-many-pings", "connection-closed-early", "rpc-errors")
+"""Findings that tell of all others, the most particular first."""
 
 
 def _failures(first: Run, second: Run) -> Iterator[Difference]:
@@ -132,10 +137,28 @@ def _failures(first: Run, second: Run) -> Iterator[Difference]:
         return
     worse, other = (first, second) if one > two else (second, first)
     most, least = max(one, two), min(one, two)
-    seen = [finding for name in _ENDS if (finding := graver(name, worse, other))]
-    reasons = [Reason(f"{finding.id} is seen there: {finding.title}", 1.0, finding) for finding in seen[:1]]
-    fact = f"{worse.label} fails {most:.1%} of its RPCs, {other.label} {least:.1%}"
-    yield Difference("failed_rpcs", worse.label, other.label, over(most, least), fact, tuple(reasons))
+    fact = f"{worse.label} fails {most:.1%} of its RPCs ({other.label} {least:.1%})"
+    reason = _why_failed(worse, other)
+    yield Difference("failed_rpcs", worse.label, other.label, over(most, least), fact, (reason,) if reason else ())
+
+
+def _why_failed(worse: Run, other: Run) -> Reason | None:
+    """The status with the most failures more, and the finding that tells of it."""
+    more = {
+        status: (over(number, worse.rpcs) or 0.0) - (over(other.statuses.get(status, 0), other.rpcs) or 0.0)
+        for status, number in worse.statuses.items()
+        if status not in ("OK", "not_seen")
+    }
+    whole = sum(share for share in more.values() if share > 0)
+    groups: dict[tuple[str, ...], float] = {}
+    for status, share in more.items():
+        names = _FAILING.get(status, _ENDED)
+        groups[names] = groups.get(names, 0.0) + max(share, 0.0)
+    names, share = max(groups.items(), key=lambda item: item[1], default=(_ENDED, 0.0))
+    finding = next((finding for name in names if (finding := graver(name, worse, other))), None)
+    if finding is None or share < MOSTLY * whole or not whole:
+        return None
+    return Reason(f"{finding.title} ({finding.id})", min(share / whole, 1.0), finding)
 
 
 def _packets(first: Run, second: Run) -> Iterator[Difference]:
@@ -203,9 +226,9 @@ def _spread(worse: Run, other: Run) -> str | None:
 
 def _more_control(worse: Run, other: Run, share: float) -> Reason:
     """Packets of control frames alone."""
-    mine, theirs = packets_of(worse, "control") or 0, packets_of(other, "control") or 0
     storms = [f for name in ("ping-storm", "window-update-storm") if (f := graver(name, worse, other))]
-    said = f"{mine:,} of its packets carry {_frames(worse)} alone ({other.label}: {theirs:,})"
+    mine, theirs = (_of_all(run, packets_of(run, "control") or 0) for run in (worse, other))
+    said = f"{mine} packets carry {_frames(worse)} alone ({other.label}: {theirs})"
     return Reason(said, share, max(storms, key=weight, default=None))
 
 
@@ -226,13 +249,15 @@ def _more_other(worse: Run, other: Run, share: float) -> Reason:
     again, theirs = over(worse.retransmitted, worse.messages) or 0.0, over(other.retransmitted, other.messages) or 0.0
     rest = (part(worse, "other") or 0.0) - (part(other, "other") or 0.0)
     if again - theirs >= MOSTLY * rest:
-        said = f"{worse.retransmitted:,} of its packets are sent again ({other.label}: {other.retransmitted:,})"
+        mine, less = (_of_all(run, run.retransmitted) for run in (worse, other))
+        said = f"{mine} packets are sent again ({other.label}: {less})"
         return Reason(said, share, graver("loss-recovery", worse, other))
-    mine = packets_of(worse, "other") or 0
-    return Reason(
-        f"{mine:,} of its packets only acknowledge, open or close ({other.label}: {packets_of(other, 'other') or 0:,})",
-        share,
-    )
+    mine, less = (_of_all(run, packets_of(run, "other") or 0) for run in (worse, other))
+    return Reason(f"{mine} packets only acknowledge, open or close ({other.label}: {less})", share)
+
+
+def _of_all(run: Run, packets: int) -> str:
+    return f"{packets:,} of {run.packets:,}"
 
 
 _PARTS: dict[str, Callable[[Run, Run, float], Reason | None]] = {
@@ -361,7 +386,8 @@ def _duration(first: Run, second: Run, name: str) -> Iterator[Difference]:
     worse, other, ratio = found
     long, short = worse.named_methods[name], other.named_methods[name]
     means = [_mean(method) or 0.0 for method in (long, short)]
-    if means[0] - means[1] < LEAST_NS:
+    certain = [shift.certain for shift in shifts((first, second)) if shift.method == name]
+    if means[0] - means[1] < LEAST_NS or (certain and not any(sure is not False for sure in certain)):
         return
     parts = _causes(long.budget, long.rpcs, short.budget, short.rpcs)
     which = "RPCs" if len(first.saved.methods) == len(second.saved.methods) == 1 else f"RPCs of {name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 
@@ -111,17 +112,18 @@ class Run(Struct, frozen=True):
         return over(self.messages * 1e9, self.span_ns)
 
     @property
-    def failed(self) -> int:
-        """RPCs that ended with another status than OK."""
-        return sum(
-            count for m in self.saved.methods for name, count in m.statuses.items() if name not in ("OK", "not_seen")
-        )
+    def statuses(self) -> Mapping[str, int]:
+        """RPCs by status, `not_seen` for those whose status is not on the wire."""
+        counts: Counter[str] = Counter()
+        for method in self.saved.methods:
+            counts.update(method.statuses)
+        return counts
 
     @property
     def failed_share(self) -> float | None:
-        """Of all RPCs whose status is on the wire."""
-        seen = sum(count for m in self.saved.methods for name, count in m.statuses.items() if name != "not_seen")
-        return over(self.failed, seen)
+        """RPCs that ended with another status than OK, of those whose status is on the wire."""
+        seen = {name: number for name, number in self.statuses.items() if name != "not_seen"}
+        return over(sum(seen.values()) - seen.get("OK", 0), sum(seen.values()))
 
     def finding(self, name: str) -> Finding | None:
         """The finding of that id."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from fractions import Fraction
 from typing import Any
 
 import jsonschema
@@ -134,19 +133,19 @@ def test_latencies_are_the_durations_quantiles(files: tuple[str, ...]) -> None:
 
 
 def ends(ordered: list[int], share: float) -> list[int | None]:
-    """Between which values a quantile lies: their ranks leave it 2.5 % on either side at most, by exact binomials."""
-    count, below = len(ordered), Fraction(0)
-    inside: list[int] = []
-    part = Fraction(str(share))
-    chance = (1 - part) ** count  # that exactly as many values as counted lie below the quantile
-    for place in range(count):
-        below += chance
-        if below <= Fraction("0.025"):
-            inside = [place]
-        if below >= Fraction("0.975"):
-            return [ordered[inside[0]] if inside else None, ordered[place]]
-        chance *= Fraction(count - place, place + 1) * part / (1 - part)
-    return [ordered[inside[0]] if inside else None, None]
+    """Between which values a quantile lies: their ranks leave it 2.5 % on either side at most, by the binomial."""
+    count = len(ordered)
+    logarithms = [
+        math.lgamma(count + 1)
+        - math.lgamma(below + 1)
+        - math.lgamma(count - below + 1)
+        + below * math.log(share)
+        + (count - below) * math.log(1 - share)
+        for below in range(count)
+    ]
+    up_to = np.cumsum(np.exp(logarithms))  # as many values as counted, or fewer, lie below the quantile
+    low, high = np.flatnonzero(up_to <= 0.025), np.flatnonzero(up_to >= 0.975)
+    return [ordered[low[-1]] if len(low) else None, ordered[high[0]] if len(high) else None]
 
 
 @every_capture

@@ -194,42 +194,46 @@ pub fn nearest_rank(share: f64, count: u64) -> u64 {
     ((share * count as f64).ceil() as u64).clamp(1, count.max(1))
 }
 
-/// Standard deviations of a normal distribution with 2.5 % above them.
-const DEVIATIONS: f64 = 1.959_964;
-
 /// The ranks, from 1, of the two values between which a quantile of the distribution that `count` values were drawn from
 /// lies in 95 of 100 cases or more, whatever that distribution; `None` for an end that so few values do not bound.
 ///
-/// As many values as a binomial distribution says lie below the quantile (David and Nagaraja, Order Statistics,
-/// section 7.1): exactly, or by the normal distribution where the count is too large to begin at its end.
+/// As many values lie below the quantile as a binomial distribution says: each end leaves it 2.5 % at most (David and
+/// Nagaraja, Order Statistics, section 7.1).
 pub fn interval_ranks(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
-    if share > 0.5 {
-        let (low, high) = interval_ranks(1.0 - share, count); // from the other end
-        let turned = |rank: Option<u64>| rank.map(|rank| count + 1 - rank);
-        return (turned(high), turned(low));
+    let from_above = |rank: u64| count + 1 - rank;
+    (lower_rank(share, count), lower_rank(1.0 - share, count).map(from_above))
+}
+
+/// The chance that is left to each end.
+const TAIL: f64 = 0.025;
+/// A chance, against that of the likeliest number, which adds nothing to a sum.
+const NEXT_TO_NOTHING: f64 = 1e-18;
+
+/// The largest rank with a chance of [`TAIL`] at most that fewer values than it lie below the quantile.
+fn lower_rank(share: f64, count: u64) -> Option<u64> {
+    let likeliest = (((count + 1) as f64 * share) as u64).min(count);
+    // the chance of one value less below the quantile, against that of `below` values
+    let one_less = |below: u64| below as f64 / (count - below + 1) as f64 * (1.0 - share) / share;
+    let (mut more, mut chance, mut below) = (0.0, 1.0, likeliest);
+    while below < count && chance > NEXT_TO_NOTHING {
+        below += 1;
+        chance /= one_less(below);
+        more += chance;
     }
-    let none_below = (1.0 - share).ln() * count as f64;
-    if none_below < -600.0 {
-        let (mean, spread) = (share * count as f64, (share * (1.0 - share) * count as f64).sqrt());
-        let rank = |value: f64| (value as u64).clamp(1, count);
-        return (
-            Some(rank((mean - DEVIATIONS * spread).floor())),
-            Some(rank((mean + DEVIATIONS * spread).ceil() + 1.0)),
-        );
+    let (mut as_many_or_less, mut chance, mut below) = (1.0, 1.0, likeliest);
+    while below > 0 && chance > NEXT_TO_NOTHING {
+        chance *= one_less(below);
+        below -= 1;
+        as_many_or_less += chance;
     }
-    let mut chance = none_below.exp(); // that exactly `below` values lie below the quantile
-    let (mut sum, mut low) = (0.0, None);
-    for below in 0..count {
-        sum += chance;
-        if sum <= 0.025 {
-            low = Some(below + 1);
-        }
-        if sum >= 0.975 {
-            return (low, Some(below + 1));
-        }
-        chance *= (count - below) as f64 / (below + 1) as f64 * share / (1.0 - share);
+    let least = TAIL * (as_many_or_less + more);
+    let (mut chance, mut below) = (1.0, likeliest);
+    while as_many_or_less > least {
+        as_many_or_less -= chance;
+        chance *= one_less(below);
+        below = below.checked_sub(1)?;
     }
-    (low, None)
+    Some(below + 1)
 }
 
 /// The longest durations so far.
@@ -320,15 +324,31 @@ mod tests {
         assert_eq!(interval_ranks(0.99, 1000), (Some(983), Some(997)));
     }
 
-    /// Where the count becomes too large for the exact way, both ways agree to a rank or two.
+    /// Against the distribution summed from its beginning, which works as long as no value below has a chance at all.
     #[test]
-    fn the_two_ways_meet() {
-        for share in [0.5, 0.9, 0.99, 0.999] {
-            let edge = (-600.0 / f64::max(share, 1.0 - share).ln()) as u64;
-            let (exact, normal) = (interval_ranks(share, edge - 1), interval_ranks(share, edge + 1));
-            for (one, other) in [(exact.0, normal.0), (exact.1, normal.1)] {
-                assert!(one.unwrap().abs_diff(other.unwrap()) <= 3, "{share}: {exact:?} {normal:?}");
-            }
+    fn ranks_are_those_of_the_sums() {
+        for (share, count) in [(0.5, 101), (0.5, 1000), (0.1, 3000), (0.9, 40), (0.99, 3000), (0.999, 20_000)] {
+            let (low, high) = summed(1.0 - share, count);
+            let turned = |rank: Option<u64>| rank.map(|rank| count + 1 - rank);
+            assert_eq!(interval_ranks(share, count), (turned(high), turned(low)), "{share} of {count}");
+            assert_eq!(interval_ranks(1.0 - share, count), (low, high), "{share} of {count}");
         }
+        let (low, high) = interval_ranks(0.5, 1_000_000_000);
+        assert_eq!((low, high), (Some(499_969_010), Some(500_030_991))); // 1.96 standard deviations of 15,811
+    }
+
+    fn summed(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
+        let (mut chance, mut sum, mut low) = ((1.0 - share).powf(count as f64), 0.0, None);
+        for below in 0..count {
+            sum += chance;
+            if sum <= 0.025 {
+                low = Some(below + 1);
+            }
+            if sum >= 0.975 {
+                return (low, Some(below + 1));
+            }
+            chance *= (count - below) as f64 / (below + 1) as f64 * share / (1.0 - share);
+        }
+        (low, None)
     }
 }
