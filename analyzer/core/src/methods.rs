@@ -327,11 +327,11 @@ mod tests {
     /// Against the distribution summed from its beginning, which works as long as no value below has a chance at all.
     #[test]
     fn ranks_are_those_of_the_sums() {
-        for (share, count) in [(0.5, 101), (0.5, 1000), (0.1, 3000), (0.9, 40), (0.99, 3000), (0.999, 20_000)] {
-            let (low, high) = summed(1.0 - share, count);
+        for (share, count) in [(0.5, 101), (0.5, 1000), (0.1, 3000), (0.1, 40), (0.01, 3000), (0.001, 20_000)] {
+            let (low, high) = summed(share, count);
             let turned = |rank: Option<u64>| rank.map(|rank| count + 1 - rank);
-            assert_eq!(interval_ranks(share, count), (turned(high), turned(low)), "{share} of {count}");
-            assert_eq!(interval_ranks(1.0 - share, count), (low, high), "{share} of {count}");
+            assert_eq!(interval_ranks(share, count), (low, high), "{share} of {count}");
+            assert_eq!(interval_ranks(1.0 - share, count), (turned(high), turned(low)), "the other end");
         }
         let (low, high) = interval_ranks(0.5, 1_000_000_000);
         assert_eq!((low, high), (Some(499_969_010), Some(500_030_991))); // 1.96 standard deviations of 15,811
