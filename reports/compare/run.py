@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from string import ascii_uppercase
 
 from msgspec import Struct
@@ -14,8 +15,8 @@ STREAMING = 2
 """Messages per RPC up to which calls are unary: a request and an answer."""
 
 
-class Run(Struct, frozen=True):
-    """One capture."""
+class Run(Struct, frozen=True, dict=True):
+    """One capture. What takes a walk through the document is kept."""
 
     label: str
     """`A`, `B`..., in the order given."""
@@ -36,7 +37,7 @@ class Run(Struct, frozen=True):
         """Whether RPCs are long: their number says less than that of their messages."""
         return self.messages > STREAMING * self.rpcs
 
-    @property
+    @cached_property
     def span_ns(self) -> int | None:
         """From the begin of the first RPC to the end of the last; of the capture where the document is an old one."""
         starts = [m.first_start_time_ns for m in self.saved.methods if m.first_start_time_ns is not None]
@@ -59,7 +60,7 @@ class Run(Struct, frozen=True):
         """RPCs open at once, on average over the time of the work."""
         return over(self.rpc_time_ns, self.span_ns)
 
-    @property
+    @cached_property
     def callers(self) -> int:
         """Most RPCs or streams open at once, as far as connections tell: at most this many."""
         changes: list[tuple[float, int]] = []
@@ -79,13 +80,13 @@ class Run(Struct, frozen=True):
         """Connections with RPCs."""
         return sum(1 for connection in self.saved.connections if connection.rpcs)
 
-    @property
+    @cached_property
     def packets(self) -> int:
         """Packets of HTTP/2 connections."""
         http2 = (c for c in self.saved.connections if c.protocol == "http2")
         return sum(c.packets_client + c.packets_server for c in http2)
 
-    @property
+    @cached_property
     def retransmitted(self) -> int:
         """Packets with bytes sent before."""
         return sum(c.retransmitted_packets for c in self.saved.connections if c.protocol == "http2")
@@ -111,7 +112,7 @@ class Run(Struct, frozen=True):
         """Messages per second, both directions."""
         return over(self.messages * 1e9, self.span_ns)
 
-    @property
+    @cached_property
     def statuses(self) -> Mapping[str, int]:
         """RPCs by status, `not_seen` for those whose status is not on the wire."""
         counts: Counter[str] = Counter()
@@ -127,9 +128,13 @@ class Run(Struct, frozen=True):
 
     def finding(self, name: str) -> Finding | None:
         """The finding of that id."""
-        return next((finding for finding in self.saved.findings if finding.id == name), None)
+        return self._findings.get(name)
 
-    @property
+    @cached_property
+    def _findings(self) -> Mapping[str, Finding]:
+        return {finding.id: finding for finding in reversed(self.saved.findings)}  # the first of an id is the costliest
+
+    @cached_property
     def named_methods(self) -> Mapping[str, Method]:
         """Methods whose name is in the capture."""
         return {m.method: m for m in self.saved.methods if m.method is not None}

@@ -147,6 +147,7 @@ def _latencies(shifts: Sequence[Shift]) -> RenderableType:
     """One block per method: quantiles with their shift and its interval."""
     parts: list[RenderableType] = []
     methods = list(dict.fromkeys((shift.method, shift.kind) for shift in shifts))
+    several = len({shift.run for shift in shifts}) > 1
     for method, kind in methods[:MOST_METHODS]:
         parts.append(Text(f"{safe(method)}  {kind}", style="bold"))
         table = _plain()
@@ -154,7 +155,7 @@ def _latencies(shifts: Sequence[Shift]) -> RenderableType:
             table.add_column(name, justify="right" if name else "left", no_wrap=True)
         for shift in shifts:
             if shift.method == method:
-                table.add_row(*_shift_row(shift, several=len({s.run for s in shifts}) > 1))
+                table.add_row(*_shift_row(shift, several=several))
         parts.append(table)
     if len(methods) > MOST_METHODS:
         parts.append(Text(f"... and {count(len(methods) - MOST_METHODS, 'more method')}: --json has all", style="dim"))

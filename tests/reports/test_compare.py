@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as standard_json
 import math
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -156,12 +157,12 @@ def test_rates_equal_tsharks(name: str) -> None:
     """RPCs, by their stream identifiers, over the time from the first HEADERS to the last."""
     require_tool("tshark")
     times, streams = [], set()
-    for time, connection, types, of in tshark_rows(
+    for at, connection, types, of in tshark_rows(
         name, "frame.time_epoch", "tcp.stream", "http2.type", "http2.streamid"
     ):
         ids = of.split(",")
         if "1" in types.split(","):
-            times.append(float(time))
+            times.append(float(at))
         streams |= {(connection, one) for one in ids if one not in ("", "0")}
     (run,) = runs([saved(name)])
     assert len(streams) == run.rpcs
@@ -458,6 +459,20 @@ def test_absurd_figures_and_nasty_texts() -> None:
         assert not set(text) & set("\x1b\x07\u202e")
         assert max(map(len, text.splitlines())) <= 80
         standard_json.loads(json.render(compared))
+
+
+def test_a_large_document_takes_no_long_time() -> None:
+    """As many methods and findings as nothing stops a text from having: time grows with their number alone."""
+    base = document("rpc-errors")
+    large = changed(
+        "rpc-errors",
+        methods=[base["methods"][0] | {"method": f"/m/{number}"} for number in range(5_000)],
+        findings=[base["findings"][0] | {"id": f"f{number}"} for number in range(5_000)],
+        connections=base["connections"] * 5_000,
+    )
+    started = time.process_time()
+    compare([large, large])
+    assert time.process_time() - started < 10
 
 
 def test_nothing_at_all() -> None:
