@@ -13,15 +13,17 @@ from rich.text import Text
 from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..text import count, duration, safe, size
 from .comparison import Comparison
-from .figures import Changed, Figure, Shift
+from .figures import Changed, Figure, Shift, weight
 from .run import Run
 from .saved import Finding
 from .scaling import Point, Scaling
 
 MOST_METHODS = 10
 """Methods shown; the rest are in the JSON report."""
-SIDE_BY_SIDE = 6
-"""Captures in the tables beside each other; all are in the JSON report and in the scaling table."""
+MOST_DIFFERENCES = 8
+"""Further sentences shown."""
+TITLE_COLUMNS, CELL_COLUMNS = 34, 11
+"""Columns that the titles of figures and each capture's values need: as many captures stand side by side as fit."""
 _SECTIONS = {"work": "work", "rates": "rates", "packets": "packets, both directions"}
 _CHANGES = {
     "appears": ("appears", "red"),
@@ -36,27 +38,33 @@ _ALIKE = 0.005
 
 def render(comparison: Comparison, *, width: int = 100, colour: bool = False) -> str:
     """The report as text, with escape sequences only when `colour` is set."""
-    return draw(_parts(comparison), width=max(60, width), colour=colour)
+    width = max(60, width)
+    return draw(_parts(comparison, max(2, (width - TITLE_COLUMNS) // CELL_COLUMNS)), width=width, colour=colour)
 
 
-def _parts(c: Comparison) -> Iterator[RenderableType]:
+def _parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
+    """`fitting` captures fit side by side."""
     yield _captures(c.runs)
     yield Text()
     yield Panel(Text(safe(c.verdict)), title="difference" if c.scaling is None else "scaling", title_align="left")
-    rest = [d for d in c.differences if d.sentence != c.verdict]
+    rest = [d for d in c.differences if d.sentence not in c.verdict and not (c.scaling and d.what == "throughput")]
     if rest:
         yield Text("also", style="bold")
-        yield _listed([Text(safe(d.sentence)) for d in rest])
+        yield _listed([Text(safe(d.sentence)) for d in rest[:MOST_DIFFERENCES]])
+        yield from _more(len(rest) - MOST_DIFFERENCES, "more difference")
     if c.notes:
         yield _listed([Text(f"note: {safe(note)}", style="dim") for note in c.notes])
     if c.scaling:
         yield from (Text(), _scaling_table(c.scaling), Text(), _curve(c.scaling))
-    yield from (Text(), _figures(c))
+    shown = c.runs[:fitting]
+    yield from (Text(), _figures(c, shown))
+    labels = {run.label for run in shown}
     if c.shifts:
-        yield from (Text(), _latencies(c.shifts))
-    yield from (Text(), _budgets(c))
+        yield from (Text(), _latencies([shift for shift in c.shifts if shift.run in labels]))
+    yield from (Text(), _budgets(c, shown))
+    yield from _more(len(c.runs) - len(shown), "more capture")
     if c.changes:
-        yield from (Text(), _findings(c.changes))
+        yield from (Text(), _findings(c.changes, several=len(c.runs) > 2))
     if c.outcomes:
         yield from (Text(), _outcomes(c))
 
@@ -88,8 +96,12 @@ def _plain() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
 
 
-def _figures(c: Comparison) -> RenderableType:
-    shown = c.runs[:SIDE_BY_SIDE]
+def _more(number: int, noun: str) -> Iterator[Text]:
+    if number > 0:
+        yield Text(f"... and {count(number, noun)}: --json has all", style="dim")
+
+
+def _figures(c: Comparison, shown: Sequence[Run]) -> Table:
     table = _plain()
     table.add_column("", overflow="fold")
     for run in shown:
@@ -102,9 +114,7 @@ def _figures(c: Comparison) -> RenderableType:
             section = figure.section
             table.add_row(Text(_SECTIONS[section], style="bold"))
         table.add_row(*_figure_row(figure, len(shown)))
-    more = len(c.runs) - len(shown)
-    left = [Text(f"... and {count(more, 'more capture')}: --json has all", style="dim")] if more > 0 else []
-    return Group(table, *left)
+    return table
 
 
 _INNER = ("data_packets_per_message", "control_packets_per_message", "other_packets_per_message")
@@ -157,9 +167,7 @@ def _latencies(shifts: Sequence[Shift]) -> RenderableType:
             if shift.method == method:
                 table.add_row(*_shift_row(shift, several=several))
         parts.append(table)
-    if len(methods) > MOST_METHODS:
-        parts.append(Text(f"... and {count(len(methods) - MOST_METHODS, 'more method')}: --json has all", style="dim"))
-    return Group(*parts)
+    return Group(*parts, *_more(len(methods) - MOST_METHODS, "more method"))
 
 
 def _shift_row(s: Shift, *, several: bool) -> list[str]:
@@ -176,37 +184,41 @@ def _signed(ns: int | None) -> str:
     return "?" if ns is None else ("+" if ns > 0 else "") + duration(ns)
 
 
-def _budgets(c: Comparison) -> RenderableType:
-    shown = c.runs[:SIDE_BY_SIDE]
+def _budgets(c: Comparison, shown: Sequence[Run]) -> Table:
+    """Of two captures with the shares of their RPC time, of more without."""
     table = _plain()
     table.add_column(f"RPC time per {c.unit}", no_wrap=True)
     for run in shown:
         table.add_column(run.label, justify="right", no_wrap=True)
-        table.add_column("", justify="right", no_wrap=True)
+        if len(shown) == 2:
+            table.add_column("", justify="right", no_wrap=True)
     if len(shown) == 2:
         table.add_column("shift", justify="right", no_wrap=True)
     for spent in c.budgets:
-        cells = [
-            cell
-            for ns, share in zip(spent.each_ns[: len(shown)], spent.shares[: len(shown)], strict=True)
-            for cell in (duration(ns), f"{share:.1%}")
-        ]
+        cells = []
+        for ns, share in zip(spent.each_ns[: len(shown)], spent.shares[: len(shown)], strict=True):
+            cells += [duration(ns), f"{share:.1%}"][: 2 if len(shown) == 2 else 1]
         if len(shown) == 2:
             cells.append(_signed(round(spent.each_ns[1] - spent.each_ns[0])))
         table.add_row(Text(f"  {spent.cause}", style=CAUSE_STYLES.get(spent.cause, "")), *cells)
     return table
 
 
-def _findings(changes: Sequence[Changed]) -> Table:
+def _findings(changes: Sequence[Changed], *, several: bool) -> Table:
+    """One line for the captures in which the same becomes of a finding."""
     table = _plain()
-    several = len({changed.run for changed in changes}) > 1
     for name in ("findings", *(["in"] if several else []), "", ""):
-        table.add_column(name, no_wrap=name in ("findings", "in"), overflow="fold")
+        table.add_column(name, no_wrap=name == "findings", overflow="fold")
+    alike: dict[tuple[str, str], list[Changed]] = {}
     for changed in changes:
-        word, style = _CHANGES[changed.change]
-        seen = changed.after or changed.before
-        what = Text(_severity(changed), style=SEVERITY_STYLES[seen.severity] if seen else "")
-        row = [Text(f"  {safe(changed.id)}"), *([Text(changed.run)] if several else []), Text(word, style=style)]
+        alike.setdefault((changed.id, changed.change), []).append(changed)
+    for group in alike.values():
+        worst = max(group, key=lambda changed: weight(changed.after))
+        word, style = _CHANGES[worst.change]
+        seen = worst.after or worst.before
+        what = Text(_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
+        where = [Text(" ".join(changed.run for changed in group))] if several else []
+        row = [Text(f"  {safe(worst.id)}"), *where, Text(word, style=style)]
         table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}", style="default"))
     return table
 
@@ -237,25 +249,26 @@ def _outcomes(c: Comparison) -> Table:
 
 def _scaling_table(s: Scaling) -> Table:
     table = _plain()
-    for name in ("", "callers", "connections", "at once", f"{s.unit}s/s", "ideal", "of ideal", "RPC time, mostly", ""):
-        table.add_column(name, justify="left" if name in ("", "RPC time, mostly") else "right", no_wrap=name == "")
+    table.add_column("", no_wrap=True)
+    for name in ("callers", "connec-\ntions", "open\nat once", f"{s.unit}s/s", "ideal", "of\nideal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("RPC time,\nmostly", overflow="fold")
     for point in s.points:
         table.add_row(*_point_row(point, s))
     return table
 
 
 def _point_row(p: Point, s: Scaling) -> list[str]:
-    most = max(p.shares.items(), key=lambda item: item[1], default=("-", 0.0))
+    cause, share = max(p.shares.items(), key=lambda item: item[1], default=("-", 0.0))
     return [
-        p.run,
+        p.run + (" knee" if p.run == s.knee else ""),
         f"{p.callers:,}",
         f"{p.connections:,}",
         "-" if p.at_once is None else number(p.at_once),
         number(p.per_s),
         number(p.ideal_per_s),
         f"{p.of_ideal:.0%}",
-        f"{most[0]} {most[1]:.0%}",
-        "<- knee" if p.run == s.knee else "",
+        f"{cause} {share:.0%}",
     ]
 
 

@@ -190,7 +190,9 @@ def test_every_comparison_is_valid_and_fits() -> None:
         compared = compare([saved(one), saved(other)], [parse("latency:1.2", IDS), parse("warning", IDS)])
         VALIDATOR.validate(standard_json.loads(json.render(compared)))
         for width in (80, 160):
-            assert max(map(len, terminal.render(compared, width=width).splitlines())) <= width
+            text = terminal.render(compared, width=width)
+            assert max(map(len, text.splitlines())) <= width
+            assert "…" not in text
     compared = compare([saved(name) for name in small])
     VALIDATOR.validate(standard_json.loads(json.render(compared)))
 
@@ -346,7 +348,10 @@ def test_nothing_that_grows_has_no_curve() -> None:
 def test_many_captures_fit() -> None:
     compared = swept(*[(n, 100.0 * min(n, 8)) for n in range(1, 31)])
     assert [run.label for run in compared.runs][25:28] == ["Z", "A1", "B1"]
-    assert max(map(len, terminal.render(compared, width=80).splitlines())) <= 80
+    for width in (80, 100, 160):
+        text = terminal.render(compared, width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert "…" not in text
     assert label(52) == "A2"
 
 
