@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from . import facts, story
 from .decode import Progress, decode
@@ -13,22 +13,36 @@ from .reading import How
 from .result import Analysis, Finding, Skipped
 from .tables import Tables
 
+if TYPE_CHECKING:
+    from .beside import Beside
+
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
     return of_tables(decode(paths, rpc_rows=False, progress=progress, **how))
 
 
-def of_tables(tables: Tables) -> Analysis:
-    """The analysis of decoded tables. Raises NoGrpcError."""
+def of_tables(tables: Tables, beside: Beside | None = None, notes: tuple[str, ...] = ()) -> Analysis:
+    """The analysis of decoded tables, with what was recorded beside the capture, and what is to be noted of that.
+
+    Raises NoGrpcError.
+    """
     if not tables.rpc_count:
         raise NoGrpcError(facts.why_no_grpc(tables))
-    findings, skipped = _detect(tables)
+    recording = None
+    if beside is not None:
+        from .beside import Mismatch, use
+
+        try:
+            recording, tables = use(tables, beside)
+        except Mismatch as mismatch:
+            notes, beside = (*notes, f"{beside.file} is not used: {mismatch}"), None
+    findings, skipped = _detect(tables, beside)
     budget = facts.all_budget(tables)
     return Analysis(
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=facts.capture_facts(tables),
-        quality=facts.quality(tables),
+        quality=facts.quality(tables, notes),
         totals=facts.totals(tables),
         traffic=facts.traffic(tables),
         budget=budget,
@@ -37,14 +51,19 @@ def of_tables(tables: Tables) -> Analysis:
         methods=facts.method_facts(tables),
         findings=findings,
         skipped=skipped,
+        recording=recording,
     )
 
 
-def _detect(tables: Tables) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
+def _detect(tables: Tables, beside: Beside | None) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
         for answer in detector.detect(tables):
+            if isinstance(answer, Finding) and beside is not None:
+                from .beside import with_settings
+
+                answer = with_settings(answer, tables, beside)
             if isinstance(answer, Finding):
                 findings.append(answer)
             else:

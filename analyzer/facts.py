@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -57,14 +56,14 @@ def capture_facts(tables: Tables) -> CaptureFacts:
     )
 
 
-def quality(tables: Tables) -> Quality:
-    """How far the capture can be trusted."""
+def quality(tables: Tables, notes: tuple[str, ...] = ()) -> Quality:
+    """How far the capture can be trusted; `notes` are what else is to be said of it."""
     connections = tables.connections
     return Quality(
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
         undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
-        warnings=tuple(_warnings(tables)),
+        warnings=(*_warnings(tables), *notes),
     )
 
 
@@ -88,7 +87,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
     if capture["damage_not_listed"]:
         yield f"{capture['damage_not_listed']:,} further damaged places in the files"
     counts = [
-        (capture["dropped_packets"], "packets were dropped while capturing, as the file itself says"),
+        (capture["dropped_packets"], "packets were dropped while capturing, as the file or the one beside it says"),
         (capture["truncated_packets"], "packets were cut by the snaplen: capture with -s 0"),
         (int(connections.duplicate_packets.sum()), "packets were recorded twice; each is counted once"),
         (int(connections.missing_bytes.sum()), "bytes of TCP payload are missing from the capture"),
@@ -169,15 +168,15 @@ def _method(method: Method) -> MethodFacts:
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
         turnaround_ns=_quantiles(method.turnaround),
-        latency_intervals_ns=method.latency["intervals"] if method.latency else None,
-        turnaround_intervals_ns=method.turnaround["intervals"] if method.turnaround else None,
+        latency_intervals_ns=method.latency_intervals,
+        turnaround_intervals_ns=method.turnaround_intervals,
         first_start_time_ns=method.first_start_ns,
         last_end_time_ns=method.last_end_ns,
         budget=named(method.budget),
     )
 
 
-def _quantiles(figures: Mapping[str, Any] | None) -> Quantiles | None:
+def _quantiles(figures: Mapping[str, int] | None) -> Quantiles | None:
     return Quantiles(**{name: figures[name] for name in Quantiles.__struct_fields__}) if figures else None
 
 

@@ -36,6 +36,8 @@ class Remedy(Struct, frozen=True):
     """The setting, as one would type it."""
     note: str
     """What it does, and at what price."""
+    present: str | None = None
+    """The setting's value on the host that recorded, when its knob it is and the recording tells."""
 
 
 class Scope(Struct, frozen=True):
@@ -261,6 +263,136 @@ class Verdict(Struct, frozen=True):
     """The finding it speaks of."""
 
 
+class RecordingFacts(Struct, frozen=True):
+    """The files beside the capture that were used."""
+
+    file: str
+    host: str
+    """The host that recorded."""
+    kernel: str
+    samples: int
+    """Looks at its sockets."""
+    waits_measured: int
+    """Waits whose congestion window its kernel told."""
+    window_samples: int
+    """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
+    window_samples_near_estimate: int
+    """Of these, those within a tenth or two segments of the estimate."""
+
+
+class LostPacket(Struct, frozen=True):
+    """A packet that its sender's capture has and the receiver's has not."""
+
+    connection: int
+    """Row of the connection in the client's capture."""
+    packet: int
+    """Number in the capture of the end that sent it."""
+    time_ns: int
+    """When it was sent, by that capture's clock."""
+    payload_bytes: int
+
+
+class Way(Struct, frozen=True):
+    """One way between two capture points."""
+
+    delay_ns: Quantiles
+    """Time on the way."""
+    packets: int
+    """Packets sent that way."""
+    lost_packets: int
+    """Of these, lost between the capture points."""
+    lost: tuple[LostPacket, ...]
+    """The first of them."""
+    not_recorded_packets: int
+    """Packets with data that arrived, for they were acknowledged, and that the receiver's capture lacks."""
+    not_seen_sent_packets: int
+    """Packets received that the sender's capture lacks."""
+    retransmissions: int
+    """Packets with bytes sent before."""
+    needless_retransmissions: int
+    """Of these, those whose bytes had arrived, or still did."""
+
+
+class EndsConnection(Struct, frozen=True):
+    """A connection that both captures have."""
+
+    connection: int
+    """Row in the client's capture, which the report shows."""
+    server_connection: int
+    """Row in the server's capture."""
+    client: str
+    """The client as the server's capture has it: another address behind address translation."""
+    server: str
+    """The server as the server's capture has it."""
+    up_ns: Quantiles | None
+    """Time on the way of the client's packets."""
+    down_ns: Quantiles | None
+    """Time on the way of the server's packets."""
+    lost_up: int
+    """Packets of the client that were lost."""
+    lost_down: int
+    """Packets of the server that were lost."""
+
+
+class EndsMethod(Struct, frozen=True):
+    """RPC time of a method with both ends known."""
+
+    method: str | None
+    label: str | None
+    """What tells it apart where it has no name, as in `MethodFacts`."""
+    rpcs: int
+    divided_rpcs: int
+    """Of these, those whose network time is divided."""
+    budget: Mapping[str, int]
+
+
+class ClockFacts(Struct, frozen=True):
+    """The server's clock against the client's."""
+
+    since_ns: int
+    """Time of the client's clock at which the offset is given."""
+    offset_ns: int
+    """The server's clock less the client's, if the fastest packets take as long on both ways."""
+    uncertainty_ns: int
+    """By how much more or less it may be whatever the path."""
+    drift_ppb: int | None
+    """Parts per billion that the server's clock runs faster; None when it cannot be told from none."""
+    drift_low_ppb: int
+    drift_high_ppb: int
+    """What the drift is between."""
+
+
+class Ends(Struct, frozen=True):
+    """What two captures of the same connections say together."""
+
+    client_files: tuple[str, ...]
+    """The capture nearer to the client, which the rest of the report is about."""
+    server_files: tuple[str, ...]
+    """The capture nearer to the server."""
+    clock: ClockFacts
+    matched_packets: int
+    """Packets found in both captures."""
+    connections: tuple[EndsConnection, ...]
+    only_client_connections: int
+    """HTTP/2 and TLS connections that the server's capture lacks."""
+    only_server_connections: int
+    """HTTP/2 and TLS connections that the client's capture lacks."""
+    up: Way
+    down: Way
+    budget: Mapping[str, int]
+    """RPC time by cause; `network_up` and `network_down` divide what `network` is without both ends."""
+    methods: tuple[EndsMethod, ...]
+
+
+class Apart(Struct, frozen=True):
+    """Captures of the same connections that could not be put together."""
+
+    reason: str
+    """Why."""
+    others: tuple[Analysis, ...]
+    """The analyses of the other captures."""
+
+
 class Analysis(Struct, frozen=True):
     """Everything a report may show."""
 
@@ -279,3 +411,9 @@ class Analysis(Struct, frozen=True):
     findings: tuple[Finding, ...]
     """The one that lost the most time first."""
     skipped: tuple[Skipped, ...]
+    recording: RecordingFacts | None = None
+    """What was recorded beside the capture; None when nothing was, or it is another capture's."""
+    ends: Ends | None = None
+    """What a second capture of the same connections adds."""
+    apart: Apart | None = None
+    """A second capture of the same connections that could not be put together with this one."""

@@ -1,1 +1,1 @@
-"""Recording: tcpdump around a command. This version reads captures; it does not record them."""
+"""Recording: tcpdump around a command, what packets do not show beside it, and what a machine lacks for it."""

@@ -13,7 +13,19 @@ from typing import Any
 from msgspec import json
 
 from ..analyzer import _core
-from ..analyzer.result import Analysis, ConnectionFacts, Finding, Interval, MethodFacts, Quantiles, Traffic
+from ..analyzer.result import (
+    Analysis,
+    ConnectionFacts,
+    Ends,
+    Finding,
+    Interval,
+    MethodFacts,
+    Quantiles,
+    RecordingFacts,
+    Remedy,
+    Traffic,
+    Way,
+)
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -59,6 +71,10 @@ def read_schema(name: str) -> dict[str, Any]:
 def document(analysis: Analysis) -> dict[str, Any]:
     """The document as dictionaries and lists."""
     capture, quality, totals = analysis.capture, analysis.quality, analysis.totals
+    apart = analysis.apart and {
+        "reason": analysis.apart.reason,
+        "analyses": [document(other) for other in analysis.apart.others],
+    }
     return {
         "schema": SCHEMA,
         "version": _core.__version__,
@@ -93,6 +109,87 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "methods": [_method(method) for method in analysis.methods],
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
+        "recording": _recording(analysis.recording),
+        **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
+        **({"apart": apart} if apart else {}),
+    }
+
+
+def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
+    if r is None:
+        return None
+    return {
+        "file": r.file,
+        "host": r.host,
+        "kernel": r.kernel,
+        "samples": r.samples,
+        "waits_measured": r.waits_measured,
+        "window_samples": r.window_samples,
+        "window_samples_near_estimate": r.window_samples_near_estimate,
+    }
+
+
+def _ends(ends: Ends) -> dict[str, Any]:
+    clock = ends.clock
+    return {
+        "client": {"files": list(ends.client_files), "other_connections": ends.only_client_connections},
+        "server": {"files": list(ends.server_files), "other_connections": ends.only_server_connections},
+        "clock": {
+            "since_time_ns": clock.since_ns,
+            "offset_ns": clock.offset_ns,
+            "uncertainty_ns": clock.uncertainty_ns,
+            "drift_ppb": clock.drift_ppb,
+            "drift_low_ppb": clock.drift_low_ppb,
+            "drift_high_ppb": clock.drift_high_ppb,
+        },
+        "matched_packets": ends.matched_packets,
+        "up": _way(ends.up),
+        "down": _way(ends.down),
+        "budget": dict(ends.budget),
+        "methods": [
+            {
+                "method": m.method,
+                "label": m.label,
+                "rpcs": m.rpcs,
+                "divided_rpcs": m.divided_rpcs,
+                "budget": dict(m.budget),
+            }
+            for m in ends.methods
+        ],
+        "connections": [
+            {
+                "connection": c.connection,
+                "server_connection": c.server_connection,
+                "client_at_server": c.client,
+                "server_at_server": c.server,
+                "up_ns": _quantiles(c.up_ns),
+                "down_ns": _quantiles(c.down_ns),
+                "lost_up": c.lost_up,
+                "lost_down": c.lost_down,
+            }
+            for c in ends.connections
+        ],
+    }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "delay_ns": _quantiles(way.delay_ns),
+        "packets": way.packets,
+        "lost_packets": way.lost_packets,
+        "lost": [
+            {
+                "connection": lost.connection,
+                "packet": lost.packet,
+                "time_ns": lost.time_ns,
+                "payload_bytes": lost.payload_bytes,
+            }
+            for lost in way.lost
+        ],
+        "not_recorded_packets": way.not_recorded_packets,
+        "not_seen_sent_packets": way.not_seen_sent_packets,
+        "retransmissions": way.retransmissions,
+        "needless_retransmissions": way.needless_retransmissions,
     }
 
 
@@ -184,6 +281,11 @@ def _method(m: MethodFacts) -> dict[str, Any]:
     }
 
 
+def _remedy(r: Remedy) -> dict[str, str]:
+    present = {} if r.present is None else {"present": r.present}
+    return {"implementation": r.implementation, "knob": r.knob, "note": r.note} | present
+
+
 def _finding(f: Finding) -> dict[str, Any]:
     return {
         "id": f.id,
@@ -196,7 +298,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
         "explanation": f.explanation,
-        "remedies": [{"implementation": r.implementation, "knob": r.knob, "note": r.note} for r in f.remedies],
+        "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),
         "part_of": f.part_of,
     }

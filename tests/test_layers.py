@@ -20,7 +20,7 @@ ALLOWED = {
     "analyzer": {"analyzer"},
     "capture": {"capture"},
     "reports": {"reports", "analyzer"},
-    "cli": {"cli", "reports", "analyzer", "capture"},
+    "cli": {"cli", "reports", "analyzer", "capture", "fixtures"},  # of fixtures the lab alone, see below
 }
 # Reports read one Analysis; only the tables' own rendering and the time line of their rows read tables.
 READS_TABLES = {"rows.py", "timeline.py"}
@@ -59,6 +59,13 @@ def imported(layer: str, path: Path) -> Iterator[str]:
 def test_imports_run_one_way(layer: str, path: Path) -> None:
     layers = {name.split(".")[1] for name in imported(layer, path)} & (set(LAYERS) | {"fixtures"})
     assert layers <= ALLOWED[layer], f"{layer} imports {layers - ALLOWED[layer]}"
+
+
+def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
+    files = sorted(LAYERS["cli"].rglob("*.py"))
+    names = {name for path in files for name in imported("cli", path) if name.startswith("grpcdiag.fixtures")}
+    assert names
+    assert all(name.startswith("grpcdiag.fixtures.lab") for name in names), names
 
 
 def test_the_walk_finds_imports() -> None:

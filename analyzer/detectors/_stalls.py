@@ -209,6 +209,8 @@ def restarts(tables: Tables) -> Restarts:
     initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)
     grown, gap = _burst_before(tables, order, first, same_end)
     small = (waits.window_before_idle_bytes <= initial) & (waits.rto_ns > 0) & (gap > waits.rto_ns) & (grown > initial)
+    if tables.measured is not None:  # where no small frame came late enough to restart the window, it is as told
+        small &= ~(tables.measured.before_idle & (gap - waits.idle_before_ns <= waits.rto_ns))
     idle = np.where(small, gap, waits.idle_before_ns)
     window = np.where(small, grown, waits.window_before_idle_bytes)
     halvings = np.clip(idle // np.maximum(waits.rto_ns, 1), 0, 62)

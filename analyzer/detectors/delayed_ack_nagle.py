@@ -100,12 +100,13 @@ def _evidence(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     connection, direction = int(waits.connection[row]), int(waits.direction[row])
     sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
+    owed = int(waits.owed_bytes[row])
     late = _shared.milliseconds(int(waits.released_time_ns[row] - waits.start_time_ns[row]))
     yield from _stalls.evidence(
         tables,
         row,
         f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight, segments hold "
-        f"{int(waits.mss[row]):,}; {int(waits.owed_bytes[row]):,} bytes are owed",
+        f"{int(waits.mss[row]):,}; " + (f"{owed:,} bytes are owed" if owed else "the call's message is still to come"),
         f"the ACK of {receiver}, {late} after the stop",
         f"{sender} goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
     )

@@ -222,7 +222,7 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
     def median(column: Ints, rows: Ints) -> int:
         return int(np.median(column[rows]))
 
-    return {
+    metrics: dict[str, int | float | str] = {
         "bursts": len(first),
         "lost_per_burst_ns": int(waits.duration_ns[lost].sum()) // len(first),
         "round_trip_ns": median(waits.rtt_ns, first),
@@ -234,6 +234,9 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
         "congestion_window_before_idle_bytes": median(waits.window_before_idle_bytes, first),
         "owed_bytes_at_stop": int(np.median(waits.owed_bytes[first])),
     }
+    if tables.measured is not None:
+        metrics["congestion_windows_measured"] = int(tables.measured.before_idle[first].sum())
+    return metrics
 
 
 def _words(tables: Tables, burst: _Burst) -> dict[str, str]:
@@ -254,7 +257,14 @@ def _words(tables: Tables, burst: _Burst) -> dict[str, str]:
         "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
         "after_ack": _shared.milliseconds(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
+        "known": "was" if _measured(tables, wait) else "is estimated at",
+        "source": " as its kernel told" if _measured(tables, wait) else "",
     }
+
+
+def _measured(tables: Tables, wait: int) -> bool:
+    """Whether the sender's kernel told its window before the idle time."""
+    return tables.measured is not None and bool(tables.measured.before_idle[wait])
 
 
 def _evidence(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
@@ -292,7 +302,8 @@ def _explanation(example: dict[str, str], bursts: int, each: str, hosts: tuple[s
         f"{example['segments']} segments of {example['mss']} bytes ({example['in_flight']} bytes) were in flight, and "
         f"the remaining {example['owed']} bytes of the message waited {example['waited']} for the first ACK. HTTP/2 "
         "and TCP receive windows had room. "
-        f"Before the idle time the congestion window is estimated at {example['window_before']} bytes. This happened "
+        f"Before the idle time the congestion window {example['known']} {example['window_before']} bytes"
+        f"{example['source']}. This happened "
         f"{_stalls.times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
     )
 

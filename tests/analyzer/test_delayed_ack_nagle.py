@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from stalls import check_evidence, firing, relabelled
-from support import recording, synthetic
+from support import recorded, recording, synthetic
 
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.detectors.delayed_ack_nagle import Limits, detect
 from grpcdiag.analyzer.tables import Tables
@@ -44,3 +45,18 @@ def test_severity_follows_the_share() -> None:
     assert firing(detect(tables, Limits(critical_share=share))).severity == "critical"
     assert firing(detect(tables, Limits(critical_share=share + 0.001))).severity == "warning"
     assert firing(detect(tables, Limits(warning_share=share + 0.001, critical_share=1))).severity == "info"
+
+
+def test_a_message_held_back_behind_its_headers_is_not_late() -> None:
+    """HEADERS and DATA in two writes, Nagle on: DATA leaves right after the delayed ACK of the HEADERS."""
+    analysis = analyze([recorded("lab/delayed-ack-nagle.pcap")])
+    finding = next(f for f in analysis.findings if f.id == "delayed-ack-nagle")
+    assert finding.severity == "critical"
+    assert finding.lost_ns == pytest.approx(analysis.budget["delayed_ack"])
+    assert finding.metrics["median_wait_ns"] == pytest.approx(44 * MS, abs=9 * MS)
+    assert "delayed-data" not in {f.id for f in analysis.findings}
+
+
+@pytest.mark.parametrize("name", ["delayed-ack-nagle-control", "delayed-data", "delayed-data-control"])
+def test_a_message_that_no_ack_released_was_late(name: str) -> None:
+    assert list(detect(decode([recorded(f"lab/{name}.pcap")]), Limits())) == []

@@ -32,6 +32,14 @@ pub struct Options {
     pub threads: u8,
 }
 
+impl Options {
+    /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
+    /// captures of both ends are matched by.
+    pub fn keeps_requests(&self) -> bool {
+        self.rpc_rows && self.packets
+    }
+}
+
 /// Sums over the capture.
 #[derive(Debug, Default)]
 pub struct Totals {
@@ -62,6 +70,10 @@ pub struct Context {
     pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
     pub rpc_budgets: Vec<Budget>,
+    /// The same up to the end of the request, when wanted.
+    pub request_budgets: Vec<Budget>,
+    /// The packets at which requests were whole, 0 before, when wanted.
+    pub request_ends: Vec<u32>,
     /// Messages so far, when wanted.
     pub messages: Messages,
     /// Frames so far, when wanted.

@@ -180,9 +180,13 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     let deadlines = std::mem::take(&mut cx.deadlines);
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);
+    let request_budgets = std::mem::take(&mut cx.request_budgets);
+    let request_ends = std::mem::take(&mut cx.request_ends);
     result.set_item("rpcs", to_dict(py, rpcs)?)?;
     result.set_item("deadlines", deadlines.into_pyarray(py))?;
     result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
+    result.set_item("request_budgets", budgets(py, &request_budgets)?)?;
+    result.set_item("request_ends", request_ends.into_pyarray(py))?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
     for (name, columns) in [
         ("directions", end.directions.take_columns()),

@@ -8,6 +8,7 @@ use crate::at::At;
 use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
+use crate::http2::streams::Kind;
 use crate::tables::WaitRow;
 use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
@@ -42,22 +43,28 @@ pub fn stopped(connection: &mut Connection, side: usize) {
         connection.halves[side].stop = None;
         return;
     }
+    connection.halves[side].stop = Some(stop_now(connection, side));
+}
+
+/// What is binding after the last bytes of `side`.
+#[inline]
+fn stop_now(connection: &mut Connection, side: usize) -> Stop {
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
     let least_window = if connection.http2.begun_late { least_http2_window(connection, side, stream) } else { None };
+    let owed = connection.http2.owed(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
-    let stop = Stop {
+    Stop {
         stream,
-        owed: connection.http2.owed(side, stream),
+        owed,
         in_flight: half.acks_reach_back.then_some((half.highest - half.acked_at_send).max(0)),
         congestion_window: half.congestion.bytes(segment),
         receive_window: receive_window(half, peer, connection.http2.near_rtt[side]),
         stream_window,
         connection_window,
         least_window,
-    };
-    connection.halves[side].stop = Some(stop);
+    }
 }
 
 /// The windows of a stream and of the connection as the sender knew them when it sent its last bytes: without credit
@@ -108,11 +115,9 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let streams = connection.http2.charge_wait(side, &interval);
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
-    if let (true, Some(in_flight)) = (after_loss, stop.in_flight) {
-        let segment = segment_size(connection, side);
-        connection.halves[side].congestion.proved(in_flight, segment);
-    }
+    let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss, released.is_some(), at);
     cx.waits.push(WaitRow {
+        congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,
         cause: cause as u8,
@@ -122,6 +127,33 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
         after_loss: u8::from(after_loss),
         ..row
     });
+}
+
+/// The congestion window at the stop, bytes: where it was binding, what was in flight tells it.
+fn at_its_window(
+    connection: &mut Connection,
+    side: usize,
+    stop: &Stop,
+    cause: Cause,
+    after_loss: bool,
+    released: bool,
+    at: At,
+) -> i64 {
+    let segment = segment_size(connection, side);
+    let Some(in_flight) = stop.in_flight else { return stop.congestion_window };
+    if after_loss {
+        connection.halves[side].congestion.proved(in_flight, segment);
+        return stop.congestion_window.min(in_flight.max(segment));
+    }
+    let less = stop.congestion_window - in_flight >= segment && released;
+    if less
+        && matches!(cause, Cause::CongestionWindow | Cause::Unexplained)
+        && stands_at_its_window(connection, side, stop, in_flight, at)
+    {
+        connection.halves[side].congestion.outgrown(in_flight, segment);
+        return in_flight;
+    }
+    stop.congestion_window
 }
 
 fn segment_size(connection: &Connection, side: usize) -> i64 {
@@ -138,9 +170,10 @@ fn hold(connection: &mut Connection, side: usize, interval: Interval) {
 }
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
-/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner.
+/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
+/// Nagle's algorithm held it back.
 #[cold]
-pub fn began(connection: &mut Connection, side: usize, at: At) {
+pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
     let half = &connection.halves[side];
     let start = half.last_data_time;
     if at.time.saturating_sub(start) < SHORTEST {
@@ -155,7 +188,38 @@ pub fn began(connection: &mut Connection, side: usize, at: At) {
     if half.congestion.is_after_loss() && half.acks_reach_back && full && release(connection, side, at).is_some() {
         let interval = Interval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
         connection.http2.held[side].add(interval);
+    } else {
+        held_back(connection, side, length, at, cx);
     }
+}
+
+/// The bytes sent last were the HEADERS of a call without its message, in a segment that was not full, and the next
+/// ones come right after the delayed ACK of it: those are held back by Nagle's algorithm, not late.
+fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
+    let stop = stop_now(connection, side);
+    let released = release(connection, side, at);
+    let Some(ack) = released else { return };
+    let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let direction = &stream.directions[side];
+        let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
+        stream.kind == Kind::Grpc && !stream.finished && message_to_come
+    });
+    let open = are_open(connection, side, &stop, credit(connection, side, at).0);
+    if !begun || tcp_window(connection, side, &stop, length, ack, open, at) != Cause::DelayedAck {
+        return;
+    }
+    let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
+    connection.http2.held[side].add(Interval { start, end: at.time, cause, after_loss: false });
+    let row = row(connection, side, &stop, released, at);
+    cx.waits.push(WaitRow {
+        start_time_ns: start,
+        duration_ns: at.time.saturating_sub(start),
+        cause: cause as u8,
+        stopped_at_packet: connection.halves[side].last_data_packet,
+        streams: 1,
+        method: connection.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
+        ..row
+    });
 }
 
 /// Both halves of the path, nanoseconds.
@@ -175,9 +239,13 @@ fn reaction(connection: &Connection) -> i64 {
 /// the sender and back allows.
 fn release(connection: &Connection, side: usize, at: At) -> Option<Ack> {
     let half = &connection.halves[side];
-    let near = connection.http2.near_rtt[side].max(0);
+    // beside the sender the smallest round trip so far is its host's reaction, which may be twice as quick the next time
+    let near = match connection.http2.near_rtt[side].max(0) {
+        near if near <= half::NEAR => near / 2,
+        near => near,
+    };
     let reaction = reaction(connection);
-    // the smallest round trip is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
+    // farther off it is a bound: the one this ACK took may be longer, never shorter, but clocks jitter
     let ack = half.acks.at(at.time.saturating_sub(near).saturating_add(reaction.min(near / 8)))?;
     let after = at.time.saturating_sub(ack.time).saturating_sub(near);
     (after <= reaction && ack.time.saturating_add(near) > half.last_data_time).then_some(ack)
@@ -193,9 +261,9 @@ fn cause(connection: &Connection, side: usize, stop: &Stop, length: i64, release
         return cause;
     }
     let cause = match (released, stop.in_flight) {
-        (Some(ack), Some(in_flight)) => {
+        (Some(ack), Some(_)) => {
             let open = are_open(connection, side, stop, right_before);
-            tcp_window(connection, side, stop, in_flight, length, ack, open)
+            tcp_window(connection, side, stop, length, ack, open, at)
         }
         (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
@@ -269,15 +337,8 @@ fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
 /// window if there was none and HTTP/2 allowed more. There was none if the estimate says so; if a window not yet grown
 /// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
 /// comes are the window.
-fn tcp_window(
-    connection: &Connection,
-    side: usize,
-    stop: &Stop,
-    in_flight: i64,
-    length: i64,
-    ack: Ack,
-    open: bool,
-) -> Cause {
+fn tcp_window(connection: &Connection, side: usize, stop: &Stop, length: i64, ack: Ack, open: bool, at: At) -> Cause {
+    let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
@@ -288,8 +349,45 @@ fn tcp_window(
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let full = known && (stop.congestion_window - in_flight < segment || fills_initial_window(half, stop, segment));
+    let room = stop.congestion_window - in_flight;
+    // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
+    let near = room < 2 * segment || !first_after_idle(connection, side);
+    let full = room < segment
+        || fills_initial_window(half, stop, segment)
+        || near && stands_at_its_window(connection, side, stop, in_flight, at);
+    let full = known && full;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
+}
+
+/// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for half a round trip
+/// or more with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is
+/// still in slow start is no more than twice that.
+fn stands_at_its_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
+    let near = connection.http2.near_rtt[side];
+    let segment = segment_size(connection, side);
+    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
+    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(2) >= rtt);
+    let open = |window: Option<i64>| window.is_some_and(|window| window >= segment);
+    (0..=half::NEAR).contains(&near)
+        && long
+        && in_flight >= segment
+        && stop.congestion_window > CongestionWindow::initial(segment)
+        && stop.congestion_window <= in_flight.saturating_mul(2)
+        && stop.receive_window.is_some_and(|window| window - in_flight >= segment)
+        && open(stop.stream_window)
+        && open(stop.connection_window)
+}
+
+/// Whether a stop is the first burst's after an idle time that reduced the window: by a rule, which it shows, or
+/// nothing.
+fn first_after_idle(connection: &Connection, side: usize) -> bool {
+    let half = &connection.halves[side];
+    let near = connection.http2.near_rtt[side].max(0);
+    let kept = half.rtt.retransmission_timeout(near).is_some_and(|timeout| half.flight.idle_before <= timeout);
+    let into_flight = half.last_data_time.saturating_sub(half.flight.start_time);
+    let later = round_trip(connection).is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
+    !kept && !later
 }
 
 /// Linux's window counts segments: ten short ones fill the initial window too.
@@ -303,7 +401,7 @@ fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bool {
 /// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
 /// short segment back until then.
 fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
-    const DELAYS: std::ops::RangeInclusive<i64> = 35_000_000..=205_000_000;
+    const DELAYS: std::ops::RangeInclusive<i64> = half::SHORTEST_DELAYED_ACK..=205_000_000;
     let half = &connection.halves[side];
     let there_and_back = connection.http2.near_rtt[1 - side];
     let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);
@@ -387,7 +485,8 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
-    let first = half.last_data_packet == 0;
+    // what was sent in a hole is not in the capture: neither is when
+    let first = half.last_data_packet == 0 || start > half.highest;
     let idle = at.time.saturating_sub(half.last_data_time).max(0);
     half.flight = Flight {
         number: half.flight.number + 1,

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, compare, connections, explain, frames, messages, packets, rpcs, timeline, verify, waits
+from . import (
+    analyze,
+    capture,
+    compare,
+    connections,
+    doctor,
+    explain,
+    frames,
+    lab,
+    messages,
+    packets,
+    rpcs,
+    timeline,
+    verify,
+    waits,
+)
 
 app = typer.Typer(
     name="grpcdiag",
@@ -17,8 +32,24 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for command in (analyze, compare, connections, rpcs, messages, frames, packets, waits, timeline, explain, verify):
-    app.command(name=command.NAME)(command.command)
+_COMMANDS = (
+    analyze,
+    compare,
+    connections,
+    rpcs,
+    messages,
+    frames,
+    packets,
+    waits,
+    timeline,
+    explain,
+    capture,
+    verify,
+    lab,
+    doctor,
+)
+for command in _COMMANDS:
+    app.command(name=command.NAME, context_settings=getattr(command, "CONTEXT", None))(command.command)
 
 
 @app.callback()

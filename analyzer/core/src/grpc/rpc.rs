@@ -111,6 +111,7 @@ impl Http2 {
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.method_unnamed = summary.unnamed;
         stream.timeout_ns = summary.timeout_ns.unwrap_or(-1);
+        stream.headers_unknown = summary.unknown > 0;
         if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
             push_rpc(self.connection, stream, cx);
         }
@@ -120,6 +121,7 @@ impl Http2 {
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        stream.counted = true;
         self.methods.note(method);
         let allowed = self.sides[1 - side].announced.max_concurrent_streams;
         self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
@@ -145,6 +147,7 @@ impl Http2 {
         if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
             push_rpc(self.connection, stream, cx);
         }
+        stream.counted = true;
         self.turns.update(stream, self.client, side == self.client, first, self.near_rtt[self.client]);
         self.raise_highest_stream(id);
         self.rpcs += 1;
@@ -157,10 +160,12 @@ impl Http2 {
 
     #[inline]
     fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
-        let near = self.near_rtt[side];
+        let (near, gaps) = (self.near_rtt[side], self.sides[side].gaps);
         if let Some(stream) = self.streams.find_mut(id) {
             stream.charge_activity(side, false, &at, near, &self.held);
             if let Some(http_status) = summary.http_status {
+                // a response begins here: nothing of it was in a gap before
+                stream.directions[side].gaps = gaps;
                 stream.http_status = http_status;
             }
             stream.status_hidden |= summary.unknown > 0;
@@ -191,6 +196,9 @@ impl Http2 {
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if is_client && cx.options.keeps_requests() {
+            request_ends(stream, at, cx);
+        }
         let over = stream.directions[1 - side].ended;
         if !is_client && !stream.finished {
             let hidden = stream.status_hidden || (late && stream.http_status == 0);
@@ -243,11 +251,13 @@ impl Http2 {
         }
         stream.finished = true;
         self.turns.update(stream, client, false, at, self.near_rtt[client]);
-        self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
-        self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        if stream.counted {
+            self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
+            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        }
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-        write_rpc(self.connection, stream, client, status, true, at, cx);
+        write_rpc(self.connection, stream, client, status, !self.unproven, at, cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -258,13 +268,15 @@ impl Http2 {
             // only if the server's answer cannot have been missed
             let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps, stream.first.packet);
             let whole = read && !self.answered_early;
-            stream.charge(at.time, held_at_the_end(stream, client, end, whole));
+            stream.charge(at.time, held_at_the_end(stream, client, if read { end } else { End::CaptureEnds }, whole));
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
-            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+            self.open_rpcs = self.open_rpcs.saturating_sub(u32::from(stream.counted));
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            write_rpc(self.connection, stream, client, status, end != End::CaptureEnds, at, cx);
+            stream.touches_gap |= !read;
+            let complete = read && end != End::CaptureEnds;
+            write_rpc(self.connection, stream, client, status, complete, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -277,7 +289,10 @@ impl Http2 {
         let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
         let direction_code = self.direction(side);
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot && stream.is_inside(side);
+        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot
+            && stream.is_inside(side)
+            && stream.directions[side].gaps == gaps
+            && !self.held[side].late;
         if behind && at.time.saturating_sub(stream.since) >= HEAD_OF_LINE {
             went_behind(
                 stream,
@@ -294,26 +309,30 @@ impl Http2 {
         let (id, method, opened) = (stream.id, stream.method, stream.first.packet);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
+        let gap = self.sides[side].gap_touches(direction.gaps, opened);
         if direction.gaps != gaps {
-            if self.sides[side].gap_touches(direction.gaps, opened) {
+            if gap {
                 direction.reader.lose();
             }
             direction.gaps = gaps;
         }
+        if direction.reader.is_lost() {
+            direction.reader.resume(data, self.sides[side].frame_from(data.len()));
+        }
         let sender = &mut self.sides[side];
         let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
-        let connection = self.connection;
+        let (connection, gap_time) = (self.connection, self.held[side].gap_time);
         let mut wrong = false;
         let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
         direction.reader.feed(data, at, &mut |event| match event {
             Event::Begin => {
                 *unfinished += 1;
                 turns.message_begins(is_client);
-                if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
+                if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
                     push_delay([connection, id, method], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;
-                if !is_client && *turn_since >= 0 {
+                if !is_client && *turn_since > gap_time {
                     let turnaround = at.time.saturating_sub(*turn_since).max(0);
                     cx.method(method).add_turnaround(turnaround as u64);
                     *turn_since = -1;
@@ -333,6 +352,9 @@ impl Http2 {
             stream.answers_before(self.client);
         }
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if gap {
+            touch_gap(slot, &mut self.streams, cx);
+        }
         if wrong {
             self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
         }
@@ -342,6 +364,7 @@ impl Http2 {
     pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.charge(at.time, Cause::CaptureGap);
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
         if direction.reader.lacks(length) {
@@ -480,6 +503,22 @@ fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<
     }
 }
 
+/// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
+/// back.
+#[cold]
+fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
+    let row = stream.rpc as usize;
+    if stream.finished || stream.kind != Kind::Grpc {
+        return;
+    }
+    if let Some(cell) = cx.request_ends.get_mut(row) {
+        *cell = at.completes(&stream.first).0;
+    }
+    if let Some(budget) = cx.request_budgets.get_mut(row) {
+        *budget = stream.budget;
+    }
+}
+
 /// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
 fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
@@ -512,7 +551,6 @@ fn write_rpc(
     at: At,
     cx: &mut Context,
 ) {
-    stream.touches_gap |= stream.directions.iter().any(|direction| direction.reader.is_lost());
     let stats = cx.method(stream.method);
     stats.touch_gaps += u64::from(stream.touches_gap);
     let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
@@ -545,6 +583,7 @@ fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     if let Some(flags) = cx.rpcs.flags.get_mut(row) {
         *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
         *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
+        *flags |= if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
         *budget = stream.budget;
@@ -587,5 +626,9 @@ fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());
         cx.rpc_budgets.push(Budget::default());
+        if cx.options.keeps_requests() {
+            cx.request_budgets.push(Budget::default());
+            cx.request_ends.push(0);
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn headers_cut(h2: &mut Http2, side: usize, header: FrameHeader, octe
     }
     let mut summary = Summary::default();
     // the block ends in the middle of a field, or lacks some: either way there are unknown ones
-    let _ = h2.sides[side].hpack.decode(octets, &mut cx.strings, &mut |field| summary.add(field.class));
+    h2.sides[side].hpack.decode_part(octets, &mut cx.strings, &mut |field| summary.add(field.class));
     summary.unknown += 1;
     let (stream, first) = (header.stream, h2.sides[side].frame_first);
     let end_stream = header.has(flag::END_STREAM);
@@ -124,6 +124,14 @@ pub(super) fn abandon(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
 pub(super) fn forget_left_out(h2: &mut Http2, side: usize, kind: FrameType) {
     if matches!(kind, FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION) {
         forget(h2, side);
+    }
+}
+
+/// `bytes` bytes of a frame are not in the capture, in which a header block may have inserted entries.
+pub(super) fn lack(h2: &mut Http2, side: usize, kind: FrameType, bytes: u64) {
+    if matches!(kind, FrameType::HEADERS | FrameType::PUSH_PROMISE | FrameType::CONTINUATION) {
+        let open = h2.sides[side].block.take().map_or(0, |block| block.octets.len() as u64);
+        h2.sides[side].hpack.mark_hole(bytes.saturating_add(open));
     }
 }
 

@@ -35,6 +35,7 @@ use crate::budget::Budget;
 use crate::context::Context;
 use crate::grpc::headers::Strings;
 use crate::grpc::used::UsedMethods;
+use crate::limits;
 use crate::tables::Layer;
 
 use frame::FrameType;
@@ -117,6 +118,8 @@ pub struct Http2 {
     pub policy: policy::Policy,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
+    /// What is read now is behind bytes that may still come: at the capture's end.
+    pub unproven: bool,
     highest_client_stream: u32,
     /// The first stream that the client opened in the capture, 0 before: lower ones were opened before it.
     first_stream: u32,
@@ -152,6 +155,7 @@ impl Http2 {
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             answered_early: false,
+            unproven: false,
             highest_client_stream: 0,
             first_stream: 0,
             late: late::Before::default(),
@@ -218,6 +222,24 @@ impl Http2 {
         }
     }
 
+    /// Frames are missing, which may have ended any RPC that is open: those that go on are seen again. They do not count
+    /// as open any more, for else each hole would leave some open for ever.
+    #[cold]
+    fn doubt_open_rpcs(&mut self, until: At) {
+        for held in &mut self.held {
+            held.gap_time = held.gap_time.max(until.time);
+        }
+        if self.open_rpcs == 0 {
+            return; // also the bound of what holes cost: each stream is doubted once
+        }
+        for stream in self.streams.open_rpcs() {
+            stream.waiting = false;
+            stream.counted = false;
+        }
+        self.open_rpcs = 0;
+        self.turns.doubt();
+    }
+
     pub(crate) fn problem(&self, layer: Layer, text: &'static str, at: At, cx: &mut Context) {
         cx.problem(layer, text, self.connection, at.packet, at.time);
     }
@@ -242,6 +264,12 @@ impl Http2 {
     #[inline]
     pub(crate) fn highest_stream(&self) -> u32 {
         self.highest_client_stream
+    }
+
+    /// The highest stream identifier that a frame may have, as far as earlier ones tell: clients number upwards.
+    fn highest_plausible(&self) -> Option<u32> {
+        let known = !self.begun_late || (self.rpcs > 0 && self.highest_client_stream > 0);
+        known.then(|| self.highest_client_stream.saturating_add(limits::RESYNC_STREAMS))
     }
 
     #[inline]

@@ -134,7 +134,7 @@ fn begin_wrong_frame<'a>(
     cx: &mut Context,
 ) -> &'a [u8] {
     if h2.begun_late || h2.sides[side].gaps > 0 {
-        h2.sides[side].lose(at.packet);
+        h2.sides[side].lose(u64::MAX, at.packet);
         return rest;
     }
     blocks::forget_left_out(h2, side, header.kind());
@@ -425,7 +425,7 @@ fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) 
 fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
-    let Some(found) = search.find() else {
+    let Some(found) = search.find(h2.highest_plausible()) else {
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;
@@ -447,7 +447,7 @@ fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] 
 /// boundary is lost.
 pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
     let Ok(short) = u32::try_from(length) else {
-        return lose(h2, side, at, cx);
+        return lose(h2, side, length, at, cx);
     };
     match h2.sides[side].state {
         State::Data if !h2.sides[side].data.pad_length_due && short <= h2.sides[side].data.total() => {
@@ -463,10 +463,10 @@ pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Con
         State::Foreign => {}
         State::Opening => {
             if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
-                lose(h2, side, at, cx);
+                lose(h2, side, length, at, cx);
             }
         }
-        _ => lose(h2, side, at, cx),
+        _ => lose(h2, side, length, at, cx),
     }
 }
 
@@ -491,18 +491,19 @@ fn gap_in_control(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Con
     if header.kind() == FrameType::HEADERS {
         blocks::headers_cut(h2, side, header, &kept, at, cx);
     }
-    blocks::forget_left_out(h2, side, header.kind());
+    blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {
         Some(0) => end_frame(h2, side, at, cx),
         Some(left) => h2.sides[side].state = State::Skip(left as u32),
-        None => lose(h2, side, at, cx),
+        None => lose(h2, side, u64::from(length), at, cx),
     }
 }
 
-fn lose(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+fn lose(h2: &mut Http2, side: usize, missing: u64, at: At, cx: &mut Context) {
     if let Some(search) = h2.sides[side].search.take() {
         h2.bytes.undecoded += search.len() as u64;
     }
-    h2.sides[side].lose(at.packet);
+    h2.sides[side].lose(missing, at.packet);
+    h2.doubt_open_rpcs(at);
     h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
 }

@@ -71,9 +71,12 @@ impl Search {
 
     /// The first offset that is a frame boundary. A piece's start that is not yet decided holds later offsets back,
     /// because writers flush whole frames.
-    pub(super) fn find(&mut self) -> Option<usize> {
+    pub(super) fn find(&mut self, highest: Option<u32>) -> Option<usize> {
+        if let Some(highest) = highest {
+            return self.find_known(highest);
+        }
         for offset in self.tried..self.bytes.len() {
-            let starts_piece = self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok();
+            let starts_piece = self.starts_piece(offset);
             match self.chain(offset, starts_piece) {
                 Chain::Boundary => return Some(offset),
                 Chain::Open if starts_piece => {
@@ -85,6 +88,46 @@ impl Search {
         }
         self.tried = self.bytes.len().saturating_sub(HEADER_LEN);
         None
+    }
+
+    /// The same where streams above `highest` cannot have come yet. That makes a header's stream identifier a sign too:
+    /// two headers in a row are enough, and one whose frame ends exactly where the bytes end.
+    fn find_known(&mut self, highest: u32) -> Option<usize> {
+        for offset in self.tried..self.bytes.len() {
+            match self.chain_known(offset, highest) {
+                Chain::Boundary => return Some(offset),
+                Chain::Open => {
+                    self.tried = offset;
+                    return None;
+                }
+                Chain::None => {}
+            }
+        }
+        self.tried = self.bytes.len();
+        None
+    }
+
+    fn chain_known(&self, offset: usize, highest: u32) -> Chain {
+        let mut position = offset;
+        for frames in 0..2 {
+            let Some(octets) = self.bytes.get(position..).and_then(|b| b.first_chunk::<HEADER_LEN>()) else {
+                // a frame that ends with the bytes; an empty one only where a writer's flush begins
+                let whole = frames == 1 && position == self.bytes.len();
+                let sure = whole && (position - offset > HEADER_LEN || self.starts_piece(offset));
+                return if sure { Chain::Boundary } else { Chain::Open };
+            };
+            let header = FrameHeader::parse(octets);
+            let payload = self.bytes.get(position + HEADER_LEN..).unwrap_or_default();
+            if !header.is_plausible() || header.stream > highest || !header.carries_something(payload) {
+                return Chain::None;
+            }
+            position += HEADER_LEN + header.length() as usize;
+        }
+        Chain::Boundary
+    }
+
+    fn starts_piece(&self, offset: usize) -> bool {
+        self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok()
     }
 
     /// Follows frame headers from `offset`. One header is too weak a sign; enough are three in a row, two with a

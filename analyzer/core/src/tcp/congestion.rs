@@ -15,6 +15,8 @@ pub struct CongestionWindow {
     threshold: Option<i64>,
     largest_in_flight: i64,
     in_recovery_until: i64,
+    /// A loss set the threshold.
+    lost: bool,
     /// Idle time reduced it since the last loss.
     restarted: bool,
     /// The connection began before the capture, and idle time has not reduced the window since: it may be larger.
@@ -60,7 +62,17 @@ impl CongestionWindow {
 
     /// A loss set the window, or the threshold up to which it grows again, and idle time did not reduce it further.
     pub fn is_after_loss(&self) -> bool {
-        self.threshold.is_some() && !self.restarted
+        self.lost && self.threshold.is_some() && !self.restarted
+    }
+
+    /// Without a loss the sender stopped at a window of `in_flight` bytes, which the estimate had outgrown. By much:
+    /// cubic had left slow start by itself (`hystart_update`, net/ipv4/tcp_cubic.c); by little: estimates add up.
+    pub fn outgrown(&mut self, in_flight: i64, segment: i64) {
+        let before = self.bytes(segment);
+        self.window = before.min(in_flight.max(segment));
+        if before > self.window.saturating_mul(5) / 4 {
+            self.threshold = Some(self.window);
+        }
     }
 
     /// The sender stopped at its window with `in_flight` bytes unacknowledged: that is the window.
@@ -100,6 +112,7 @@ impl CongestionWindow {
     /// start begins anew (`tcp_enter_loss`).
     pub fn lost(&mut self, offset: i64, highest: i64, segment: i64, timeout: bool) {
         self.restarted = false;
+        self.lost = true;
         if offset >= self.in_recovery_until {
             self.window = (self.bytes(segment) * 7 / 10).max(2 * segment);
             self.threshold = Some(self.window);
@@ -201,6 +214,36 @@ mod tests {
         window.sent(9_000, SEGMENT);
         window.proved(8_000, SEGMENT);
         assert_eq!(window.bytes(SEGMENT), 8_000, "what it stopped at");
+    }
+
+    /// cubic leaves slow start by itself: what stopped at less than the estimate tells where.
+    #[test]
+    fn an_estimate_that_outgrew_the_window_is_corrected() {
+        let mut window = CongestionWindow::default();
+        window.sent(10_000, SEGMENT);
+        window.acknowledged(10_000, SEGMENT);
+        window.sent(20_000, SEGMENT);
+        window.acknowledged(20_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 40_000);
+        window.outgrown(30_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 30_000);
+        assert!(!window.is_after_loss());
+        window.sent(30_000, SEGMENT);
+        window.acknowledged(30_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 31_000, "congestion avoidance: a segment per window");
+    }
+
+    /// Little more than what was in flight is an estimate's error: slow start goes on.
+    #[test]
+    fn a_little_too_much_does_not_end_slow_start() {
+        let mut window = CongestionWindow::default();
+        window.sent(10_000, SEGMENT);
+        window.acknowledged(10_000, SEGMENT);
+        window.sent(18_000, SEGMENT);
+        window.outgrown(18_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 18_000);
+        window.acknowledged(18_000, SEGMENT);
+        assert_eq!(window.bytes(SEGMENT), 36_000);
     }
 
     #[test]

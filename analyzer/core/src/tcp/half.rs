@@ -1,6 +1,7 @@
 //! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
 //! bursts, and what the capture shows of its congestion window.
 
+use crate::at::At;
 use crate::limits;
 use crate::waits::Stop;
 
@@ -11,6 +12,8 @@ use super::rtt::Rtt;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
 pub const NEAR: i64 = 200_000;
+/// The least time for which an ACK is put off, with 5 ms for clocks: 40 ms in Linux (TCP_DELACK_MIN, include/net/tcp.h).
+pub const SHORTEST_DELAYED_ACK: i64 = 35_000_000;
 
 /// An acknowledgement of a sender's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,6 +159,8 @@ pub struct Half {
     pub next: i64,
     /// Highest offset sent.
     pub highest: i64,
+    /// Offset of its FIN, which takes a sequence number of its own and is acknowledged too.
+    pub fin: Option<i64>,
     /// Highest offset the peer acknowledged.
     pub acked: i64,
     /// What this sender knew to be acknowledged when it last sent new data.
@@ -182,6 +187,9 @@ pub struct Half {
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
+    /// When the last hole was filled, and whether it was a loss that was sent again: nothing behind it was readable
+    /// before.
+    pub filled: Option<(At, bool)>,
     /// Segments that wait for a hole to be filled.
     pub out_of_order: Option<Box<OutOfOrder>>,
     /// To recognise packets recorded twice.
@@ -213,10 +221,22 @@ impl Half {
         self.next_seq = first_byte;
     }
 
+    /// Since its last bytes, in a segment that was not full, as much time has passed as an ACK of them may be put off.
+    #[inline]
+    pub fn paused_behind_a_short_segment(&self, now: i64) -> bool {
+        self.sent_short && now.saturating_sub(self.last_data_time) >= SHORTEST_DELAYED_ACK
+    }
+
     /// The offset of a sequence number, within half the sequence space of what is expected (RFC 9293 section 3.4).
     #[inline]
     pub fn offset(&self, seq: u32) -> i64 {
         self.next + i64::from(seq.wrapping_sub(self.next_seq) as i32)
+    }
+
+    /// As much of `offset`, which was acknowledged, as is payload.
+    #[inline]
+    pub fn payload_before(&self, offset: i64) -> i64 {
+        self.fin.map_or(offset, |fin| offset.min(fin))
     }
 
     /// Bytes up to `offset` were delivered.
@@ -225,6 +245,11 @@ impl Half {
         let by = offset - self.next;
         self.next_seq = self.next_seq.wrapping_add(by as u32);
         self.next = offset;
+    }
+
+    /// The sequence number of offset 0.
+    pub fn first_sequence(&self) -> u32 {
+        self.next_seq.wrapping_sub(self.next as u32)
     }
 
     /// By how many bits this sender's windows are shifted, `None` while not known (RFC 7323 section 2.2): windows are
@@ -284,6 +309,15 @@ mod tests {
         }
         assert_eq!(sent.behind(3_101), None, "forgotten");
     }
+    #[test]
+    fn the_sequence_number_of_offset_0_stays_known() {
+        let mut half = Half::default();
+        half.start(u32::MAX - 5);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+        half.advance(5_000_000_000);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+    }
+
     #[test]
     fn a_far_sender_knows_an_earlier_window() {
         let mut windows = Windows::default();

@@ -1,0 +1,82 @@
+"""When a recording may end: the connections are closed, and tcpdump has written their last packets.
+
+tcpdump gets packets from the kernel in blocks. A block comes when it is full or a second old, so a tcpdump that is
+stopped at once loses what came last. Its statistics tell what the kernel has counted and what was written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from . import sockets
+from .tcpdump import Counts, Tcpdump
+
+BLOCK_S = 1.3
+"""Time after which every packet has reached tcpdump: its read timeout of one second (tcpdump.c), and a little."""
+QUIET_S = 0.15
+"""Silence that counts as the end, when the kernel says that no connection is open (own choice)."""
+BLIND_QUIET_S = 1.0
+"""The same when it is not seen whether connections are open: they may be another network namespace's (own choice)."""
+_LOOK_S = 0.05
+
+_CLOSING = ("fin-wait-1", "fin-wait-2", "closing", "last-ack", "close-wait", "syn-sent", "syn-recv")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a recording ended."""
+
+    open_connections: int
+    """Connections that were still being closed when patience was at its end."""
+    waited_s: float
+
+
+def closing(ports: Sequence[int]) -> int | None:
+    """Connections that somebody has begun to close or to open; None when ss does not answer."""
+    found = sockets.look(ports, *_CLOSING)
+    return None if found is None else len(found)
+
+
+def wait(
+    tcpdump: Tcpdump,
+    ports: Sequence[int],
+    *,
+    patience_s: float,
+    blind: bool,
+    loopback: bool,
+    interrupted: Callable[[float], bool],
+) -> Ending:
+    """Return when the last packets are in the file, or `patience_s` and a block's time later.
+
+    `blind`: no socket of these ports was ever seen here. `loopback`: the kernel counts each packet twice, out and in.
+    """
+    start = now = time.monotonic()
+    changed, closed, last = start, None, tcpdump.counts
+    open_connections = 0
+    while tcpdump.alive and not interrupted(_LOOK_S):
+        now = time.monotonic()
+        late = now - start > patience_s
+        if closed is None:
+            found = closing(ports)
+            open_connections = found or 0
+            if not found or late:
+                closed = now
+        counts = tcpdump.ask()
+        if counts is None:
+            continue
+        if last is None or counts.received != last.received:
+            changed = now
+        last = counts
+        if closed is None:
+            continue
+        since = max(closed, min(changed, start + patience_s))
+        quiet = BLIND_QUIET_S if blind else QUIET_S
+        if now - since >= (quiet if _all_written(counts, loopback) else max(quiet, BLOCK_S)):
+            break
+    return Ending(open_connections, now - start)
+
+
+def _all_written(counts: Counts, loopback: bool) -> bool:
+    return counts.captured * (2 if loopback else 1) == counts.received - counts.dropped

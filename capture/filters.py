@@ -1,0 +1,49 @@
+"""Capture filters: built from ports and hosts, and compiled by libpcap before anything starts."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from .errors import UsageError
+
+
+def expression(ports: Sequence[int], hosts: Sequence[str], also: str | None = None) -> str:
+    """The filter for TCP of any of the ports and any of the hosts; `also` must hold besides. See pcap-filter(7)."""
+    parts = ["tcp"]
+    parts += [_any(f"port {port}" for port in dict.fromkeys(ports))] if ports else []
+    parts += [_any(f"host {host}" for host in dict.fromkeys(hosts))] if hosts else []
+    parts += [f"({also})"] if also and also.strip() else []
+    return " and ".join(parts)
+
+
+def _any(terms: Iterable[str]) -> str:
+    listed = list(terms)
+    return listed[0] if len(listed) == 1 else f"({' or '.join(listed)})"
+
+
+def address(text: str) -> str | None:
+    """The text as an IP address, without a zone; None when it is none."""
+    try:
+        return str(ipaddress.ip_address(text.partition("%")[0]))
+    except ValueError:
+        return None
+
+
+def check(text: str) -> bool:
+    """Compile a filter; false when libpcap's binding is not installed, and tcpdump must say what is wrong with it.
+
+    Raises UsageError with libpcap's own words.
+    """
+    try:
+        import cypcap
+    except ImportError:
+        return False
+    try:
+        with cypcap.open_dead(cypcap.DatalinkType.EN10MB, 262_144) as capture:
+            capture.compile(text, True, cypcap.NETMASK_UNKNOWN)
+    except cypcap.Error as error:
+        raise UsageError(f"wrong filter: {text!r}: libpcap says: {error.args[-1]}") from None
+    except UnicodeEncodeError:
+        raise UsageError(f"wrong filter: {text!r}: it is not text") from None
+    return True

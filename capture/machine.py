@@ -1,0 +1,179 @@
+"""What packets do not show and diagnosis needs: settings of this machine, as they are now."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from . import tools
+
+SYSCTLS = (
+    "net.core.default_qdisc",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_abort_on_overflow",
+    "net.ipv4.tcp_adv_win_scale",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_autocorking",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_early_retrans",
+    "net.ipv4.tcp_ecn",
+    "net.ipv4.tcp_fastopen",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_limit_output_bytes",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_min_rtt_wlen",
+    "net.ipv4.tcp_min_tso_segs",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_pacing_ca_ratio",
+    "net.ipv4.tcp_pacing_ss_ratio",
+    "net.ipv4.tcp_recovery",
+    "net.ipv4.tcp_retries2",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_syn_retries",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tso_win_divisor",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+)
+"""Settings that change how TCP sends, waits or gives up. Values are kept as the kernel writes them."""
+
+
+def sysctls() -> dict[str, str]:
+    """The values of `SYSCTLS` in this network namespace; those that this kernel does not have are left out."""
+    found = ((name, tools.read("/proc/sys/" + name.replace(".", "/"))) for name in SYSCTLS)
+    return {name: " ".join(value.split()) for name, value in found if value is not None}
+
+
+def addresses() -> list[str]:
+    """IP addresses of this network namespace."""
+    links = tools.answer("ip", "-j", "addr", "show")
+    if not isinstance(links, list):
+        return []
+    infos = [info for link in links if isinstance(link, dict) for info in link.get("addr_info", [])]
+    return [info["local"] for info in infos if isinstance(info, dict) and "local" in info]
+
+
+def routes(targets: Sequence[str]) -> list[dict[str, Any]]:
+    """The routes to the targets, and the namespace's own: each as `ip -j` tells it, with `initcwnd` and `congctl`."""
+    found: list[dict[str, Any]] = []
+    for ip in dict.fromkeys(targets):
+        got = tools.answer("ip", "-j", "-d", "route", "get", ip)
+        found += [{"target": ip, **route} for route in got] if isinstance(got, list) else []
+    for family in ("-4", "-6"):
+        got = tools.answer("ip", family, "-j", "-d", "route", "show", "table", "all")
+        found += [route for route in got[:200] if isinstance(route, dict)] if isinstance(got, list) else []
+    return found
+
+
+def links(interface: str) -> dict[str, Any]:
+    """MTU, queueing discipline, offloads and counters of the interface, or of all when it is `any`."""
+    told = tools.answer("ip", "-j", "-s", "link", "show", *([] if interface == "any" else ["dev", interface]))
+    return {
+        link["ifname"]: {
+            "mtu": link.get("mtu"),
+            "state": link.get("operstate"),
+            "kind": link.get("link_type"),
+            "txqlen": link.get("txqlen"),
+            "counters": link.get("stats64"),
+            "qdisc": _qdisc(link["ifname"]) or link.get("qdisc"),
+            "offloads": offloads(link["ifname"]),
+        }
+        for link in (told if isinstance(told, list) else [])[:64]
+        if isinstance(link, dict) and "ifname" in link and (interface != "any" or "UP" in link.get("flags", []))
+    }
+
+
+def _qdisc(interface: str) -> Any:
+    return tools.answer("tc", "-j", "-s", "qdisc", "show", "dev", interface) or None
+
+
+def offloads(interface: str) -> dict[str, bool] | None:
+    """Offloads that change what a capture shows, as ethtool says; None without ethtool."""
+    text = tools.output("ethtool", "-k", interface)
+    if text is None:
+        return None
+    wanted: tuple[str, ...] = ("tcp-segmentation-offload", "generic-segmentation-offload", "generic-receive-offload")
+    wanted += ("large-receive-offload", "tx-checksumming", "rx-checksumming", "tx-udp-segmentation")
+    pairs = (line.strip().partition(": ") for line in text.splitlines())
+    return {name: value.startswith("on") for name, _, value in pairs if name in wanted}
+
+
+def cpus() -> dict[str, Any]:
+    """Processors: how many, which, and whether their clock is held back."""
+    model = next((line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")), None)
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    governor = tools.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    load = tools.read("/proc/loadavg")
+    return {"count": os.cpu_count(), "usable": usable, "model": model, "governor": governor, "load": load}
+
+
+def _cpuinfo() -> list[str]:
+    return (tools.read("/proc/cpuinfo") or "").splitlines()
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what records and what sends."""
+    said = (tools.output("tcpdump", "--version") or "").splitlines()
+    libpcap = next((line for line in said if "libpcap" in line), None)
+    return {
+        "tcpdump": said[0].removeprefix("tcpdump version ") if said else None,
+        "libpcap": libpcap.removeprefix("libpcap version ") if libpcap else None,
+        "iproute2": (tools.output("ss", "--version") or "").strip().removeprefix("ss utility, ") or None,
+        "ethtool": (tools.output("ethtool", "--version") or "").strip() or None,
+        "python": sys.version.split()[0],
+        "grpcio": package("grpcio"),
+        "cypcap": package("cypcap"),
+    }
+
+
+def package(name: str) -> str | None:
+    """Version of a Python package here; None without it."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
+    """Everything together."""
+    kernel = platform.uname()
+    return {
+        "name": socket.gethostname(),
+        "kernel": f"{kernel.system} {kernel.release} {kernel.version}",
+        "machine": kernel.machine,
+        "network_namespace": _namespace(),
+        "addresses": addresses(),
+        "cpus": cpus(),
+        "sysctls": sysctls(),
+        "routes": routes(targets),
+        "interfaces": links(interface),
+        "versions": versions(),
+    }
+
+
+def _namespace() -> str | None:
+    try:
+        return str(Path("/proc/self/ns/net").readlink())
+    except OSError:
+        return None

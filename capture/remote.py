@@ -1,0 +1,160 @@
+"""The same recording on another host, over OpenSSH: started there, stopped there, fetched here.
+
+What runs there is a few lines of shell around tcpdump. They end when this end of the connection does, so nothing stays
+behind when this process or the network goes away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import tcpdump, tools
+from .errors import RecordingError, UsageError
+from .tcpdump import start_deaf
+
+if TYPE_CHECKING:
+    from .recording import Plan
+
+START_PATIENCE_S = 40.0
+"""Time for ssh to connect and tcpdump to listen there."""
+STOP_PATIENCE_S = 30.0
+FETCH_PATIENCE_S = 3600.0
+
+_SCRIPT = r"""
+set -u
+PATH=$PATH:/usr/sbin:/sbin
+f=$(mktemp /tmp/grpcdiag-XXXXXXXX.pcap) || exit 1
+command -v tcpdump >/dev/null || { echo 'tcpdump is not installed there' >&2; rm -f "$f"; exit 1; }
+echo "grpcdiag-file $f"
+z=''
+[ "$(id -u)" = 0 ] && z='-Z root'
+LC_ALL=C tcpdump -i any -p -n -U --time-stamp-precision=nano -s SNAPLEN -B BUFFER -w "$f" $z -- EXPRESSION \
+    </dev/null >/dev/null &
+p=$!
+trap '' INT HUP
+trap 'kill -INT $p 2>/dev/null' TERM
+read stop || rm=1
+if [ "${stop-}" = stop ]; then sleep 1.3; fi
+kill -INT $p 2>/dev/null
+wait $p
+c=$?
+[ "${stop-}" = stop ] || rm -f "$f"
+exit $c
+"""
+"""`read` ends with the line `stop`, or when the connection does; the file is kept in the first case only."""
+
+
+class Remote:
+    """A recording on another host."""
+
+    def __init__(self, host: str) -> None:
+        """`host` is whatever ssh takes: a name, user@name, or an entry of ssh's configuration. Raises UsageError."""
+        if host.startswith("-") or not host:
+            raise UsageError(f"--also {host!r}: write a host as ssh takes it")
+        self.host = host
+        self.file: str | None = None
+        self.problems: list[str] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: list[str] = []
+        self._news = threading.Condition()
+
+    def start(self, plan: Plan) -> None:
+        """Begin to connect. Raises RecordingError."""
+        script = _SCRIPT.replace("SNAPLEN", str(plan.snaplen)).replace("BUFFER", str(plan.buffer_kib))
+        script = script.replace("EXPRESSION", shlex.quote(plan.expression))
+        self._process = subprocess.Popen(
+            [self._ssh(), *_OPTIONS, "--", self.host, f"exec sh -c {shlex.quote(script)}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        start_deaf(threading.Thread(target=self._read, name=f"grpcdiag-{self.host}", daemon=True))
+
+    def _ssh(self) -> str:
+        path = tools.find("ssh")
+        if path is None:
+            raise RecordingError("--also needs OpenSSH's client: apt install openssh-client")
+        return path
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for raw in self._process.stdout:
+            line = raw.decode(errors="replace").strip()
+            with self._news:
+                if match := re.fullmatch(r"grpcdiag-file (/tmp/grpcdiag-\w+\.pcap)", line):
+                    self.file = match[1]
+                elif len(self._said) < tcpdump.LINES_KEPT:
+                    self._said.append(line)
+                self._news.notify_all()
+
+    def listen(self) -> None:
+        """Return when tcpdump listens there. Raises RecordingError with what was said there."""
+        assert self._process is not None
+        until = time.monotonic() + START_PATIENCE_S
+        with self._news:
+            while not any("listening on" in line for line in self._said):
+                left = until - time.monotonic()
+                if left <= 0 or self._process.poll() is not None:
+                    words = "; ".join(self._said[-5:]) or "it does not answer"
+                    rights = f"\n{tcpdump.RIGHTS.format(path='tcpdump')}" if "permi" in words.lower() else ""
+                    raise RecordingError(f"--also {self.host}: {words}{rights}")
+                self._news.wait(min(left, 0.1))
+
+    def fetch(self, beside: Path) -> list[str]:
+        """Stop it, bring its file here, remove it there. Raises RecordingError and OSError."""
+        code = self._stop()
+        here = beside.with_name(f"{beside.stem}.{re.sub(r'[^A-Za-z0-9.-]+', '_', self.host)}{beside.suffix or '.pcap'}")
+        said = "; ".join(self._said[-5:])
+        if self.file is None or code not in (0, None):
+            raise RecordingError(f"--also {self.host}: the recording there failed: {said or 'it said nothing'}")
+        dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
+        if dropped and dropped[-1]:
+            self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
+        with here.open("wb") as out:
+            done = subprocess.run(
+                [self._ssh(), *_OPTIONS, "--", self.host, f"cat {self.file} && rm -f {self.file}"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                timeout=FETCH_PATIENCE_S,
+                start_new_session=True,
+            )
+        if done.returncode:
+            words = done.stderr.decode(errors="replace").strip()
+            raise RecordingError(f"--also {self.host}: {self.file} there could not be fetched: {words}")
+        return [str(here)]
+
+    def _stop(self) -> int | None:
+        assert self._process is not None and self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(b"stop\n")
+            self._process.stdin.close()
+        try:
+            return self._process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """End the connection, and with it what runs there."""
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5.0)
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+
+_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15")
+"""No terminal, no questions, no endless wait."""

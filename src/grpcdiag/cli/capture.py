@@ -1,0 +1,177 @@
+"""`grpcdiag capture`: tcpdump around a command."""
+
+from __future__ import annotations
+
+import gc
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from .common import Quiet, fail
+
+if TYPE_CHECKING:
+    from ..capture.recording import Outcome, Plan
+
+NAME = "capture"
+CONTEXT = {"allow_interspersed_args": False}
+"""What stands behind the command's name belongs to the command."""
+
+USAGE = 2
+"""Exit code: a wrong filter, interface, target, size or user."""
+CANNOT_RECORD = 125
+"""Exit code: nothing can be recorded here, and the command has not run (as timeout(1) and env(1) have it)."""
+
+SNAPLEN_COSTS = (
+    "packets are cut at {0:,} bytes: sizes and times stay exact, but HTTP/2 frames and headers behind the cut are not "
+    "seen, so methods, statuses and messages of larger packets will be missing"
+)
+
+
+class Then(StrEnum):
+    """What to do with the capture afterwards."""
+
+    analyze = "analyze"
+
+
+def command(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Recorded while it runs; else until Ctrl-C.")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="The capture; - streams it. Named by the time.")
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option("-i", "--interface", metavar="IF", help="Else the route to --target decides, or any.")
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option("-t", "--target", metavar="HOST:PORT", help="Record what goes to this server.")
+    ] = None,
+    port: Annotated[list[int] | None, typer.Option("-p", "--port", min=1, max=65535, help="Record this port.")] = None,
+    host: Annotated[list[str] | None, typer.Option("--host", help="Record this host only.")] = None,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", metavar="EXPR", help="Must hold besides; see pcap-filter(7).")
+    ] = None,
+    snaplen: Annotated[
+        int, typer.Option("-s", "--snaplen", min=0, max=262144, help="Bytes kept of a packet; 0 for all.")
+    ] = 0,
+    buffer: Annotated[int, typer.Option("-B", "--buffer", min=1, max=2000, help="Kernel's buffer in MiB.")] = 64,
+    rotate: Annotated[
+        str | None, typer.Option("--rotate", metavar="SIZE[xN]", help="A file per SIZE, such as 100M; keep N of them.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("-u", "--user", help="Run COMMAND as this user; under sudo as the one who called it.")
+    ] = None,
+    then: Annotated[Then | None, typer.Option("--then", help="What to do with the capture at the end.")] = None,
+    also: Annotated[
+        list[str] | None, typer.Option("--also", metavar="SSH_HOST", help="Record there too, and fetch the file.")
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", metavar="MS", min=0, help="Time between two looks at sockets; 0 for none.")
+    ] = 100,
+    linger: Annotated[
+        float, typer.Option("--linger", metavar="S", min=0, max=600, help="How long connections may take to close.")
+    ] = 5.0,
+    quiet: Quiet = False,
+) -> None:
+    """Record the packets of a command, and what this machine's TCP is set to; exits with COMMAND's exit code.
+
+    125: nothing can be recorded here; 126, 127: COMMAND cannot be started; 128 and more: a signal ended it.
+    """
+    from ..analyzer import _core
+    from ..capture import filters, interfaces, tcpdump
+    from ..capture.errors import CommandError, RecordingError, UsageError
+    from ..capture.recording import STDOUT, Plan
+
+    gc.enable()  # this command may run for days
+    output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
+    if output == STDOUT and (then or rotate or also):
+        fail("-o - streams the capture: --then, --rotate and --also need a file", USAGE)
+    try:
+        targets = [interfaces.target(text) for text in target or []]
+        ips = [ip for name, _ in targets for ip in interfaces.addresses(name)]
+        hosts = [*ips, *(host or [])]
+        ports = tuple(dict.fromkeys([*(number for _, number in targets), *(port or [])]))
+        plan = Plan(
+            arguments=tuple(arguments or ()),
+            output=output,
+            interface=interfaces.choose(interface, ips),
+            expression=filters.expression(ports, hosts, filter_),
+            ports=ports,
+            targets=tuple(ips),
+            snaplen=snaplen,
+            buffer_kib=buffer * 1024,
+            rotate=tcpdump.rotation(rotate) if rotate else None,
+            user=user,
+            patience_s=linger,
+            sample_every_s=samples / 1000,
+            also=tuple(also or ()),
+            version=_core.__version__,
+        )
+        filters.check(filter_ or "")  # alone first, so that what is wrong with it is said of it
+        filters.check(plan.expression)
+        outcome = _record(plan, quiet)
+    except CommandError as error:
+        fail(str(error), error.code)
+    except UsageError as error:
+        fail(str(error), USAGE)
+    except RecordingError as error:
+        fail(str(error), CANNOT_RECORD)
+    if then and outcome.files:
+        _analyze(outcome.files, quiet)
+    _exit(outcome.code)
+
+
+def _record(plan: Plan, quiet: bool) -> Outcome:
+    """Record and tell. Raises RecordingError."""
+    from ..capture.recording import STDOUT, record
+
+    def tell(text: str) -> None:
+        typer.echo(f"grpcdiag: {text}", err=True)
+
+    def say(text: str) -> None:
+        if not quiet:
+            tell(text)
+
+    if plan.output == STDOUT:
+        import sys
+
+        if sys.stdout.isatty():
+            fail("-o - writes a capture: pipe it into a file or a program", USAGE)
+        if plan.arguments:
+            say("standard output is the capture: what COMMAND writes there goes to standard error")
+    if plan.snaplen:
+        say(SNAPLEN_COSTS.format(plan.snaplen))
+    if not plan.arguments:
+        say(f"recording on {plan.interface}: {plan.expression}; Ctrl-C ends it")
+    outcome = record(plan, say)
+    for problem in outcome.problems:
+        tell(problem)
+    say(_summary(plan, outcome))
+    return outcome
+
+
+def _summary(plan: Plan, outcome: Outcome) -> str:
+    counts = outcome.counts
+    packets = f"{counts.captured:,} packets" if counts else "an unknown number of packets"
+    dropped = ", none dropped" if counts and not counts.dropped and not counts.dropped_by_interface else ""
+    if not outcome.files:
+        return f"{packets}{dropped}"
+    more = f" and {len(outcome.files) - 1:,} more files" if len(outcome.files) > 1 else ""
+    here = f"{outcome.files[0]}{more}: {packets} on {plan.interface}, {outcome.bytes / 1e6:,.1f} MB{dropped}"
+    return "\n          ".join([here, *(f"{name}: from there" for name in outcome.remote_files)])
+
+
+def _analyze(files: list[str], quiet: bool) -> None:
+    """The diagnosis, whose exit code is not this command's."""
+    from . import analyze
+
+    try:
+        analyze.command(files, quiet=quiet)
+    except typer.Exit:
+        return  # it has said why
+
+
+def _exit(code: int) -> NoReturn:
+    raise typer.Exit(code)

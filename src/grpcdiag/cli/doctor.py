@@ -1,0 +1,63 @@
+"""`grpcdiag doctor`: what this machine lacks."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from .common import wants_colour
+
+NAME = "doctor"
+
+LACKING = 1
+"""Exit code: something that is needed is missing."""
+_STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
+
+
+class Area(StrEnum):
+    """What a machine can be fit for."""
+
+    recording = "recording"
+    verifying = "verifying"
+    lab = "lab"
+
+
+def command(
+    areas: Annotated[
+        list[Area] | None, typer.Option("--for", help="Look at this only: recording, verifying or lab.")
+    ] = None,
+) -> None:
+    """Say what this machine lacks for recording, for verifying and for the lab, and what to do about it.
+
+    Exits with 1 when something is missing that is needed.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..capture import doctor
+    from ..reports import terminal
+    from ..reports.text import safe
+
+    checks = [check for check in doctor.examine() if not areas or check.area in areas]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("for", "what", "state", "here", "what to do"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("for", "state"))
+    for check in checks:
+        state = Text(check.state, style=_STYLES[check.state])
+        table.add_row(check.area, safe(check.name), state, safe(check.found), safe(check.do))
+    known = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("kernel setting", "value", "what it means"):
+        known.add_column(name, overflow="fold")
+    for row in doctor.settings():
+        known.add_row(*map(safe, row))
+    missing = sum(check.state == "missing" for check in checks)
+    last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
+    width = max(80, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 100
+    typer.echo(terminal.draw([table, Text(), known, last], width=width, colour=wants_colour()), nl=False)
+    if missing:
+        raise typer.Exit(LACKING)

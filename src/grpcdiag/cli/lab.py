@@ -1,0 +1,97 @@
+"""`grpcdiag lab`: the field cases, on this machine."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import Quiet, fail, wants_colour
+
+if TYPE_CHECKING:
+    from ..fixtures.lab.cases import Case, Judgement
+
+NAME = "lab"
+
+NOT_MET = 1
+"""Exit code: something that was expected was not found."""
+CANNOT = 2
+"""Exit code: the case cannot run here."""
+
+
+def command(
+    case: Annotated[
+        str | None, typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer runs.")] = False,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Leave captures and what the client measured there.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce a field case: real gRPC programs, a link made here, captures, and what is found against the truth.
+
+    Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not, 2 cannot run.
+    """
+    from ..fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
+
+    if case is None:
+        _print(_listed(CASES, NOT_PROVOKED))
+        return
+    chosen = by_name(case)
+    if chosen is None:
+        fail(f"no case is called {case!r}; known: {', '.join(c.name for c in CASES)}", CANNOT)
+    judgement = _performed(chosen, fast, keep, quiet)
+    _print(_judged(chosen, judgement))
+    if not judgement.met:
+        raise typer.Exit(NOT_MET)
+
+
+def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgement:
+    from ..fixtures.lab.errors import LabError
+    from ..fixtures.lab.perform import perform, why_not
+
+    if lacks := why_not(case, fast):
+        fail(f"the lab cannot run here: {'; '.join(lacks)}", CANNOT)
+
+    def told(run: str, done: int, runs: int) -> None:
+        if not quiet:
+            typer.echo(f"{done} of {runs}: {run}", err=True)
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="grpcdiag-lab-") as scratch:
+            folder = keep or Path(scratch)
+            folder.mkdir(parents=True, exist_ok=True)
+            return perform(case, folder, fast, told)
+    except (LabError, OSError) as error:
+        fail(f"lab {case.name}: {error}", CANNOT)
+
+
+def _listed(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
+    width = max(len(case.name) for case in cases)
+    lines = [f"{case.name:<{width}}  {case.about}" for case in cases]
+    if not_provoked:
+        lines += ["", "no case:"]
+        lines += [f"{finding:<{width}}  {why}" for finding, why in not_provoked.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _judged(case: Case, judgement: Judgement) -> str:
+    from ..reports.table import sentences, table
+
+    to_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 160
+    colour = to_terminal and wants_colour()
+    rows = [(row.cells, row.met) for row in judgement.rows]
+    told = [(conclusion.text, conclusion.met) for conclusion in judgement.conclusions]
+    told.append((f"{case.name}: {'as expected' if judgement.met else 'NOT as expected'}", judgement.met))
+    return table(judgement.columns, rows, width=width, colour=colour) + sentences(told, width=width, colour=colour)
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

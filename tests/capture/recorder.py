@@ -1,0 +1,110 @@
+"""Running `grpcdiag capture` in tests: where it may record, what it left, what it wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import require_tool, rows
+
+from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.tables import Packets
+from grpcdiag.capture import tcpdump
+from grpcdiag.capture.errors import RecordingError
+
+BENCHMARK = str(Path(__file__).with_name("benchmark.py"))
+FIN, SYN, RST = 1, 2, 4
+
+
+def may_record() -> None:
+    """Skip the test where tcpdump may not record on the loopback device: a right is no tool that could be installed."""
+    path = require_tool("tcpdump")
+    line = tcpdump.arguments(path, interface="lo", expression="less 1", output=os.devnull, buffer_kib=1024)
+    running = tcpdump.Tcpdump(line)
+    try:
+        running.listen()
+    except RecordingError as error:
+        pytest.skip(f"tcpdump may not record here: {error}")
+    finally:
+        running.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def arguments(*words: str) -> list[str]:
+    return [sys.executable, "-m", "grpcdiag", "capture", *words]
+
+
+def benchmark(port: int, connections: int = 3, calls: int = 20, size: int = 2000, how: str = "0") -> list[str]:
+    return [sys.executable, BENCHMARK, *map(str, (port, connections, calls, size)), how]
+
+
+def capture(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    done = subprocess.run(arguments(*words), capture_output=True, text=True, timeout=120, **options)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of running processes that contain a text, which only ours have."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if mark in line:
+                found.append(line)
+    return found
+
+
+def gone(mark: str, patience_s: float = 15.0) -> bool:
+    """Whether no such process runs any more, after a while at the latest."""
+    until = time.monotonic() + patience_s
+    while processes(mark):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def wait_for(what: Any, patience_s: float = 30.0) -> None:
+    until = time.monotonic() + patience_s
+    while not what():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def check_whole(path: Path, counted: dict[str, int]) -> None:
+    """Every RPC that the client counted is in the file, with each connection from its first SYN to its last FIN."""
+    tables = decode([str(path)])
+    assert tables.rpc_count == counted["rpcs"]
+    assert int(tables.connections.missing_bytes.sum()) == 0
+    assert int(np.sum(tables.connections.complete)) == len(tables.connections.rpcs) == counted["connections"]
+    packets = rows(Packets, [str(path)])
+    for connection in range(counted["connections"]):
+        own = packets.connection == connection
+        flags, directions = packets.flags[own], packets.direction[own]
+        assert flags[0] & SYN and directions[0] == 0
+        ended = {int(d) for d in directions[(flags & FIN) != 0]}
+        assert ended == {0, 1} or (flags & RST).any(), f"connection {connection} has no FIN of {({0, 1}) - ended}"
+
+
+def beside(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.with_name(path.name + ".grpcdiag.json").read_text())
+    return document

@@ -1,0 +1,190 @@
+"""Real recordings on the loopback device: complete files, exit codes, signals, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from recorder import arguments, benchmark, beside, capture, check_whole, free_port, gone, may_record, wait_for
+
+RUNS = int(os.environ.get("GRPCDIAG_CAPTURE_RUNS", "3"))
+"""Recordings in a row; the acceptance run has 50."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _right() -> None:
+    may_record()
+
+
+@pytest.mark.parametrize("run", range(RUNS))
+def test_every_rpc_from_the_first_syn_to_the_last_fin(run: int, tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port, file = free_port(), tmp_path / "run.pcap"
+    how, code = [("0", 0), ("3", 3), ("kill-15", 143)][run % 3]
+    interface = ["-t", f"127.0.0.1:{port}"] if run % 2 else ["-i", "any", "-p", str(port)]
+    done = capture("-o", str(file), *interface, "--", *benchmark(port, how=how))
+    assert done.returncode == code, done.stderr
+    check_whole(file, json.loads(done.stdout))  # and standard output is the command's alone
+    assert "none dropped" in done.stderr
+    assert gone(str(file))
+    told = beside(file)
+    assert told["command"]["exit_code"] == code
+    assert told["packets"]["dropped"] == 0
+    assert told["host"]["sysctls"]["net.ipv4.tcp_slow_start_after_idle"] in ("0", "1")
+    assert told["capture"]["interface"] == ("lo" if run % 2 else "any")
+
+
+def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port, file = free_port(), tmp_path / "run.pcap"
+    command = benchmark(port, connections=1, calls=50, how="forever")
+    with subprocess.Popen(
+        arguments("-o", str(file), "-p", str(port), "--", *command),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as running:
+        try:
+            wait_for(lambda: file.is_file() and file.stat().st_size > 200_000)
+            running.kill()
+            running.wait(30)
+            assert gone(f"-w {file}"), "tcpdump was left behind"
+        finally:
+            os.killpg(running.pid, signal.SIGKILL)  # the command goes on by itself: nobody asked it to stop
+    assert gone(f" {port} ")
+    whole = subprocess.run(
+        [sys.executable, "-m", "grpcdiag", "analyze", "--json", str(file)], capture_output=True, text=True, timeout=60
+    )
+    assert whole.returncode == 0, whole.stderr
+    document = json.loads(whole.stdout)
+    assert document["totals"]["rpcs"] > 50
+    assert not [w for w in document["quality"]["warnings"] if "byte" in w]  # no cut or damaged record
+    assert beside(file)["ended_time_ns"] is None
+    lines = file.with_name(file.name + ".grpcdiag-ss.jsonl").read_bytes().splitlines()
+    assert [json.loads(line) for line in lines[:-1]]
+
+
+SAYS = "import signal,sys,time;signal.signal(signal.{0}, lambda *_: sys.exit(7));print('up',flush=True);time.sleep(60)"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_signals_sent_to_us_are_the_commands(name: str, tmp_path: Path) -> None:
+    if signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        pytest.skip(f"{name} is ignored where the tests run, as by nohup, and so by every program they start")
+    file = tmp_path / "run.pcap"
+    words = arguments("-o", str(file), "-p", "1", "-q", "--", sys.executable, "-c", SAYS.format(name))
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"up\n"
+        running.send_signal(getattr(signal, name))
+        assert running.wait(30) == 7
+    assert gone(str(file))
+
+
+COUNTS_KEYS = """
+import signal, sys, time
+keys = []
+signal.signal(signal.SIGINT, lambda *_: keys.append(1))
+print("up", sys.stdin.readline().strip(), flush=True)
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    time.sleep(0.05)
+print("keys", len(keys), flush=True)
+sys.exit(5)
+"""
+
+
+def test_the_terminal_belongs_to_the_command(tmp_path: Path) -> None:
+    """What is typed reaches it, and Ctrl-C reaches it once."""
+    file = tmp_path / "run.pcap"
+    words = arguments("-o", str(file), "-p", "1", "-q", "--", sys.executable, "-c", COUNTS_KEYS)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(words[0], words)
+    said = b""
+    try:
+        os.write(terminal, b"hello\n")
+        while b"keys" not in said:
+            said += os.read(terminal, 4096)
+            if b"up hello" in said and b"sent" not in said:
+                os.write(terminal, b"\x03")
+                said = said.replace(b"up hello", b"sent")
+    finally:
+        status = _status(child, terminal)
+    assert b"keys 1" in said
+    assert os.waitstatus_to_exitcode(status) == 5
+    assert gone(str(file))
+
+
+def _status(child: int, terminal: int) -> int:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            os.close(terminal)
+            return status
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("it did not end")
+
+
+def test_a_stream_is_the_capture_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port = free_port()
+    with subprocess.Popen(
+        arguments("-o", "-", "-p", str(port), "--", *benchmark(port, how="3")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        out, err = running.communicate(timeout=60)
+    assert running.returncode == 3
+    counted = next(json.loads(line) for line in err.splitlines() if line.startswith(b"{"))
+    file = tmp_path / "stream.pcap"
+    file.write_bytes(out)
+    check_whole(file, counted)
+
+
+def test_rotation_keeps_the_last_files(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port, file = free_port(), tmp_path / "ring.pcap"
+    done = capture(
+        *("-o", str(file), "-p", str(port), "--rotate", "1Mx2", "--"),
+        *benchmark(port, connections=1, calls=40, size=50_000),
+    )
+    assert done.returncode == 0, done.stderr
+    files = sorted(p.name for p in tmp_path.glob("ring.pcap[0-9]*"))
+    assert files == ["ring.pcap0", "ring.pcap1"]
+    assert all(p.stat().st_size < 1_200_000 for p in tmp_path.glob("ring.pcap[0-9]*"))
+    assert beside(file)["capture"]["rotate"] == {"megabytes": 1, "files": 2}
+
+
+def test_then_analyze_prints_the_diagnosis_and_keeps_the_exit_code(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port, file = free_port(), tmp_path / "run.pcap"
+    done = capture("-o", str(file), "-p", str(port), "--then", "analyze", "--", *benchmark(port, how="3"))
+    assert done.returncode == 3
+    first, _, rest = done.stdout.partition("\n")
+    assert json.loads(first)["rpcs"] == 60
+    assert "verdict" in rest and "/demo.Bench/Echo" in rest
+
+
+def test_without_a_command_it_records_until_it_is_interrupted(tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    port, file = free_port(), tmp_path / "run.pcap"
+    with subprocess.Popen(
+        arguments("-o", str(file), "-i", "lo", "-p", str(port)), stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stderr is not None
+        wait_for(lambda: file.with_name(file.name + ".grpcdiag-ss.jsonl").is_file())
+        counted = json.loads(subprocess.run(benchmark(port), capture_output=True, check=True, timeout=60).stdout)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+        assert "none dropped" in running.stderr.read()
+    check_whole(file, counted)

@@ -1,0 +1,132 @@
+"""`--also`: the same recording on another host, which here is this one, reached by a false ssh and by a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record, wait_for
+
+FALSE_SSH = """#!/bin/sh
+# takes what ssh takes and runs it here
+while [ "$1" != -- ]; do shift; done
+shift 2
+exec sh -c "$*"
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _right() -> None:
+    may_record()
+    pytest.importorskip("grpc")
+
+
+def on_path(folder: Path, text: str) -> dict[str, str]:
+    """An environment in which `ssh` is a script."""
+    folder.mkdir()
+    script = folder / "ssh"
+    script.write_text(text)
+    script.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def left_there() -> set[str]:
+    return {path.name for path in Path("/tmp").glob("grpcdiag-*.pcap")}
+
+
+def check_both(tmp_path: Path, env: dict[str, str]) -> None:
+    before = left_there()
+    port, file = free_port(), tmp_path / "run.pcap"
+    words = ("-o", str(file), "-t", f"127.0.0.1:{port}", "--also", "there", "--", *benchmark(port, how="3"))
+    done = capture(*words, env=env)
+    assert done.returncode == 3, done.stderr
+    counted = json.loads(done.stdout)
+    check_whole(file, counted)
+    check_whole(tmp_path / "run.there.pcap", counted)
+    assert "run.there.pcap: from there" in done.stderr
+    assert left_there() == before
+    assert gone("/tmp/grpcdiag-")
+
+
+def test_both_ends_hold_every_rpc(tmp_path: Path) -> None:
+    check_both(tmp_path, on_path(tmp_path / "bin", FALSE_SSH))
+
+
+@pytest.fixture
+def real_ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An OpenSSH server on the loopback device, with keys of its own."""
+    server, client = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin"), shutil.which("ssh")
+    if server is None or client is None or os.geteuid() != 0:
+        pytest.skip("a real ssh needs OpenSSH's server and client, and root to run it")
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)], check=True)
+    port = free_port()
+    (keys / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\n"
+        "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+    )
+    (keys / "ssh_config").write_text(
+        f"Host there\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n IdentityFile {keys}/user\n"
+        f" IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile {keys}/known\n LogLevel ERROR\n"
+    )
+    Path("/run/sshd").mkdir(exist_ok=True)  # where sshd becomes nobody
+    with subprocess.Popen([server, "-D", "-e", "-f", str(keys / "sshd_config")], stderr=subprocess.PIPE) as running:
+        assert running.stderr is not None
+        line = running.stderr.readline()
+        try:
+            assert b"listening" in line, line
+            yield on_path(tmp_path / "bin", f'#!/bin/sh\nexec {client} -F {keys}/ssh_config "$@"\n')
+        finally:
+            running.terminate()
+
+
+def test_both_ends_by_a_real_ssh(tmp_path: Path, real_ssh: dict[str, str]) -> None:
+    check_both(tmp_path, real_ssh)
+
+
+def test_a_host_that_is_not_reached_starts_nothing(tmp_path: Path) -> None:
+    env = on_path(tmp_path / "bin", "#!/bin/sh\necho 'ssh: Could not resolve hostname there' >&2; exit 255\n")
+    mark = tmp_path / "it-ran"
+    done = capture("-o", str(tmp_path / "run.pcap"), "-p", "1", "--also", "there", "--", "touch", str(mark), env=env)
+    assert done.returncode == 125
+    assert "--also there: ssh: Could not resolve hostname there" in done.stderr
+    assert not mark.exists()
+    assert gone(str(tmp_path / "run.pcap"))
+
+
+def test_a_file_that_cannot_be_fetched_is_told(tmp_path: Path) -> None:
+    broken = FALSE_SSH.replace("exec", 'case "$*" in cat*) echo lost >&2; exit 1;; esac\nexec')
+    env = on_path(tmp_path / "bin", broken)
+    before = left_there()
+    done = capture("-o", str(tmp_path / "run.pcap"), "-p", "1", "--also", "there", "--", "sh", "-c", "exit 3", env=env)
+    assert done.returncode == 3
+    assert "could not be fetched: lost" in done.stderr
+    for name in left_there() - before:
+        Path("/tmp", name).unlink()
+
+
+def test_nothing_stays_there_when_we_are_killed(tmp_path: Path) -> None:
+    env = on_path(tmp_path / "bin", FALSE_SSH)
+    before = left_there()
+    words = arguments("-o", str(tmp_path / "run.pcap"), "-p", "1", "-q", "--also", "there", "--", "sleep", "60")
+    with subprocess.Popen(words, env=env, start_new_session=True) as running:
+        try:
+            wait_for(lambda: (tmp_path / "run.pcap.grpcdiag-ss.jsonl").is_file() and left_there() > before)
+            running.kill()
+            running.wait(10)
+            assert gone("/tmp/grpcdiag-")
+            wait_for(lambda: left_there() == before)
+            assert gone(str(tmp_path / "run.pcap"))
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it may not have come to start the command
+                os.killpg(running.pid, signal.SIGKILL)

@@ -1,0 +1,91 @@
+"""`grpcdiag lab`: what it says, and one case end to end where this machine allows it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import grpcdiag, require_tool
+
+from grpcdiag.fixtures.lab import janitor
+from grpcdiag.fixtures.lab.cases import CASES, by_name
+from grpcdiag.fixtures.lab.namespaces import missing
+from grpcdiag.fixtures.lab.perform import why_not
+
+
+def test_alone_it_lists_the_cases() -> None:
+    text = grpcdiag("lab").text
+    assert all(case.name in text for case in CASES)
+
+
+def test_an_unknown_case_is_wrong_usage() -> None:
+    outcome = grpcdiag("lab", "no-such-case")
+    assert outcome.code == 2
+    assert "slow-start" in outcome.err
+
+
+def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    case = by_name("cancelled")
+    assert case
+    assert any("root is needed" in lack for lack in why_not(case, True))
+
+
+def test_only_namespaces_of_dead_processes_are_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(janitor, "NETNS", tmp_path)
+    alive = f"{janitor.own_prefix()}0-c"
+    reused = f"{janitor.PREFIX}{os.getpid()}-1-0-c"  # another process had this number before
+    for name in (alive, reused, f"{janitor.PREFIX}99999999-5-0-s", "somebody-elses", f"{janitor.PREFIX}x"):
+        (tmp_path / name).touch()
+    assert list(janitor.stale()) == [reused, f"{janitor.PREFIX}99999999-5-0-s"]
+    assert janitor.own() == [alive]
+
+
+@pytest.fixture
+def laboratory() -> None:
+    require_tool("tcpdump")
+    require_tool("ip")
+    if lacks := missing():
+        pytest.skip(f"the lab cannot run here: {'; '.join(lacks)}")
+    made = subprocess.run(["ip", "netns", "add", "grpcdiag-lab-probe"], capture_output=True, text=True, check=False)
+    if made.returncode:
+        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
+    subprocess.run(["ip", "netns", "delete", "grpcdiag-lab-probe"], check=True)
+
+
+def namespaces_of(process: int) -> list[str]:
+    return [path.name for path in janitor.NETNS.glob(f"{janitor.PREFIX}{process}-*")]
+
+
+@pytest.mark.usefixtures("laboratory")
+def test_a_case_end_to_end(tmp_path: Path) -> None:
+    outcome = grpcdiag("lab", "cancelled", "--fast", "--keep", str(tmp_path))
+    assert outcome.code == 0, outcome.text + outcome.err
+    assert "cancelled: as expected" in outcome.text
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert {"cancelled.pcap", "cancelled.server.pcap", "cancelled.truth.json", "cancelled-control.pcap"} <= kept
+
+
+@pytest.mark.usefixtures("laboratory")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_behind(how: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "grpcdiag", "lab", "server-latency", "--keep", str(tmp_path)]
+    lab = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: any(tmp_path.glob("*.pcap")))  # both sides are being recorded
+    assert len(namespaces_of(lab.pid)) == 2
+    lab.send_signal(how)
+    lab.wait(timeout=30)
+    wait_until(lambda: not namespaces_of(lab.pid))
+
+
+def wait_until(holds: object, seconds: float = 30) -> None:
+    assert callable(holds)
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
