@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,17 @@ def test_captures_and_saved_documents_compare_alike(baseline: str) -> None:
     turned = compared(SLOW, "-", stdin=Path(baseline).read_bytes())
     assert turned["captures"][1] == of_captures["captures"][0] | {"label": "B"}
     assert of_captures["differences"][0]["reasons"][0]["finding"] == "max-concurrent-streams"
+
+
+def test_a_pipe_is_read_once(baseline: str, tmp_path: Path) -> None:
+    """As a shell's process substitution gives it."""
+    for content in (Path(baseline), Path(FAST)):
+        pipe = tmp_path / f"pipe-{content.suffix}"
+        os.mkfifo(pipe)
+        with subprocess.Popen(["/bin/sh", "-c", 'exec cat "$1" > "$2"', "sh", str(content), str(pipe)]) as writer:
+            piped = compared(str(pipe), SLOW)
+            assert writer.wait(10) == 0
+        assert piped["differences"] == compared(baseline, SLOW)["differences"]
 
 
 def test_a_gate_in_ci(baseline: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .beside import recorded_beside
 from .common import (
     UNREADABLE,
     KeyLog,
@@ -110,15 +112,20 @@ def _document(capture: str, reading: How, quiet: bool) -> Saved:
 
     with tempfile.TemporaryDirectory(prefix="grpcdiag-") as folder:
         path = capture
-        if capture == "-":  # looked at before it is read
-            path = str(Path(folder) / "standard-input")
-            with Path(path).open("wb") as spooled:
-                shutil.copyfileobj(sys.stdin.buffer, spooled)
+        if capture == "-" or Path(capture).is_fifo():  # looked at before it is read, which a pipe allows once
+            path = str(Path(folder) / "piped")
+            _spool(capture, Path(path))
         try:
             saved = _saved_text(path)
             return of_text(saved) if saved is not None else of_document(_analysed(path, capture, reading, quiet))
         except DocumentError as error:
             fail(f"{capture}: no analysis that grpcdiag wrote: {error}", UNREADABLE)
+
+
+def _spool(pipe: str, path: Path) -> None:
+    with ExitStack() as opened:
+        source = sys.stdin.buffer if pipe == "-" else opened.enter_context(Path(pipe).open("rb"))
+        shutil.copyfileobj(source, opened.enter_context(path.open("wb")))
 
 
 def _saved_text(path: str) -> bytes | None:
@@ -139,9 +146,11 @@ def _saved_text(path: str) -> bytes | None:
 def _analysed(path: str, name: str, reading: How, quiet: bool) -> dict[str, Any]:
     from msgspec.structs import replace
 
-    from ..analyzer.analysis import analyze
+    from ..analyzer.analysis import of_tables
+    from ..analyzer.decode import decode
     from ..reports import json_v1
 
     with decoding(), progress(quiet) as told:
-        analysis = analyze([path], progress=told, **reading)
-    return json_v1.document(replace(analysis, files=(name,)) if name == "-" else analysis)
+        tables = decode([path], rpc_rows=False, progress=told, **reading)
+        analysis = of_tables(tables, *recorded_beside([name]))
+    return json_v1.document(replace(analysis, files=(name,)))
