@@ -216,10 +216,10 @@ def _findings(changes: Sequence[Changed], *, several: bool) -> Table:
         worst = max(group, key=lambda changed: weight(changed.after))
         word, style = _CHANGES[worst.change]
         seen = worst.after or worst.before
-        what = Text(_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
+        what = Text().append(_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
         where = [Text(" ".join(changed.run for changed in group))] if several else []
         row = [Text(f"  {safe(worst.id)}"), *where, Text(word, style=style)]
-        table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}", style="default"))
+        table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}"))
     return table
 
 
