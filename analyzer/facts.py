@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _core
 from .budget import named, total
-from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals
+from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
 from .tables import PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
@@ -130,6 +130,26 @@ def totals(tables: Tables) -> Totals:
     )
 
 
+def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
+    """What both sides sent on HTTP/2 connections."""
+    c, d = tables.connections, tables.directions
+    ours = c.protocol == HTTP2
+    own = ((c.packets_client, c.bytes_client), (c.packets_server, c.bytes_server))
+
+    def side(number: int) -> Traffic:
+        counts = {name: int(getattr(d, name)[number::2][ours].sum(dtype=np.int64)) for name in _SENT}
+        packets, payload = (int(column[ours].sum(dtype=np.int64)) for column in own[number])
+        busy = int(d.busy_intervals[number::2][ours].sum(dtype=np.int64))
+        return Traffic(packets=packets, payload_bytes=payload, busy_intervals_10ms=busy, **counts)
+
+    return side(0), side(1)
+
+
+_SENT = tuple(
+    name for name in Traffic.__struct_fields__ if name not in ("packets", "payload_bytes", "busy_intervals_10ms")
+)
+
+
 def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
     """All methods, the one with the most RPC time first."""
     facts = [_method(method) for method in tables.methods]
@@ -148,6 +168,10 @@ def _method(method: Method) -> MethodFacts:
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
         turnaround_ns=_quantiles(method.turnaround),
+        latency_intervals_ns=method.latency_intervals,
+        turnaround_intervals_ns=method.turnaround_intervals,
+        first_start_time_ns=method.first_start_ns,
+        last_end_time_ns=method.last_end_ns,
         budget=named(method.budget),
     )
 

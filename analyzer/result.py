@@ -189,6 +189,43 @@ class ConnectionFacts(Struct, frozen=True):
     budget: Mapping[str, int]
 
 
+class Traffic(Struct, frozen=True):
+    """What one side sent on all HTTP/2 connections together."""
+
+    packets: int
+    """All of them, also those that only acknowledge, open or close."""
+    payload_packets: int
+    """Of them, those with payload, retransmissions left out."""
+    control_packets: int
+    """Of these, those with PING, WINDOW_UPDATE or SETTINGS alone."""
+    ping_packets: int
+    """Of the control packets, those with a PING that is no acknowledgement."""
+    ping_ack_packets: int
+    window_update_packets: int
+    settings_packets: int
+    payload_bytes: int
+    """Of TCP, on the wire."""
+    data_frames: int
+    header_frames: int
+    """HEADERS, CONTINUATION and PUSH_PROMISE."""
+    pings: int
+    """PING frames, acknowledgements left out."""
+    ping_acks: int
+    window_updates: int
+    settings: int
+    messages: int
+    message_bytes: int
+    """Without prefixes."""
+    message_packets: int
+    """Packets in which a message ended."""
+    busy_intervals_10ms: int
+    """Intervals of 10 ms in which a message of the connection ended, of all connections together."""
+
+
+Interval = tuple[int | None, int | None]
+"""Two durations between which a quantile lies, nanoseconds; None for an end that the samples do not bound."""
+
+
 class MethodFacts(Struct, frozen=True):
     """A method of the report."""
 
@@ -206,6 +243,14 @@ class MethodFacts(Struct, frozen=True):
     """Over the time from the method's first RPC to the end of its last."""
     turnaround_ns: Quantiles | None
     """From a request message's last byte to the next response message's first byte on its stream."""
+    latency_intervals_ns: Mapping[str, Interval] | None
+    """By quantile, where that quantile of the RPCs' distribution lies, with 95 % confidence."""
+    turnaround_intervals_ns: Mapping[str, Interval] | None
+    """The same for `turnaround_ns`."""
+    first_start_time_ns: int
+    """When the first RPC began."""
+    last_end_time_ns: int
+    """When the last one ended or was last seen."""
     budget: Mapping[str, int]
 
 
@@ -355,6 +400,8 @@ class Analysis(Struct, frozen=True):
     capture: CaptureFacts
     quality: Quality
     totals: Totals
+    traffic: tuple[Traffic, Traffic]
+    """What the clients sent, then what the servers sent."""
     budget: Mapping[str, int]
     """Nanoseconds of RPC time by cause."""
     verdict: Verdict

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from . import _core
+from .result import Interval
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint32]
@@ -396,12 +397,16 @@ class Method(Struct, frozen=True):
     """When the last one ended."""
     latency: Mapping[str, int] | None
     """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
+    latency_intervals: Mapping[str, Interval] | None
+    """By quantile between which two durations it lies with 95 % confidence; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
     """Nanoseconds per cause, in the order of `CAUSES`."""
     turnaround: Mapping[str, int] | None
-    """Quantiles in nanoseconds; None without a sample."""
+    """Quantiles in nanoseconds, within 0.1 %; None without a sample."""
+    turnaround_intervals: Mapping[str, Interval] | None
+    """The same of turnarounds."""
 
 
 class Measured(Struct, frozen=True, eq=False):
@@ -509,6 +514,18 @@ def _label(number: int | None) -> str | None:
     return None if number is None else f"method #{number}"
 
 
+def _method(found: dict[str, Any]) -> Method:
+    latency, turnaround = found["latency"], found["turnaround"]
+    columns = {
+        "label": _label(found["label"]),
+        "statuses": tuple(found["statuses"]),
+        "budget": tuple(found["budget"]),
+        "latency_intervals": latency and latency.pop("intervals"),
+        "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+    }
+    return Method(**found | columns)
+
+
 def tables_of(result: Mapping[str, Any]) -> Tables:
     """Build the tables from what the core's run gives at its end."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
@@ -539,10 +556,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
-        methods=tuple(
-            Method(**m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])})
-            for m in result["methods"]
-        ),
+        methods=tuple(_method(method) for method in result["methods"]),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json as standard_json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import json
@@ -17,10 +18,12 @@ from ..analyzer.result import (
     ConnectionFacts,
     Ends,
     Finding,
+    Interval,
     MethodFacts,
     Quantiles,
     RecordingFacts,
     Remedy,
+    Traffic,
     Way,
 )
 
@@ -99,6 +102,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "messages": totals.messages,
             "other_streams": totals.other_streams,
         },
+        "traffic": {name: _traffic(sent) for name, sent in zip(("client", "server"), analysis.traffic, strict=True)},
         "budget": dict(analysis.budget),
         "verdict": {"text": analysis.verdict.text, "finding": analysis.verdict.finding},
         "connections": [_connection(connection) for connection in analysis.connections],
@@ -189,6 +193,29 @@ def _way(way: Way) -> dict[str, Any]:
     }
 
 
+def _traffic(t: Traffic) -> dict[str, int]:
+    return {
+        "packets": t.packets,
+        "payload_packets": t.payload_packets,
+        "control_packets": t.control_packets,
+        "ping_packets": t.ping_packets,
+        "ping_ack_packets": t.ping_ack_packets,
+        "window_update_packets": t.window_update_packets,
+        "settings_packets": t.settings_packets,
+        "payload_bytes": t.payload_bytes,
+        "data_frames": t.data_frames,
+        "header_frames": t.header_frames,
+        "pings": t.pings,
+        "ping_acks": t.ping_acks,
+        "window_updates": t.window_updates,
+        "settings": t.settings,
+        "messages": t.messages,
+        "message_bytes": t.message_bytes,
+        "message_packets": t.message_packets,
+        "busy_intervals_10ms": t.busy_intervals_10ms,
+    }
+
+
 def _connection(c: ConnectionFacts) -> dict[str, Any]:
     return {
         "connection": c.connection,
@@ -232,6 +259,10 @@ def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
     return {"min": q.min, "p50": q.p50, "p90": q.p90, "p99": q.p99, "p999": q.p999, "max": q.max, "mean": q.mean}
 
 
+def _intervals(of: Mapping[str, Interval] | None) -> dict[str, list[int | None]] | None:
+    return None if of is None else {name: list(ends) for name, ends in of.items()}
+
+
 def _method(m: MethodFacts) -> dict[str, Any]:
     return {
         "method": m.method,
@@ -242,6 +273,10 @@ def _method(m: MethodFacts) -> dict[str, Any]:
         "messages": m.messages,
         "messages_per_s": m.messages_per_s,
         "turnaround_ns": _quantiles(m.turnaround_ns),
+        "latency_intervals_ns": _intervals(m.latency_intervals_ns),
+        "turnaround_intervals_ns": _intervals(m.turnaround_intervals_ns),
+        "first_start_time_ns": m.first_start_time_ns,
+        "last_end_time_ns": m.last_end_time_ns,
         "budget": dict(m.budget),
     }
 
