@@ -100,11 +100,12 @@ def _warnings(tables: Tables) -> Iterator[str]:
     yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
-        text = "HTTP/2 connections began before the capture: their windows, and names sent before, are not known"
-        yield f"{late:,} {text}"
+        what, its = ("connection", "its") if late == 1 else ("connections", "their")
+        yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before, are not known"
     encrypted = int((connections.protocol == TLS).sum())
     if encrypted:
-        yield f"{encrypted:,} connections are TLS and were not decrypted: --keylog FILE gives the secrets"
+        what = "connection is TLS and was" if encrypted == 1 else "connections are TLS and were"
+        yield f"{encrypted:,} {what} not decrypted: --keylog FILE gives the secrets"
     if capture["secrets"] and encrypted:
         yield "the file holds decryption secrets, but not of all its TLS connections"
     known = "bytes are missing from the capture"
