@@ -261,6 +261,33 @@ def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     return hint or None, bool(hint)
 
 
+TLS_VERSIONS: Mapping[int, str] = {0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
+"""Names of `Connections.tls_version`."""
+
+
+def _without_secrets(tables: Tables) -> str:
+    """What TCP and the handshakes tell of TLS connections: sentences."""
+    c = tables.connections
+    mine = c.protocol == TLS
+    versions = sorted({TLS_VERSIONS.get(int(version), "TLS of a version not seen") for version in c.tls_version[mine]})
+    handshakes, trips = c.tls_handshake_ns[mine], c.min_rtt_ns[mine]
+    told = [f"They are {' and '.join(versions)}"]
+    if (handshakes >= 0).any():
+        told.append(f"their handshakes take {_span(handshakes[handshakes >= 0])} after the ClientHello")
+    if (trips >= 0).any():
+        told.append(f"their smallest round trips are {_span(trips[trips >= 0])}")
+    packets = int((c.packets_client.astype(np.int64) + c.packets_server)[mine].sum())
+    again, timeouts = int(c.retransmitted_packets[mine].sum()), int(c.retransmission_timeouts[mine].sum())
+    lost = f"{again:,} of their {packets:,} packets were sent again, {timeouts:,} times after a retransmission timeout"
+    return f"{'; '.join(told)}. {lost if again else f'None of their {packets:,} packets was sent again'}."
+
+
+def _span(durations: Ints) -> str:
+    """`1.2 ms`, or `1.2 ms to 3.4 ms`."""
+    ends = [f"{int(ns) / 1e6:,.3g} ms" for ns in (durations.min(), durations.max())]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
 def why_no_grpc(tables: Tables) -> str:
     """What a capture without RPCs holds, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
@@ -274,8 +301,9 @@ def why_no_grpc(tables: Tables) -> str:
     encrypted = int((protocol == TLS).sum())
     if encrypted:
         return (
-            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. Record the "
-            f"secrets with the capture and give them with --keylog FILE: {KEY_LOGS}"
+            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
+            f"{_without_secrets(tables)} Record the secrets with the capture and give them with --keylog FILE: "
+            f"{KEY_LOGS}"
         )
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
