@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::at::At;
 use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
@@ -30,6 +31,33 @@ pub struct Options {
     pub keys: Arc<KeyLog>,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
+}
+
+/// Bytes of a connection as they are delivered to what reads them.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'a> {
+    /// Row of the connection.
+    pub connection: u32,
+    /// Who sent them; side 0 sent the connection's first packet.
+    pub side: usize,
+    /// The side that is the client, as far as is known.
+    pub client: usize,
+    /// The connection's opening is not in the capture, or the user says that it is HTTP/2.
+    pub searched: bool,
+    /// Offset of the first one in the side's payload bytes.
+    pub offset: i64,
+    /// The bytes, each once and in order.
+    pub bytes: &'a [u8],
+    /// Their packet.
+    pub at: At,
+}
+
+/// Somebody who is shown all bytes of all connections in the order in which they are read.
+pub trait Tap: std::fmt::Debug + Send {
+    /// The next bytes of a side.
+    fn delivered(&mut self, delivered: &Delivered<'_>);
+    /// `length` bytes of a side are not in the capture; `at` is the packet behind them.
+    fn missing(&mut self, connection: u32, side: usize, length: u64, at: At);
 }
 
 /// Sums over the capture.
@@ -96,6 +124,8 @@ pub struct Context {
     pub decryptor: Option<Box<Decryptor>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
+    /// Who is shown the bytes of connections, if anybody is.
+    pub tap: Option<Box<dyn Tap>>,
 }
 
 /// No method, in an RPC row.

@@ -330,15 +330,7 @@ fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
 /// window if there was none and HTTP/2 allowed more. There was none if the estimate says so; if a window not yet grown
 /// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
 /// comes are the window.
-fn tcp_window(
-    connection: &Connection,
-    side: usize,
-    stop: &Stop,
-    length: i64,
-    ack: Ack,
-    open: bool,
-    at: At,
-) -> Cause {
+fn tcp_window(connection: &Connection, side: usize, stop: &Stop, length: i64, ack: Ack, open: bool, at: At) -> Cause {
     let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
     let half = &connection.halves[side];
     let segment = segment_size(connection, side);

@@ -137,7 +137,7 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
 
 /// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
 /// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.
-fn agent(value: &[u8]) -> String {
+pub(crate) fn agent(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let known = |word: &&str| (word.starts_with("grpc-") || word.starts_with("tonic/")) && word.contains('/');
     match text.split(' ').find(known) {

@@ -16,11 +16,11 @@ use super::streams::NONE;
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, whose RPC nothing more
 /// can be told of, has one of the server's.
-const PROOFS: [u8; 2] = [1, 2];
+pub(crate) const PROOFS: [u8; 2] = [1, 2];
 
 /// What is known of one such stream.
 #[derive(Clone, Copy, Debug, Default)]
-struct Probe {
+pub(crate) struct Probe {
     /// By side: payload bytes up to the end of a message that began with a DATA frame; 0 for none.
     to_end: [u64; 2],
     /// By side: message boundaries seen.
@@ -68,8 +68,23 @@ fn cut_of(octets: &[u8], length: u32) -> Cut {
 }
 
 impl Probe {
+    /// It is followed, has ended, or is not gRPC.
+    pub(crate) fn settle(&mut self) {
+        self.settled = true;
+    }
+
+    /// Whether nothing more of it is looked at.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// Whether no message of a side is known to be unfinished.
+    pub(crate) fn is_between(&self, side: usize) -> bool {
+        self.to_end[side] == 0
+    }
+
     /// Takes a DATA frame in; whether its first octet is proved to begin a message, by itself or by what came before.
-    fn data(&mut self, side: usize, octets: &[u8], length: u32, limit: u8) -> bool {
+    pub(crate) fn data(&mut self, side: usize, octets: &[u8], length: u32, limit: u8) -> bool {
         let known = self.boundaries[side] > 0 && self.to_end[side] == 0;
         let left = std::mem::take(&mut self.to_end[side]);
         if left > u64::from(length) {

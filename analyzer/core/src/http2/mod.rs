@@ -21,9 +21,9 @@ pub mod window_update;
 
 mod blocks;
 mod control;
-mod late;
+pub(crate) mod late;
 mod parser;
-mod resync;
+pub(crate) mod resync;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -180,6 +180,11 @@ impl Http2 {
     /// The user says that this is HTTP/2: frame boundaries are searched whatever comes first.
     pub fn assume_http2(&mut self) {
         self.forced = true;
+    }
+
+    /// The user says that this is HTTP/2.
+    pub fn is_assumed(&self) -> bool {
+        self.forced
     }
 
     /// Whether every frame since the preface was read: else windows are unknown, not 65,535.

@@ -7,7 +7,7 @@ use super::frame::{FrameHeader, FrameType, HEADER_LEN};
 
 /// Bytes kept while a boundary is searched, with the packet of each piece.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(crate) struct Search {
     bytes: Vec<u8>,
     /// Where each piece begins in `bytes`.
     pieces: Vec<(usize, At)>,
@@ -27,22 +27,22 @@ enum Chain {
 
 impl Search {
     /// Bytes kept.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The bytes kept.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Where the first kept byte came.
-    pub(super) fn first(&self) -> At {
+    pub(crate) fn first(&self) -> At {
         self.pieces.first().map(|&(_, at)| at).unwrap_or_default()
     }
 
     /// Keeps a piece; gives how many old bytes were dropped for it.
-    pub(super) fn add(&mut self, bytes: &[u8], at: At) -> u64 {
+    pub(crate) fn add(&mut self, bytes: &[u8], at: At) -> u64 {
         self.searched += bytes.len() as u64;
         self.pieces.push((self.bytes.len(), at));
         self.bytes.extend_from_slice(bytes);
@@ -65,13 +65,13 @@ impl Search {
     }
 
     /// Whether so much was searched in vain that this is another protocol.
-    pub(super) fn given_up(&self) -> bool {
+    pub(crate) fn given_up(&self) -> bool {
         self.searched > limits::RESYNC_GIVE_UP
     }
 
     /// The first offset that is a frame boundary. A piece's start that is not yet decided holds later offsets back,
     /// because writers flush whole frames.
-    pub(super) fn find(&mut self) -> Option<usize> {
+    pub(crate) fn find(&mut self) -> Option<usize> {
         for offset in self.tried..self.bytes.len() {
             let starts_piece = self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok();
             match self.chain(offset, starts_piece) {
@@ -116,7 +116,7 @@ impl Search {
     }
 
     /// The rest of the piece that holds an offset.
-    pub(super) fn piece(&self, from: usize) -> Option<(&[u8], At)> {
+    pub(crate) fn piece(&self, from: usize) -> Option<(&[u8], At)> {
         let index = self.pieces.partition_point(|&(start, _)| start <= from).checked_sub(1)?;
         let end = self.pieces.get(index + 1).map_or(self.bytes.len(), |&(start, _)| start);
         let &(_, at) = self.pieces.get(index)?;

@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::budget::{Budget, Cause};
-use crate::context::Context;
+use crate::context::{Context, Delivered};
 use crate::http2::held::Interval;
 use crate::http2::{End, Http2, Protocol};
 use crate::limits;
@@ -425,12 +425,25 @@ impl Connection {
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
         if !fresh.is_empty() {
             self.http2.held[side].position = end;
+            if cx.tap.is_some() {
+                self.show(side, fresh, offset + known as i64, at, cx);
+            }
             self.read(side, fresh, at, cx);
         }
         let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         if cut > 0 {
             self.counters.missing_bytes += cut;
             self.lack(side, cut, at, cx);
+        }
+    }
+
+    /// Shows the next bytes to who wants to see them.
+    #[cold]
+    fn show(&self, side: usize, bytes: &[u8], offset: i64, at: At, cx: &mut Context) {
+        let Http2 { client, begun_late, .. } = self.http2;
+        let searched = begun_late || self.http2.is_assumed();
+        if let Some(tap) = &mut cx.tap {
+            tap.delivered(&Delivered { connection: self.row, side, client, searched, offset, bytes, at });
         }
     }
 
@@ -449,6 +462,9 @@ impl Connection {
 
     /// Bytes of `side` are missing from the capture.
     fn lack(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
+        if let Some(tap) = &mut cx.tap {
+            tap.missing(self.row, side, length, at);
+        }
         match &mut self.tls {
             Some(tls) => tls.gap(&mut self.http2, side, length, at, cx),
             None => self.http2.gap(side, length, at, cx),

@@ -13,8 +13,8 @@
 mod decoder;
 mod dynamic_table;
 mod error;
-mod huffman;
-mod reader;
+pub(crate) mod huffman;
+pub(crate) mod reader;
 mod size_settings;
 mod static_table;
 mod tables;
@@ -90,4 +90,9 @@ pub struct BlockStats {
     /// The setting was lowered, and the block does not begin with the size update that RFC 7541 4.2
     /// demands.
     pub missing_size_update: bool,
+}
+
+/// Whether the static table has a field of this name.
+pub(crate) fn is_static_name(name: &[u8]) -> bool {
+    static_table::STATIC_TABLE.iter().any(|&(known, _)| known == name)
 }

@@ -1,0 +1,237 @@
+//! Header blocks with their strings replaced (RFC 7541): every octet that is no string stays, so that both ends of the
+//! dynamic table, all indices and all sizes stay what they were.
+
+use crate::http2::hpack::reader::Reader;
+use crate::http2::hpack::{Classifier, Decoder, Representation, huffman};
+
+use super::fields::{self, Around};
+use super::replace::{Kind, Part, Replacer};
+
+/// Fields without a meaning: only their texts are asked for.
+#[derive(Debug)]
+pub(super) struct NoMeaning;
+
+impl Classifier for NoMeaning {
+    type Class = ();
+
+    fn classify(&mut self, _name: Option<&[u8]>, _value: Option<&[u8]>) {}
+}
+
+/// What a block says that decides how its stream is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// It is a request.
+    pub request: bool,
+    /// `content-type`, and whether it is gRPC's.
+    pub grpc_content: Option<bool>,
+    /// `te: trailers` was there.
+    pub te_trailers: bool,
+    /// A field is not known.
+    pub unknown: bool,
+}
+
+/// A field as the decoder sees it.
+struct Seen {
+    name: Option<Vec<u8>>,
+    literal: bool,
+}
+
+/// The block with its strings replaced, and what it says.
+pub(super) fn rewrite(
+    block: &[u8],
+    decoder: &mut Decoder<NoMeaning>,
+    replacer: &mut Replacer,
+    hide_methods: bool,
+) -> (Vec<u8>, Facts) {
+    let (mut seen, mut facts) = (Vec::new(), Facts::default());
+    let done = decoder.decode(block, &mut NoMeaning, &mut |field| {
+        facts.add(field.name, field.value);
+        let literal = field.representation != Representation::Indexed;
+        seen.push(Seen { name: field.name.filter(|_| literal).map(<[u8]>::to_vec), literal });
+    });
+    facts.unknown |= done.is_err();
+    let mut walk = Walk { reader: Reader::new(block), block, out: vec![0; block.len()] };
+    let around = Around { other_content: facts.grpc_content == Some(false), hide_methods };
+    let mut seen = seen.iter();
+    while let Some(octet) = walk.reader.peek() {
+        let size_update = octet & 0xe0 == 0x20;
+        let field = if size_update { None } else { seen.next() };
+        let faulty = !size_update && field.is_none() && done.is_err();
+        let name = field.filter(|field| field.literal).and_then(|field| field.name.as_deref());
+        if walk.field(octet, name, around, replacer).is_none() || faulty {
+            break; // what is behind a fault is not read, and stays zero
+        }
+    }
+    (walk.out, facts)
+}
+
+impl Facts {
+    fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>) {
+        self.unknown |= name.is_none() || value.is_none();
+        match name.unwrap_or_default() {
+            b":path" | b":method" | b":scheme" | b":authority" => self.request = true,
+            b"te" => self.te_trailers |= value == Some(b"trailers"),
+            b"content-type" => {
+                let rest = value.map(|value| value.strip_prefix(b"application/grpc"));
+                self.grpc_content =
+                    rest.map(|rest| rest.is_some_and(|r| matches!(r.first(), None | Some(b'+' | b';'))));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Reading a block while another one is written beside it.
+struct Walk<'a> {
+    reader: Reader<'a>,
+    block: &'a [u8],
+    out: Vec<u8>,
+}
+
+impl Walk<'_> {
+    /// One representation; `None` where it breaks off.
+    fn field(&mut self, octet: u8, name: Option<&[u8]>, around: Around, replacer: &mut Replacer) -> Option<()> {
+        let prefix = match octet >> 4 {
+            8.. => 7,
+            4..=7 => 6,
+            2 | 3 => 5,
+            _ => 4,
+        };
+        let index = self.integer(prefix)?;
+        if prefix == 7 || prefix == 5 {
+            return Some(());
+        }
+        let mut literal = None;
+        if index == 0 {
+            let text = self.string(&mut |text| {
+                if fields::is_standard(text, is_static(text)) {
+                    return text.to_vec();
+                }
+                replacer.replace(Kind::Name, &[Part::Hidden(text)])
+            })?;
+            literal = Some(text);
+        }
+        let name = name.or(literal.as_deref());
+        self.string(&mut |text| {
+            let (kind, parts) = fields::parts(name, text, around);
+            let replaced = replacer.replace(kind, &parts);
+            if name == Some(b"user-agent") && replaced != text {
+                replacer.note_agent(text, &replaced);
+            }
+            replaced
+        })?;
+        Some(())
+    }
+
+    /// An integer, which stays.
+    fn integer(&mut self, prefix: u32) -> Option<u32> {
+        let start = self.reader.position();
+        let value = self.reader.integer(prefix);
+        let end = self.reader.position();
+        if let (Some(out), Some(block)) = (self.out.get_mut(start..end), self.block.get(start..end)) {
+            out.copy_from_slice(block);
+        }
+        value.ok()
+    }
+
+    /// A string literal: its length stays, its text is replaced. Gives the text as it was.
+    fn string(&mut self, replace: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
+        let huffman_coded = self.reader.peek()? & 0x80 != 0;
+        let length = self.integer(7)? as usize;
+        let start = self.reader.position();
+        let encoded = self.reader.octets(length, start).ok()?;
+        let Some(text) = (if huffman_coded { decoded(encoded) } else { Some(encoded.to_vec()) }) else {
+            // all ones are no text either (RFC 7541 section 5.2)
+            self.write(start, &vec![0xff; length]);
+            return None;
+        };
+        let replaced = replace(&text);
+        let octets = if huffman_coded { huffman::encode(&replaced) } else { replaced };
+        if octets.len() == length {
+            self.write(start, &octets);
+        }
+        Some(text)
+    }
+
+    fn write(&mut self, start: usize, octets: &[u8]) {
+        if let Some(out) = self.out.get_mut(start..start + octets.len()) {
+            out.copy_from_slice(octets);
+        }
+    }
+}
+
+fn is_static(name: &[u8]) -> bool {
+    crate::http2::hpack::is_static_name(name)
+}
+
+fn decoded(encoded: &[u8]) -> Option<Vec<u8>> {
+    let mut room = vec![0; huffman::decoded_bound(encoded.len()) + 1];
+    let length = huffman::decode(encoded, &mut room).ok()?;
+    room.truncate(length);
+    Some(room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Literals with incremental indexing, Huffman-coded or plain.
+    fn literals(fields: &[(&str, &str)], huffman_coded: bool) -> Vec<u8> {
+        let mut block = Vec::new();
+        for text in fields.iter().map(|(name, value)| [name, value]) {
+            block.push(0x40);
+            for text in text {
+                let octets = if huffman_coded { huffman::encode(text.as_bytes()) } else { text.as_bytes().to_vec() };
+                block.push(octets.len() as u8 | if huffman_coded { 0x80 } else { 0 });
+                block.extend(octets);
+            }
+        }
+        block
+    }
+
+    fn decode(block: &[u8], decoder: &mut Decoder<NoMeaning>) -> Vec<(String, String)> {
+        let mut fields = Vec::new();
+        let text = |octets: Option<&[u8]>| String::from_utf8_lossy(octets.unwrap_or(b"?")).into_owned();
+        decoder.decode(block, &mut NoMeaning, &mut |field| fields.push((text(field.name), text(field.value)))).unwrap();
+        fields
+    }
+
+    #[test]
+    fn strings_are_replaced_and_indices_still_meet_them() {
+        for huffman_coded in [false, true] {
+            let first =
+                literals(&[(":path", "/a.B/C"), ("x-secret", "hunter2hunter2"), ("te", "trailers")], huffman_coded);
+            let second = [0xbe, 0xbf, 0xc0];
+            let (mut ours, mut theirs) = (Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning));
+            let mut replacer = Replacer::new(b"key");
+            let (block, facts) = rewrite(&first, &mut ours, &mut replacer, false);
+            assert_eq!(block.len(), first.len());
+            assert!(facts.request && facts.te_trailers && !facts.unknown);
+            let fields = decode(&block, &mut theirs);
+            assert_eq!((fields[0].1.as_str(), fields[2].1.as_str()), ("/a.B/C", "trailers"));
+            let (name, value) = &fields[1];
+            assert!(name != "x-secret" && name.len() == 8 && value != "hunter2hunter2" && value.len() == 14);
+            assert_eq!(rewrite(&second, &mut ours, &mut replacer, false).0, second);
+            assert_eq!(decode(&second, &mut theirs)[1], fields[1]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_taken_and_decode_as_before(block in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let (mut ours, mut before, mut after) =
+                (Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning));
+            let (scrubbed, _) = rewrite(&block, &mut ours, &mut Replacer::new(b"key"), false);
+            prop_assert_eq!(scrubbed.len(), block.len());
+            let lengths = |block: &[u8], decoder: &mut Decoder<NoMeaning>| {
+                let mut lengths = Vec::new();
+                let done = decoder.decode(block, &mut NoMeaning, &mut |field| {
+                    lengths.push((field.name.map(<[u8]>::len), field.value.map(<[u8]>::len), field.representation));
+                });
+                (lengths, done.is_ok())
+            };
+            prop_assert_eq!(lengths(&block, &mut before), lengths(&scrubbed, &mut after));
+        }
+    }
+}

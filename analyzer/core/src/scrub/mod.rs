@@ -1,0 +1,374 @@
+//! A capture that can be shown to others: the same packets at the same times with the same structure, and nothing that
+//! anybody sent. See docs/scrub.md for what stays.
+//!
+//! Two passes over the source. The first runs the decoder and is shown all bytes of all connections in the order in
+//! which it reads them; per side it notes what is structure, with replaced strings (`stream`). The second writes every
+//! packet anew (`packet`): zeros, known header fields, and the structure that its payload's place in the sender's bytes
+//! has. So a retransmitted byte gets what it got the first time, and a byte that nobody read is zero.
+
+mod addresses;
+mod block;
+mod checksum;
+mod control;
+mod edits;
+mod fields;
+mod file;
+mod messages;
+mod opening;
+mod packet;
+mod replace;
+mod stream;
+mod tls;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::at::At;
+use crate::capture_file::{CaptureReader, OpenError, Source};
+use crate::context::{Delivered, Options, Tap};
+use crate::limits;
+use crate::packet::{Dissector, Outcome, Segment, TcpFlags};
+use crate::pipeline::Pipeline;
+use crate::tcp::Router;
+
+use file::{Layout, Writer};
+use packet::{Payload, Rewriter};
+use replace::Replacer;
+use stream::{Carries, Conversation, Shared};
+
+/// What is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    /// Hides methods too.
+    pub hide_methods: bool,
+    /// Ports whose connections are HTTP/2 even when nothing else says so.
+    pub ports: Vec<u16>,
+}
+
+/// What the first pass finds.
+#[derive(Debug)]
+struct Learner {
+    conversations: Vec<Conversation>,
+    shared: Shared,
+    memory: usize,
+    full: bool,
+}
+
+#[derive(Debug)]
+struct Shown(Arc<Mutex<Learner>>);
+
+impl Shown {
+    fn lock(&self) -> MutexGuard<'_, Learner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tap for Shown {
+    fn delivered(&mut self, delivered: &Delivered<'_>) {
+        let mut learner = self.lock();
+        let Learner { conversations, shared, memory, full } = &mut *learner;
+        let row = delivered.connection as usize;
+        if conversations.len() <= row {
+            conversations.resize_with(row + 1, Conversation::new);
+        }
+        let Some(conversation) = conversations.get_mut(row).filter(|_| !*full) else { return };
+        let before = conversation.memory();
+        conversation.delivered(delivered, shared);
+        *memory += conversation.memory() - before.min(conversation.memory());
+        *full = *memory > limits::SCRUB_STRUCTURE_BYTES;
+    }
+
+    fn missing(&mut self, connection: u32, side: usize, length: u64, at: At) {
+        let mut learner = self.lock();
+        let Learner { conversations, shared, .. } = &mut *learner;
+        if let Some(conversation) = conversations.get_mut(connection as usize) {
+            conversation.missing(side, length, at.packet, shared);
+        }
+    }
+}
+
+/// Where a sender's bytes are in its sequence numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    started: bool,
+    seq: u32,
+    offset: i64,
+}
+
+impl Place {
+    /// The offset of a segment's first payload byte.
+    fn of(&mut self, segment: &Segment<'_>) -> i64 {
+        let first = segment.seq.wrapping_add(u32::from(segment.flags.contains(TcpFlags::SYN)));
+        if !self.started {
+            (self.started, self.seq) = (true, first);
+        }
+        let offset = self.offset + i64::from(first.wrapping_sub(self.seq) as i32);
+        let end = offset + i64::from(segment.payload_len);
+        if segment.payload_len > 0 && end > self.offset {
+            (self.seq, self.offset) = (first.wrapping_add(segment.payload_len), end);
+        }
+        offset
+    }
+}
+
+/// A connection, and what was made of it.
+#[derive(Clone, Debug)]
+pub struct Treated {
+    /// Both ends as they are written: the sender of the first packet, and the other.
+    pub ends: [String; 2],
+    /// `http2`, `tls`, `other` or `nothing`.
+    pub carries: &'static str,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Format of what is written.
+    pub format: &'static str,
+    /// Packets written.
+    pub packets: u64,
+    /// Packets of other protocols than TCP: only their link and IP headers stay.
+    pub not_tcp: u64,
+    /// IP fragments: only their IP headers stay.
+    pub fragments: u64,
+    /// Packets that cannot be read as what they claim to be.
+    pub unreadable: u64,
+    /// Addresses with their replacements.
+    pub addresses: Vec<(String, String)>,
+    /// Methods with their replacements.
+    pub methods: Vec<(String, String)>,
+    /// Implementations with their replacements.
+    pub agents: Vec<(String, String)>,
+    /// Debug texts of GOAWAY frames that were left out.
+    pub reasons: Vec<String>,
+    /// The connections by row.
+    pub connections: Vec<Treated>,
+}
+
+/// The second pass.
+struct Writing {
+    reader: CaptureReader,
+    dissector: Dissector,
+    router: Router,
+    places: Vec<[Place; 2]>,
+    rewriter: Rewriter,
+    writer: Writer,
+    learner: Learner,
+    report: Report,
+}
+
+enum Stage {
+    Learning { reader: CaptureReader, pipeline: Box<Pipeline>, learner: Arc<Mutex<Learner>> },
+    Writing(Box<Writing>),
+    Over(Box<Report>),
+    Broken,
+}
+
+/// Gives the sources, the same ones each time.
+pub type Sources = Box<dyn Fn() -> Vec<Source> + Send>;
+
+/// Scrubbing one capture, stepped through packet by packet.
+pub struct Scrub {
+    stage: Stage,
+    sources: Sources,
+}
+
+/// Why a capture cannot be scrubbed.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It cannot be read a second time.
+    Open(OpenError),
+    /// It has more structure than is kept.
+    TooLong,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::TooLong => f.write_str(
+                "the capture is too long to be scrubbed in one piece: cut it by time, with editcap -A and -B",
+            ),
+        }
+    }
+}
+
+impl Scrub {
+    /// Opens the capture. `key` hides what replacements stand for; without it nobody can tell.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open(sources: Sources, key: &[u8], wishes: Wishes) -> Result<Self, OpenError> {
+        let reader = CaptureReader::open(sources())?;
+        let Wishes { hide_methods, ports } = wishes;
+        let mut pipeline = Box::new(Pipeline::new(Options { ports, ..Options::default() }));
+        let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new() };
+        let learner = Learner { conversations: Vec::new(), shared, memory: 0, full: false };
+        let learner = Arc::new(Mutex::new(learner));
+        pipeline.tables().tap = Some(Box::new(Shown(Arc::clone(&learner))));
+        Ok(Self { stage: Stage::Learning { reader, pipeline, learner }, sources })
+    }
+
+    /// Reads up to `packets` packets; the bytes of the file that are due, `None` when there are no more.
+    ///
+    /// # Errors
+    /// The source cannot be read again, or is too long.
+    pub fn step(&mut self, packets: u32) -> Result<Option<Vec<u8>>, Refusal> {
+        match &mut self.stage {
+            Stage::Learning { reader, pipeline, .. } => {
+                for _ in 0..packets {
+                    match reader.next_packet() {
+                        Some(packet) => pipeline.packet(&packet),
+                        None => return self.begin_writing().map(Some),
+                    }
+                }
+                Ok(Some(Vec::new()))
+            }
+            Stage::Writing(writing) => match writing.step(packets) {
+                Some(bytes) => Ok(Some(bytes)),
+                None => Ok(Some(self.end())),
+            },
+            Stage::Over(_) | Stage::Broken => Ok(None),
+        }
+    }
+
+    /// Bytes read of the sources as they are on disk, in both passes.
+    pub fn bytes_read(&self) -> u64 {
+        match &self.stage {
+            Stage::Learning { reader, .. } => reader.bytes_read(),
+            Stage::Writing(writing) => writing.reader.bytes_total().unwrap_or(0) + writing.reader.bytes_read(),
+            Stage::Over(_) | Stage::Broken => 0,
+        }
+    }
+
+    /// What was done, once the last step gave `None`.
+    pub fn report(&self) -> Option<&Report> {
+        match &self.stage {
+            Stage::Over(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    fn begin_writing(&mut self) -> Result<Vec<u8>, Refusal> {
+        let Stage::Learning { mut reader, pipeline, learner } = std::mem::replace(&mut self.stage, Stage::Broken)
+        else {
+            return Ok(Vec::new());
+        };
+        let (_, cx, counts) = pipeline.finish();
+        drop(cx); // and the tap in it
+        while reader.next_packet().is_some() {}
+        let learner = Arc::into_inner(learner).map(|mutex| mutex.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let Some(mut learner) = learner.filter(|learner| !learner.full) else { return Err(Refusal::TooLong) };
+        for conversation in &mut learner.conversations {
+            conversation.finish(&mut learner.shared);
+        }
+        let times = counts.first_time_ns.zip(counts.last_time_ns);
+        let layout = Layout::of(reader.info(), times);
+        let writer = Writer::new(layout, reader.info());
+        let reader = CaptureReader::open((self.sources)()).map_err(Refusal::Open)?;
+        let (dissector, router, rewriter) = (Dissector::new(), Router::new(&[1]), Rewriter::default());
+        let report = Report { format: layout.name(), ..Report::default() };
+        let places = Vec::new();
+        self.stage =
+            Stage::Writing(Box::new(Writing { reader, dissector, router, places, rewriter, writer, learner, report }));
+        Ok(Vec::new())
+    }
+
+    fn end(&mut self) -> Vec<u8> {
+        let Stage::Writing(writing) = std::mem::replace(&mut self.stage, Stage::Broken) else { return Vec::new() };
+        let (bytes, report) = writing.finish();
+        self.stage = Stage::Over(Box::new(report));
+        bytes
+    }
+}
+
+impl Writing {
+    fn step(&mut self, packets: u32) -> Option<Vec<u8>> {
+        for _ in 0..packets {
+            if !self.packet() {
+                return None;
+            }
+            if self.writer.out.len() >= limits::SCRUB_OUTPUT {
+                break;
+            }
+        }
+        Some(std::mem::take(&mut self.writer.out))
+    }
+
+    fn packet(&mut self) -> bool {
+        let Self { reader, dissector, router, places, rewriter, writer, learner, report } = self;
+        let Some(packet) = reader.next_packet() else { return false };
+        report.packets += 1;
+        let outcome = dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
+        let payload = match outcome {
+            Outcome::Tcp(ref segment) => payload_of(segment, packet.captured, router, places, &learner.conversations),
+            Outcome::NotTcp(_) => {
+                report.not_tcp += 1;
+                None
+            }
+            Outcome::Fragment => {
+                report.fragments += 1;
+                None
+            }
+            Outcome::Malformed(_) | Outcome::UnsupportedLink(_) => {
+                report.unreadable += 1;
+                None
+            }
+        };
+        let key = &learner.shared.replacer.key;
+        let bytes = rewriter.rewrite(packet.link_type, packet.captured, packet.original_len, payload, key);
+        writer.packet(&packet, bytes);
+        true
+    }
+
+    fn finish(mut self) -> (Vec<u8>, Report) {
+        self.writer.finish(self.reader.info());
+        let Learner { conversations, mut shared, .. } = self.learner;
+        let mut report = self.report;
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let methods = shared.replacer.methods().iter();
+        report.methods = methods.map(|(before, after)| (text(before), text(after))).collect();
+        report.agents = shared.replacer.agents().iter().map(|(a, b)| (a.clone(), b.clone())).collect();
+        report.reasons = std::mem::take(&mut shared.reasons);
+        let (addresses, key) = (&mut self.rewriter.addresses, &shared.replacer.key);
+        for (row, known) in self.router.known().iter().enumerate() {
+            let ends = [known.first_sender, known.other].map(|(address, port)| {
+                let mapped = match address.ip() {
+                    std::net::IpAddr::V4(ip) => std::net::Ipv4Addr::from(addresses.v4(ip.into(), key)).into(),
+                    std::net::IpAddr::V6(ip) => std::net::Ipv6Addr::from(addresses.v6(ip.into(), key)).into(),
+                };
+                std::net::SocketAddr::new(mapped, port).to_string()
+            });
+            let carries = match conversations.get(row).map(|conversation| conversation.carries) {
+                Some(Carries::Http2) => "http2",
+                Some(Carries::Tls) => "tls",
+                Some(Carries::Other) => "other",
+                Some(Carries::Nothing) | None => "nothing",
+            };
+            report.connections.push(Treated { ends, carries });
+        }
+        report.addresses = addresses.texts();
+        (self.writer.out, report)
+    }
+}
+
+/// Where a segment's payload is in its packet and in its sender's bytes.
+fn payload_of<'a>(
+    segment: &Segment<'_>,
+    captured: &[u8],
+    router: &mut Router,
+    places: &mut Vec<[Place; 2]>,
+    conversations: &'a [Conversation],
+) -> Option<Payload<'a>> {
+    let route = router.route(segment)?;
+    let row = route.number as usize;
+    if places.len() <= row {
+        places.resize(row + 1, [Place::default(); 2]);
+    }
+    let offset = places.get_mut(row)?.get_mut(route.side)?.of(segment);
+    // a payload put together from fragments is elsewhere, and no place in this packet
+    let at = segment.payload.as_ptr().addr().wrapping_sub(captured.as_ptr().addr());
+    let length = segment.payload.len();
+    let inside = at <= captured.len() && length <= captured.len() - at;
+    let edits = conversations.get(row).map(|conversation| conversation.edits(route.side));
+    inside.then_some(Payload { at, length, edits, offset })
+}
