@@ -44,6 +44,7 @@ class Run:
         rpc_rows: bool = False,
         ports: list[int] = ...,
         keylog: bytes | None = None,
+        own_secrets: bool = True,
         threads: int = 1,
     ) -> Run: ...
     def step(self, packets: int) -> bool: ...

@@ -57,7 +57,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, threads=1))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, threads=1))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -67,6 +67,7 @@ impl Run {
         rpc_rows: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
+        own_secrets: bool,
         threads: u8,
     ) -> PyResult<Self> {
         if paths.is_empty() {
@@ -74,7 +75,8 @@ impl Run {
         }
         let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
         let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
-        for secrets in py.detach(|| leading_secrets(&paths)) {
+        let own = if own_secrets { py.detach(|| leading_secrets(&paths)) } else { Vec::new() };
+        for secrets in own {
             keys.extend(&secrets);
         }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();

@@ -103,18 +103,18 @@ impl Walk<'_> {
         }
         let mut literal = None;
         if index == 0 {
-            let text = self.string(&mut |text| {
+            let text = self.string(&mut |text, coded| {
                 if fields::is_standard(text, is_static(text)) {
                     return text.to_vec();
                 }
-                replacer.replace(Kind::Name, &[Part::Hidden(text)])
+                replacer.replace(Kind::Name, &[Part::Hidden(text)], coded)
             })?;
             literal = Some(text);
         }
         let name = name.or(literal.as_deref());
-        self.string(&mut |text| {
+        self.string(&mut |text, coded| {
             let (kind, parts) = fields::parts(name, text, around);
-            let replaced = replacer.replace(kind, &parts);
+            let replaced = replacer.replace(kind, &parts, coded);
             if name == Some(b"user-agent") && replaced != text {
                 replacer.note_agent(text, &replaced);
             }
@@ -135,7 +135,7 @@ impl Walk<'_> {
     }
 
     /// A string literal: its length stays, its text is replaced. Gives the text as it was.
-    fn string(&mut self, replace: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
+    fn string(&mut self, replace: &mut dyn FnMut(&[u8], bool) -> Vec<u8>) -> Option<Vec<u8>> {
         let huffman_coded = self.reader.peek()? & 0x80 != 0;
         let length = self.integer(7)? as usize;
         let start = self.reader.position();
@@ -145,7 +145,7 @@ impl Walk<'_> {
             self.write(start, &vec![0xff; length]);
             return None;
         };
-        let replaced = replace(&text);
+        let replaced = replace(&text, huffman_coded);
         let octets = if huffman_coded { huffman::encode(&replaced) } else { replaced };
         if octets.len() == length {
             self.write(start, &octets);

@@ -42,7 +42,7 @@ pub(super) fn ping(payload: &[u8], key: &Key) -> Vec<u8> {
 
 /// Debug texts that gRPC implementations send of their own: grpc-go internal/transport/http2_server.go, grpc-java
 /// NettyServerHandler, C-core chttp2_transport.cc, nghttp2 and h2.
-const REASONS: [&[u8]; 13] = [
+const REASONS: [&[u8]; 15] = [
     b"",
     b"too_many_pings",
     b"max_age",
@@ -51,6 +51,8 @@ const REASONS: [&[u8]; 13] = [
     b"app_requested",
     b"Connection GOAWAY",
     b"server_shutdown",
+    b"Server shutdown",
+    b"Connection aborted",
     b"keepalive watchdog timeout",
     b"disconnecting",
     b"client transport shutdown",

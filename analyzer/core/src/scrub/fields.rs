@@ -135,7 +135,7 @@ fn path(value: &[u8], around: Around) -> (Kind, Vec<Part<'_>>) {
             Some((slash @ b"/", rest)) => vec![Part::Kept(slash), Part::Hidden(rest)],
             _ => vec![Part::Hidden(value)],
         };
-        return (Kind::Value, parts);
+        return (Kind::Method, parts);
     };
     if !around.hide_methods {
         return (Kind::Value, vec![Part::Kept(value)]);

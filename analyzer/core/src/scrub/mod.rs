@@ -324,7 +324,9 @@ impl Writing {
         self.writer.finish(self.reader.info());
         let Learner { conversations, mut shared, .. } = self.learner;
         let mut report = self.report;
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        // as long as names are kept
+        let kept = |octets: &[u8]| octets.get(..limits::INTERNED_BYTES).unwrap_or(octets).to_vec();
+        let text = |octets: &[u8]| String::from_utf8_lossy(&kept(octets)).into_owned();
         let methods = shared.replacer.methods().iter();
         report.methods = methods.map(|(before, after)| (text(before), text(after))).collect();
         report.agents = shared.replacer.agents().iter().map(|(a, b)| (a.clone(), b.clone())).collect();

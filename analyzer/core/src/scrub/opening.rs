@@ -30,7 +30,7 @@ fn first_line(line: &[u8], shared: &mut Shared) -> Vec<u8> {
         };
         let stays = [&b"GET"[..], b"POST", b"OPTIONS", b"HTTP/1.1", b"101", b"Switching", b"Protocols"].contains(&bare);
         let (kind, parts) = fields::parts(Some(b":path"), bare, around);
-        out.extend(if stays { bare.to_vec() } else { shared.replacer.replace(kind, &parts) });
+        out.extend(if stays { bare.to_vec() } else { shared.replacer.replace(kind, &parts, false) });
         out.extend(space);
     }
     out
@@ -51,10 +51,10 @@ fn field(line: &[u8], shared: &mut Shared) -> Vec<u8> {
     let name = if fields::is_standard(&lower, crate::http2::hpack::is_static_name(&lower)) {
         name.to_vec()
     } else {
-        shared.replacer.replace(Kind::Name, &[Part::Hidden(&lower)])
+        shared.replacer.replace(Kind::Name, &[Part::Hidden(&lower)], false)
     };
     let text = value.get(1..).unwrap_or_default();
-    [name, b":".to_vec(), shared.replacer.replace(Kind::Value, &[Part::Hidden(text)])].concat()
+    [name, b":".to_vec(), shared.replacer.replace(Kind::Value, &[Part::Hidden(text)], false)].concat()
 }
 
 /// Of a head of `length` octets, 0 when its end is not there, what tells HTTP/1: `HTTP/1.`, or a token of capitals and a

@@ -41,6 +41,9 @@ impl<'a> Part<'a> {
 /// Lengths of Huffman codes, in bits (RFC 7541 Appendix B).
 const LENGTHS: [usize; 21] = [5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 30];
 
+/// Bits of the longest codes of letters and digits.
+const PLAIN_BITS: usize = 7;
+
 /// The key of one run.
 pub(super) struct Key(Hmac<Sha256>);
 
@@ -110,8 +113,14 @@ impl Replacer {
     }
 
     /// The text of `parts` with the hidden ones replaced.
-    pub fn replace(&mut self, kind: Kind, parts: &[Part<'_>]) -> Vec<u8> {
-        if kind == Kind::Method { self.method(parts) } else { self.attempt(kind, parts, 0) }
+    ///
+    /// Texts that Huffman coding makes longer are sent plain: their replacements need be as long decoded only, unless
+    /// `coded` says that such a one was coded nevertheless.
+    pub fn replace(&mut self, kind: Kind, parts: &[Part<'_>], coded: bool) -> Vec<u8> {
+        if parts.iter().all(|part| matches!(part, Part::Kept(_))) {
+            return parts.iter().flat_map(|part| part.octets()).copied().collect();
+        }
+        if kind == Kind::Method { self.method(parts, coded) } else { self.attempt(kind, parts, coded, 0) }
     }
 
     /// A user agent is replaced: what reports show of it may differ too.
@@ -132,17 +141,17 @@ impl Replacer {
         &self.methods
     }
 
-    fn method(&mut self, parts: &[Part<'_>]) -> Vec<u8> {
+    fn method(&mut self, parts: &[Part<'_>], coded: bool) -> Vec<u8> {
         let whole: Vec<u8> = parts.iter().flat_map(|part| part.octets().iter().copied()).collect();
         if let Some(known) = self.methods.get(&whole) {
             return known.clone();
         }
-        let mut replacement = self.attempt(Kind::Method, parts, 0);
+        let mut replacement = self.attempt(Kind::Method, parts, coded, 0);
         for nth in 1..limits::SCRUB_ATTEMPTS {
             if !self.taken.contains(&replacement) {
                 break;
             }
-            replacement = self.attempt(Kind::Method, parts, nth);
+            replacement = self.attempt(Kind::Method, parts, coded, nth);
         }
         if self.methods.len() < limits::SCRUB_REMEMBERED {
             self.taken.insert(replacement.clone());
@@ -151,7 +160,7 @@ impl Replacer {
         replacement
     }
 
-    fn attempt(&self, kind: Kind, parts: &[Part<'_>], nth: u32) -> Vec<u8> {
+    fn attempt(&self, kind: Kind, parts: &[Part<'_>], coded: bool, nth: u32) -> Vec<u8> {
         let kept = |part: &Part<'_>| matches!(part, Part::Kept(_));
         let bits = |of: &mut dyn Iterator<Item = &Part<'_>>| -> usize {
             of.flat_map(|part| part.octets()).map(|&octet| code_bits(octet)).sum()
@@ -160,8 +169,13 @@ impl Replacer {
         let fixed = bits(&mut parts.iter().filter(|part| kept(part)));
         let hidden: Vec<u8> = parts.iter().filter(|part| !kept(part)).flat_map(|part| part.octets()).copied().collect();
         let mut draw = Draw(self.key.number(&[&[kind as u8], &nth.to_be_bytes(), &hidden]));
-        let least = (encoded * 8).saturating_sub(7 + fixed);
-        let levels = levels(hidden.len(), least, (encoded * 8).saturating_sub(fixed), &mut draw);
+        let length: usize = parts.iter().map(|part| part.octets().len()).sum();
+        let (least, most) = if encoded > length && !coded {
+            (0, hidden.len() * PLAIN_BITS)
+        } else {
+            ((encoded * 8).saturating_sub(7 + fixed), (encoded * 8).saturating_sub(fixed))
+        };
+        let levels = levels(hidden.len(), least, most, &mut draw);
         let mut letters = levels.into_iter().map(|level| self.letter(kind, level, &mut draw));
         let mut out = Vec::with_capacity(hidden.len());
         for part in parts {
@@ -243,20 +257,20 @@ mod tests {
             let mut replacer = Replacer::new(&key.to_be_bytes());
             let (front, back) = text.split_at(kept.min(text.len()));
             for kind in [Kind::Name, Kind::Value, Kind::Method] {
-                let replaced = replacer.replace(kind, &[Part::Kept(front), Part::Hidden(back)]);
+                let replaced = replacer.replace(kind, &[Part::Kept(front), Part::Hidden(back)], true);
                 prop_assert_eq!(replaced.len(), text.len());
                 prop_assert!(replaced.starts_with(front));
                 prop_assert_eq!(huffman::encode(&replaced).len(), huffman::encode(&text).len());
-                prop_assert_eq!(&replacer.replace(kind, &[Part::Kept(front), Part::Hidden(back)]), &replaced);
+                prop_assert_eq!(&replacer.replace(kind, &[Part::Kept(front), Part::Hidden(back)], true), &replaced);
             }
         }
 
         #[test]
         fn usual_texts_get_usual_replacements(text in "[a-zA-Z0-9/:. _-]{1,60}", key in any::<u64>()) {
             let mut replacer = Replacer::new(&key.to_be_bytes());
-            let name = replacer.replace(Kind::Name, &[Part::Hidden(text.as_bytes())]);
+            let name = replacer.replace(Kind::Name, &[Part::Hidden(text.as_bytes())], false);
             prop_assert!(name.iter().all(|&c| fits(Kind::Name, c)), "{}", String::from_utf8_lossy(&name));
-            let value = replacer.replace(Kind::Value, &[Part::Hidden(text.as_bytes())]);
+            let value = replacer.replace(Kind::Value, &[Part::Hidden(text.as_bytes())], false);
             prop_assert!(value.iter().all(u8::is_ascii_graphic));
         }
     }
@@ -275,7 +289,7 @@ mod tests {
     fn methods_stay_apart() {
         let mut replacer = Replacer::new(b"key");
         let replaced: HashSet<Vec<u8>> = (b'a'..=b'z')
-            .map(|c| replacer.replace(Kind::Method, &[Part::Kept(b"/"), Part::Hidden(&[c]), Part::Kept(b"/M")]))
+            .map(|c| replacer.replace(Kind::Method, &[Part::Kept(b"/"), Part::Hidden(&[c]), Part::Kept(b"/M")], true))
             .collect();
         assert_eq!(replaced.len(), 26);
     }
