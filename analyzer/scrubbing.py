@@ -30,7 +30,7 @@ class Report(Struct, frozen=True):
     not_tcp: int
     """Packets of other protocols: only link and IP headers stay, and UDP's."""
     fragments: int
-    """IP fragments: only their IP headers stay."""
+    """IP fragments whose datagram is not whole, or no TCP: only their IP headers stay."""
     unreadable: int
     """Packets that cannot be read as what they claim to be: what was read of them stays."""
     addresses: Mapping[str, str]

@@ -240,6 +240,10 @@ pub const SCRUB_STREAMS: usize = 65_536;
 pub const SCRUB_REMEMBERED: usize = 262_144;
 /// Attempts to find a replacement of a method that no other method has.
 pub const SCRUB_ATTEMPTS: u32 = 256;
+/// Packets held back while the rest of a fragmented datagram is awaited.
+pub const SCRUB_HELD_PACKETS: usize = 4_096;
+/// Bytes of them.
+pub const SCRUB_HELD_BYTES: usize = 16 << 20;
 /// Bytes of written capture handed over at a time.
 pub const SCRUB_OUTPUT: usize = 1 << 20;
 

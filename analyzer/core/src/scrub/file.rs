@@ -1,7 +1,7 @@
 //! The file that is written: pcap where the source is, else pcapng, in little-endian order. It holds packets, their
 //! times and lengths, what tells an interface's link type, and counts of lost packets; no names and no comments.
 
-use crate::capture_file::{CaptureInfo, Format, Interface, Packet};
+use crate::capture_file::{CaptureInfo, Format, Interface};
 
 /// What is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +74,19 @@ impl Writer {
         self.interfaces += 1;
     }
 
-    /// Writes a packet with other bytes than it had.
-    pub fn packet(&mut self, packet: &Packet<'_>, bytes: &[u8]) {
-        let (captured, original) = (bytes.len() as u32, packet.original_len);
+    /// Writes a packet.
+    pub fn packet(&mut self, time_ns: i64, interface: u32, original: u32, bytes: &[u8]) {
+        let captured = bytes.len() as u32;
         match self.layout {
             Layout::Pcap { unit_ns } => {
-                let seconds = packet.time_ns.div_euclid(1_000_000_000) as u32;
-                let fraction = (packet.time_ns.rem_euclid(1_000_000_000) / unit_ns) as u32;
+                let seconds = time_ns.div_euclid(1_000_000_000) as u32;
+                let fraction = (time_ns.rem_euclid(1_000_000_000) / unit_ns) as u32;
                 self.words(&[seconds, fraction, captured, original]);
                 self.out.extend_from_slice(bytes);
             }
             Layout::Pcapng => {
-                let time = packet.time_ns.max(0).cast_unsigned();
-                let words = [packet.interface, (time >> 32) as u32, time as u32, captured, original];
+                let time = time_ns.max(0).cast_unsigned();
+                let words = [interface, (time >> 32) as u32, time as u32, captured, original];
                 self.block(6, &words, bytes);
             }
         }

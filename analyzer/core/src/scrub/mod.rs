@@ -13,6 +13,7 @@ mod control;
 mod edits;
 mod fields;
 mod file;
+mod held;
 mod messages;
 mod opening;
 mod packet;
@@ -31,6 +32,7 @@ use crate::pipeline::Pipeline;
 use crate::tcp::Router;
 
 use file::{Layout, Writer};
+use held::Queue;
 use packet::{Payload, Rewriter};
 use replace::Replacer;
 use stream::{Carries, Conversation, Shared};
@@ -128,7 +130,7 @@ pub struct Report {
     pub packets: u64,
     /// Packets of other protocols than TCP: only their link and IP headers stay.
     pub not_tcp: u64,
-    /// IP fragments: only their IP headers stay.
+    /// IP fragments whose datagram is not whole, or no TCP: only their IP headers stay.
     pub fragments: u64,
     /// Packets that cannot be read as what they claim to be.
     pub unreadable: u64,
@@ -152,6 +154,7 @@ struct Writing {
     places: Vec<[Place; 2]>,
     rewriter: Rewriter,
     writer: Writer,
+    queue: Queue,
     learner: Learner,
     report: Report,
 }
@@ -268,8 +271,17 @@ impl Scrub {
         let (dissector, router, rewriter) = (Dissector::new(), Router::new(&[1]), Rewriter::default());
         let report = Report { format: layout.name(), ..Report::default() };
         let places = Vec::new();
-        self.stage =
-            Stage::Writing(Box::new(Writing { reader, dissector, router, places, rewriter, writer, learner, report }));
+        self.stage = Stage::Writing(Box::new(Writing {
+            reader,
+            dissector,
+            router,
+            places,
+            rewriter,
+            writer,
+            queue: Queue::default(),
+            learner,
+            report,
+        }));
         Ok(Vec::new())
     }
 
@@ -295,7 +307,7 @@ impl Writing {
     }
 
     fn packet(&mut self) -> bool {
-        let Self { reader, dissector, router, places, rewriter, writer, learner, report } = self;
+        let Self { reader, dissector, router, places, rewriter, writer, queue, learner, report } = self;
         let Some(packet) = reader.next_packet() else { return false };
         report.packets += 1;
         let outcome = dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
@@ -305,25 +317,28 @@ impl Writing {
                 report.not_tcp += 1;
                 None
             }
-            Outcome::Fragment => {
-                report.fragments += 1;
-                None
-            }
+            Outcome::Fragment => None,
             Outcome::Malformed(_) | Outcome::UnsupportedLink(_) => {
                 report.unreadable += 1;
                 None
             }
         };
         let key = &learner.shared.replacer.key;
-        let bytes = rewriter.rewrite(packet.link_type, packet.captured, packet.original_len, payload, key);
-        writer.packet(&packet, bytes);
+        let (bytes, fragment) = rewriter.rewrite(packet.link_type, packet.captured, packet.original_len, payload, key);
+        queue.push(&packet, bytes, fragment, writer);
+        // a payload that is not in the packet's own bytes is that of a datagram which this fragment completes
+        if let (Some(fragment), Some(payload)) = (fragment, payload.filter(|payload| payload.at.is_none())) {
+            queue.complete(&fragment, payload, rewriter, key);
+        }
+        queue.write_ready(writer);
         true
     }
 
     fn finish(mut self) -> (Vec<u8>, Report) {
+        self.queue.write_all(&mut self.writer);
         self.writer.finish(self.reader.info());
         let Learner { conversations, mut shared, .. } = self.learner;
-        let mut report = self.report;
+        let mut report = Report { fragments: self.queue.emptied, ..self.report };
         // as long as names are kept
         let kept = |octets: &[u8]| octets.get(..limits::INTERNED_BYTES).unwrap_or(octets).to_vec();
         let text = |octets: &[u8]| String::from_utf8_lossy(&kept(octets)).into_owned();
@@ -372,5 +387,5 @@ fn payload_of<'a>(
     let length = segment.payload.len();
     let inside = at <= captured.len() && length <= captured.len() - at;
     let edits = conversations.get(row).map(|conversation| conversation.edits(route.side));
-    inside.then_some(Payload { at, length, edits, offset })
+    Some(Payload { at: inside.then_some(at), length, edits, offset })
 }

@@ -69,6 +69,11 @@ pub(super) fn shape(bytes: &[u8], length: usize) -> Vec<u8> {
     if let Some(room) = out.get_mut(..mark.len()) {
         room.copy_from_slice(&mark);
     }
+    // a first line has two words at least
+    let line = bytes.iter().take_while(|&&c| c != b'\n').take(out.len());
+    if let Some(room) = line.clone().position(|&c| c == b' ').and_then(|at| out.get_mut(at)) {
+        *room = b' ';
+    }
     if let Some(room) = length.checked_sub(4).and_then(|end| out.get_mut(end..length)) {
         room.copy_from_slice(b"\r\n\r\n");
     }

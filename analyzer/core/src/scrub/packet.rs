@@ -42,8 +42,8 @@ mod protocol {
 /// The payload of the packet's TCP segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload<'a> {
-    /// Where it begins in the captured bytes.
-    pub at: usize,
+    /// Where it begins in the captured bytes; `None` in a datagram that came in fragments.
+    pub at: Option<usize>,
     /// Captured bytes.
     pub length: usize,
     /// What stays of it; none when its connection is not followed.
@@ -59,6 +59,22 @@ pub(super) struct Rewriter {
     input: Vec<u8>,
     out: Vec<u8>,
     depth: u8,
+    /// The fragment that the last packet was.
+    fragment: Option<Fragment>,
+}
+
+/// What a packet carries of a datagram that came in fragments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment {
+    /// What its fragments have in common: addresses as they were, protocol and identification.
+    pub datagram: (u128, u128, u8, u32),
+    /// Where its part begins and ends in the packet.
+    pub at: usize,
+    pub end: usize,
+    /// Where that belongs in the datagram.
+    pub offset: usize,
+    /// Sum of the addresses as they are now.
+    sum: Sum,
 }
 
 /// What a transport's checksum also covers: addresses and length.
@@ -70,7 +86,8 @@ struct Around {
 }
 
 impl Rewriter {
-    /// The packet with everything replaced that says more than it should; `payload` is that of its TCP segment.
+    /// The packet with everything replaced that says more than it should, and what it is a fragment of; `payload` is that
+    /// of its TCP segment.
     pub fn rewrite(
         &mut self,
         link_type: u32,
@@ -78,15 +95,27 @@ impl Rewriter {
         original_len: u32,
         payload: Option<Payload<'_>>,
         key: &Key,
-    ) -> &[u8] {
+    ) -> (&[u8], Option<Fragment>) {
         self.input.clear();
         self.input.extend_from_slice(captured);
         self.out.clear();
         self.out.resize(captured.len(), 0);
-        self.depth = 0;
+        (self.depth, self.fragment) = (0, None);
         let wire = original_len.max(captured.len() as u32);
         // where a layer cannot be read, everything behind is zero
         let _ = self.link(link_type, wire, payload, key);
+        (&self.out, self.fragment)
+    }
+
+    /// A datagram that came in fragments, behind its IP header, of which `fragment` is one.
+    pub fn datagram(&mut self, octets: &[u8], fragment: &Fragment, payload: Payload<'_>, key: &Key) -> &[u8] {
+        self.input.clear();
+        self.input.extend_from_slice(octets);
+        self.out.clear();
+        self.out.resize(octets.len(), 0);
+        (self.depth, self.fragment) = (0, None);
+        let around = Around { sum: fragment.sum, wire: octets.len() as u32 };
+        let _ = self.transport(fragment.datagram.2, 0, around, Some(payload), key);
         &self.out
     }
 
@@ -232,10 +261,15 @@ impl Rewriter {
         self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
         let sum = Sum::default().add(self.out.get(at + 12..at + 20)?);
         let kind = self.byte(at + 9)?;
-        // a fragment's payload belongs to no segment that could be found
-        let done = if self.be16(at + 6)? & 0x3fff == 0 {
+        let fragment = self.be16(at + 6)?;
+        let done = if fragment & 0x3fff == 0 {
             self.transport(kind, at + header, Around { sum, wire: rest }, payload, key)
         } else {
+            let ends = [at + 12, at + 16].map(|at| self.array(at).map_or(0, |a| u128::from(u32::from_be_bytes(a))));
+            let end = (at + header).saturating_add(rest as usize).min(self.input.len());
+            let (datagram, offset) =
+                ((ends[0], ends[1], kind, self.be16(at + 4)?.into()), usize::from(fragment & 0x1fff) * 8);
+            self.fragment = Some(Fragment { datagram, at: at + header, end, offset, sum });
             None
         };
         let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
@@ -263,7 +297,14 @@ impl Rewriter {
                 }
                 protocol::FRAGMENT => {
                     self.keep(from, 8)?;
-                    if self.be16(from + 2)? & 0xfff9 != 0 {
+                    let place = self.be16(from + 2)?;
+                    if place & 0xfff9 != 0 {
+                        let ends = [at + 8, at + 24].map(|at| self.array(at).map_or(0, u128::from_be_bytes));
+                        let id = u32::from_be_bytes(self.array(from + 4)?);
+                        let end = from.saturating_add(left as usize).min(self.input.len());
+                        let datagram = (ends[0], ends[1], self.byte(from)?, id);
+                        let (at, offset) = (from + 8, usize::from(place & 0xfff8));
+                        self.fragment = Some(Fragment { datagram, at, end: end.max(at), offset, sum });
                         return None;
                     }
                     8
@@ -346,8 +387,9 @@ impl Rewriter {
             return None;
         }
         self.tcp_options(at + 20, (at + header).min(end));
-        let payload = payload.filter(|payload| payload.length > 0 && payload.at == at + header)?;
-        let out = self.out.get_mut(payload.at..payload.at + payload.length)?;
+        let from = at + header;
+        let payload = payload.filter(|payload| payload.length > 0 && payload.at.is_none_or(|at| at == from))?;
+        let out = self.out.get_mut(from..(from + payload.length).min(end))?;
         payload.edits?.apply(payload.offset, out);
         Some(())
     }
