@@ -106,14 +106,14 @@ def _analysis(tables: Tables) -> Analysis | str:
 
 
 def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int] | None = None) -> Iterator[str]:
-    """Tables that differ, row for row: packets, frames, messages, RPCs with their budgets, waits.
+    """Tables that differ, row for row: packets, frames, messages, RPCs with their budgets, waits, habits.
 
     Method numbers are compared as such: they count in the order of first sight.
     """
     how: dict[str, Any] = {"ports": ports or []}
     for kind in (Packets, Frames, Messages):
         old, new = stream(kind, before, own_secrets=False, **how), stream(kind, after, **how)
-        if not all(_equal(a, b) for a, b in zip(old, new, strict=True)):
+        if not all(_equal(_defined(a), _defined(b)) for a, b in zip(old, new, strict=True)):
             yield kind.__name__.lower()
     old_rows, new_rows = decode(before, own_secrets=False, **how), decode(after, **how)
     for name in ("rpcs", "waits", "pings", "turns", "directions"):
@@ -121,6 +121,20 @@ def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int
             yield name
     if not np.array_equal(old_rows.rpc_budgets, new_rows.rpc_budgets):
         yield "budgets of RPCs"
+
+
+_FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)
+"""Flags that RFC 9113 section 6 defines, by frame type; others are cleared."""
+
+
+def _defined(rows: Table) -> Table:
+    """Frames as far as RFC 9113 defines them: of other types the length and the place stay."""
+    if not isinstance(rows, Frames):
+        return rows
+    known = rows.kind < len(_FLAGS)
+    flags = rows.flags & _FLAGS[np.where(known, rows.kind, 2)]
+    kind = np.where(known, rows.kind, len(_FLAGS)).astype(rows.kind.dtype)
+    return structs.replace(rows, kind=kind, flags=flags, stream=np.where(known, rows.stream, 0))
 
 
 def _equal(old: Table, new: Table) -> bool:

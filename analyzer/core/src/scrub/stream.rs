@@ -288,16 +288,16 @@ impl Conversation {
         if header.check().is_err() {
             if now.searched || side.gaps > 0 {
                 // the header is kept: the next reader must come to the same end
-                side.edits.put(side.kept_from, &octets);
+                side.edits.put(side.kept_from, &control::header(&octets));
                 side.lose(now.at.packet);
                 return;
             }
             side.forget_left_out();
-            side.edits.put(side.kept_from, &octets);
+            side.edits.put(side.kept_from, &control::header(&octets));
             side.state = if header.length() == 0 { State::Header } else { State::Skip(header.length()) };
             return;
         }
-        side.edits.put(side.kept_from, &octets);
+        side.edits.put(side.kept_from, &control::header(&octets));
         let most = match header.kind() {
             FrameType::HEADERS | FrameType::CONTINUATION | FrameType::PUSH_PROMISE => limits::HEADER_BLOCK,
             _ => limits::CONTROL_FRAME,
