@@ -1,4 +1,4 @@
-//! What stays of one side's bytes: structure at its offsets. Everything between is zero.
+//! What stays of one side's bytes: structure at its offsets. Everything between is zero, or a filler where nothing is known.
 
 /// Consecutive octets of structure.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,13 @@ pub(super) struct Edits {
     runs: Vec<Run>,
     octets: Vec<u8>,
     sorted: bool,
+    /// Where a frame boundary was searched: from one offset to another.
+    fills: Vec<(i64, i64)>,
 }
+
+/// What stands where no frame boundary was found: no frame header has it, while zeros and the first octets behind them
+/// would make one.
+const NO_HEADER: u8 = 0xff;
 
 impl Edits {
     /// Keeps `octets` at `offset`.
@@ -39,9 +45,24 @@ impl Edits {
         }
     }
 
+    /// No frame boundary is in the bytes from one offset to another, as far as is known.
+    pub fn fill(&mut self, from: i64, to: i64) {
+        match self.fills.last_mut() {
+            Some(last) if last.1 >= from => last.1 = last.1.max(to),
+            _ => self.fills.push((from, to)),
+        }
+    }
+
+    /// A frame boundary was found at an offset.
+    pub fn unfill(&mut self, from: i64) {
+        if let Some(last) = self.fills.last_mut() {
+            last.1 = last.1.min(from).max(last.0);
+        }
+    }
+
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.octets.len() + self.runs.len() * size_of::<Run>()
+        self.octets.len() + self.runs.len() * size_of::<Run>() + self.fills.len() * size_of::<(i64, i64)>()
     }
 
     /// All has been put.
@@ -56,6 +77,13 @@ impl Edits {
     pub fn apply(&self, offset: i64, out: &mut [u8]) {
         debug_assert!(self.sorted || self.runs.is_empty());
         let end = offset.saturating_add_unsigned(out.len() as u64);
+        let first = self.fills.partition_point(|fill| fill.1 <= offset);
+        for &(from, to) in self.fills.get(first..).unwrap_or_default().iter().take_while(|fill| fill.0 < end) {
+            let range = (from.max(offset) - offset) as usize..(to.min(end) - offset) as usize;
+            if let Some(room) = out.get_mut(range) {
+                room.fill(NO_HEADER);
+            }
+        }
         let first = self.runs.partition_point(|run| run.end() <= offset);
         for run in self.runs.get(first..).unwrap_or_default() {
             if run.offset >= end {
@@ -94,5 +122,19 @@ mod tests {
         assert_eq!(part(31, 1), "y");
         assert_eq!(part(-5, 16), "...............a");
         assert_eq!(part(100, 3), "...");
+    }
+
+    #[test]
+    fn what_was_searched_is_filled_up_to_the_boundary() {
+        let mut edits = Edits::default();
+        edits.fill(2, 5);
+        edits.fill(5, 9);
+        edits.unfill(7);
+        edits.put(7, b"head");
+        edits.fill(20, 22);
+        edits.finish();
+        let mut out = [0; 24];
+        edits.apply(0, &mut out);
+        assert_eq!(&out, b"\0\0\xff\xff\xff\xff\xffhead\0\0\0\0\0\0\0\0\0\xff\xff\0\0");
     }
 }

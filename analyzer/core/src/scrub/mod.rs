@@ -68,11 +68,7 @@ impl Tap for Shown {
     fn delivered(&mut self, delivered: &Delivered<'_>) {
         let mut learner = self.lock();
         let Learner { conversations, shared, memory, full } = &mut *learner;
-        let row = delivered.connection as usize;
-        if conversations.len() <= row {
-            conversations.resize_with(row + 1, Conversation::new);
-        }
-        let Some(conversation) = conversations.get_mut(row).filter(|_| !*full) else { return };
+        let Some(conversation) = of_row(conversations, delivered.connection).filter(|_| !*full) else { return };
         let before = conversation.memory();
         conversation.delivered(delivered, shared);
         *memory += conversation.memory() - before.min(conversation.memory());
@@ -82,10 +78,18 @@ impl Tap for Shown {
     fn missing(&mut self, connection: u32, side: usize, length: u64, at: At) {
         let mut learner = self.lock();
         let Learner { conversations, shared, .. } = &mut *learner;
-        if let Some(conversation) = conversations.get_mut(connection as usize) {
+        if let Some(conversation) = of_row(conversations, connection) {
             conversation.missing(side, length, at.packet, shared);
         }
     }
+}
+
+fn of_row(conversations: &mut Vec<Conversation>, row: u32) -> Option<&mut Conversation> {
+    let row = row as usize;
+    if conversations.len() <= row {
+        conversations.resize_with(row + 1, Conversation::new);
+    }
+    conversations.get_mut(row)
 }
 
 /// Where a sender's bytes are in its sequence numbers.

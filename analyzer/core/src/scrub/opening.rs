@@ -1,5 +1,7 @@
 //! HTTP/1 heads: of an upgrade to h2c (RFC 7540 section 3.2) what HTTP/2 goes on from; of others that they are HTTP/1.
 
+use crate::http2::detect;
+
 use super::fields::{self, Around};
 use super::replace::{Kind, Part};
 use super::stream::Shared;
@@ -80,11 +82,28 @@ pub(super) fn shape(bytes: &[u8], length: usize) -> Vec<u8> {
     out
 }
 
+/// First bytes that do not tell yet what they are, as others that do not.
+pub(super) fn undecided(bytes: &[u8]) -> Vec<u8> {
+    let begins = |whole: &[u8]| whole.starts_with(bytes.get(..whole.len().min(bytes.len())).unwrap_or_default());
+    if begins(detect::PREFACE) || begins(b"HTTP/1.") || begins(&[0x16, 3, 3]) {
+        return bytes.get(..detect::PREFACE.len().min(bytes.len())).map_or_else(Vec::new, |known| match known {
+            [b'P' | 0x16, ..] => known.to_vec(),
+            _ => shape(bytes, 0),
+        });
+    }
+    if bytes.iter().take(9).all(u8::is_ascii_uppercase) {
+        return vec![b'X'; bytes.len().min(9)];
+    }
+    match detect::opening(bytes) {
+        detect::Opening::Http1Request => shape(bytes, 0),
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::replace::Replacer;
     use super::*;
-    use crate::http2::detect;
 
     fn shared() -> Shared {
         Shared { replacer: Replacer::new(b"key"), hide_methods: false, reasons: Vec::new() }
@@ -102,6 +121,18 @@ mod tests {
         assert!(!text.contains("secret") && !text.contains("hunter2"), "{text}");
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n";
         assert_eq!(upgrade(answer, &mut shared()), answer);
+    }
+
+    #[test]
+    fn what_does_not_tell_does_not_afterwards() {
+        let bytes =
+            [&b"PRI * HTTP/2.0\r\n"[..], b"HTTP", b"\x16\x03", b"POST", b"GET /secret", b"\0\0", b"HTTP/1.1 20"];
+        for bytes in bytes {
+            let mut after = undecided(bytes);
+            after.resize(bytes.len(), 0);
+            assert_eq!(detect::opening(&after), detect::opening(bytes), "{bytes:?}");
+            assert!(!after.windows(6).any(|window| window == b"secret"));
+        }
     }
 
     #[test]

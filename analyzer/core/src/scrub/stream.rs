@@ -155,6 +155,13 @@ impl Side {
         self.decoder.mark_begun_late();
     }
 
+    /// The first bytes end before they tell what they are: so must what stays of them.
+    fn keep_opening(&mut self) {
+        if let (State::Opening, Some(kept)) = (self.state, &self.search) {
+            self.edits.put(self.position - kept.len() as i64, &opening::undecided(kept.bytes()));
+        }
+    }
+
     fn forget_block(&mut self) {
         self.block = None;
         self.decoder.mark_begun_late();
@@ -200,6 +207,7 @@ impl Conversation {
     pub fn finish(&mut self, shared: &mut Shared) {
         for side in 0..2 {
             self.cut_block(side, shared);
+            self.sides[side].keep_opening();
             let edits = std::mem::take(&mut self.sides[side].edits);
             self.sides[side] = Side::new();
             self.sides[side].edits = edits;
@@ -460,7 +468,7 @@ impl Conversation {
         let side = &mut self.sides[at];
         let header = side.frame;
         let whole = !header.has(flag::PADDED) && !header.has(flag::PRIORITY) && header.has(flag::END_HEADERS);
-        if side.state != State::Control || header.kind() != FrameType::HEADERS || !whole || side.kept.is_empty() {
+        if side.state != State::Control || header.kind() != FrameType::HEADERS || !whole {
             return;
         }
         let kept = std::mem::take(&mut side.kept);
@@ -686,11 +694,15 @@ impl Conversation {
 
     fn search<'a>(&mut self, at: usize, bytes: &'a [u8], packet: At) -> &'a [u8] {
         let mut search = self.sides[at].search.take().unwrap_or_default();
+        let from = self.sides[at].position;
+        self.sides[at].edits.fill(from, from + bytes.len() as i64);
         search.add(bytes, packet);
         match search.find() {
             Some(found) => {
                 self.carries = Carries::Http2;
                 let side = &mut self.sides[at];
+                let end = side.position + bytes.len() as i64;
+                side.edits.unfill(end - (search.len() - found) as i64);
                 side.state = State::Header;
                 let until = found.checked_sub(1).and_then(|last| search.piece(last)).map_or(0, |(_, at)| at.packet);
                 side.lost_until = side.lost_until.max(until);
@@ -725,6 +737,10 @@ impl Conversation {
             (State::Control, Some(short)) => self.gap_in_control(at, short, packet, shared),
             (State::Foreign, _) => {}
             (State::Opening, _) if matches!(self.carries, Carries::Other | Carries::Tls) => {}
+            (State::Opening, _) => {
+                side.keep_opening();
+                side.lose(packet);
+            }
             _ => side.lose(packet),
         }
     }
