@@ -632,6 +632,8 @@ impl Conversation {
                 (State::Lost, 0)
             }
             Opening::Other => {
+                // no protocol begins so, while zeros might go on as one
+                self.sides[at].edits.put(from, &[0xff]);
                 self.carries_other();
                 (State::Foreign, 0)
             }
