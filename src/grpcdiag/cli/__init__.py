@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import typer
 
-from . import analyze, capture, connections, doctor, explain, frames, lab, messages, packets, rpcs, scrub, timeline, verify, waits
+from . import (
+    analyze,
+    capture,
+    connections,
+    doctor,
+    explain,
+    frames,
+    lab,
+    messages,
+    packets,
+    rpcs,
+    scrub,
+    timeline,
+    verify,
+    waits,
+)
 
 app = typer.Typer(
     name="grpcdiag",
     help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, 2 wrong usage, "
+    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
+    "2 wrong usage, "
     "3 input unreadable or not a capture, "
     "4 no gRPC traffic found, 130 interrupted.",
     no_args_is_help=True,
