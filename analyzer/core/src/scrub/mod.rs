@@ -164,7 +164,7 @@ struct Writing {
 }
 
 enum Stage {
-    Learning { reader: CaptureReader, pipeline: Box<Pipeline>, learner: Arc<Mutex<Learner>> },
+    Learning { reader: Box<CaptureReader>, pipeline: Box<Pipeline>, learner: Arc<Mutex<Learner>> },
     Writing(Box<Writing>),
     Over(Box<Report>),
     Broken,
@@ -205,7 +205,7 @@ impl Scrub {
     /// # Errors
     /// It cannot be read.
     pub fn open(sources: Sources, key: &[u8], wishes: Wishes) -> Result<Self, OpenError> {
-        let reader = CaptureReader::open(sources())?;
+        let reader = Box::new(CaptureReader::open(sources())?);
         let Wishes { hide_methods, ports } = wishes;
         let mut pipeline = Box::new(Pipeline::new(Options { ports, ..Options::default() }));
         let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new() };
