@@ -44,6 +44,7 @@ def of_tables(tables: Tables, beside: Beside | None = None, notes: tuple[str, ..
         capture=facts.capture_facts(tables),
         quality=facts.quality(tables, notes),
         totals=facts.totals(tables),
+        traffic=facts.traffic(tables),
         budget=budget,
         verdict=story.verdict(findings, budget),
         connections=facts.connection_facts(tables),

@@ -10,3 +10,7 @@ CaptureError = _core.CaptureError
 
 class NoGrpcError(Exception):
     """The capture holds no gRPC traffic; the message says what it does hold."""
+
+
+class TooLargeError(Exception):
+    """A capture has more packets than can be matched with another one; the message says what to do."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _core
 from .budget import named, total
-from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals
+from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
 from .tables import PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
@@ -100,11 +100,12 @@ def _warnings(tables: Tables) -> Iterator[str]:
     yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
-        text = "HTTP/2 connections began before the capture: their windows, and names sent before, are not known"
-        yield f"{late:,} {text}"
+        what, its = ("connection", "its") if late == 1 else ("connections", "their")
+        yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before, are not known"
     encrypted = int((connections.protocol == TLS).sum())
     if encrypted:
-        yield f"{encrypted:,} connections are TLS and were not decrypted: --keylog FILE gives the secrets"
+        what = "connection is TLS and was" if encrypted == 1 else "connections are TLS and were"
+        yield f"{encrypted:,} {what} not decrypted: --keylog FILE gives the secrets"
     if capture["secrets"] and encrypted:
         yield "the file holds decryption secrets, but not of all its TLS connections"
     known = "bytes are missing from the capture"
@@ -130,6 +131,26 @@ def totals(tables: Tables) -> Totals:
     )
 
 
+def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
+    """What both sides sent on HTTP/2 connections."""
+    c, d = tables.connections, tables.directions
+    ours = c.protocol == HTTP2
+    own = ((c.packets_client, c.bytes_client), (c.packets_server, c.bytes_server))
+
+    def side(number: int) -> Traffic:
+        counts = {name: int(getattr(d, name)[number::2][ours].sum(dtype=np.int64)) for name in _SENT}
+        packets, payload = (int(column[ours].sum(dtype=np.int64)) for column in own[number])
+        busy = int(d.busy_intervals[number::2][ours].sum(dtype=np.int64))
+        return Traffic(packets=packets, payload_bytes=payload, busy_intervals_10ms=busy, **counts)
+
+    return side(0), side(1)
+
+
+_SENT = tuple(
+    name for name in Traffic.__struct_fields__ if name not in ("packets", "payload_bytes", "busy_intervals_10ms")
+)
+
+
 def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
     """All methods, the one with the most RPC time first."""
     facts = [_method(method) for method in tables.methods]
@@ -148,6 +169,10 @@ def _method(method: Method) -> MethodFacts:
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
         turnaround_ns=_quantiles(method.turnaround),
+        latency_intervals_ns=method.latency_intervals,
+        turnaround_intervals_ns=method.turnaround_intervals,
+        first_start_time_ns=method.first_start_ns,
+        last_end_time_ns=method.last_end_ns,
         budget=named(method.budget),
     )
 
@@ -236,6 +261,33 @@ def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     return hint or None, bool(hint)
 
 
+TLS_VERSIONS: Mapping[int, str] = {0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
+"""Names of `Connections.tls_version`."""
+
+
+def _without_secrets(tables: Tables) -> str:
+    """What TCP and the handshakes tell of TLS connections: sentences."""
+    c = tables.connections
+    mine = c.protocol == TLS
+    versions = sorted({TLS_VERSIONS.get(int(version), "TLS of a version not seen") for version in c.tls_version[mine]})
+    handshakes, trips = c.tls_handshake_ns[mine], c.min_rtt_ns[mine]
+    told = [f"They are {' and '.join(versions)}"]
+    if (handshakes >= 0).any():
+        told.append(f"their handshakes take {_span(handshakes[handshakes >= 0])} after the ClientHello")
+    if (trips >= 0).any():
+        told.append(f"their smallest round trips are {_span(trips[trips >= 0])}")
+    packets = int((c.packets_client.astype(np.int64) + c.packets_server)[mine].sum())
+    again, timeouts = int(c.retransmitted_packets[mine].sum()), int(c.retransmission_timeouts[mine].sum())
+    lost = f"{again:,} of their {packets:,} packets were sent again, {timeouts:,} times after a retransmission timeout"
+    return f"{'; '.join(told)}. {lost if again else f'None of their {packets:,} packets was sent again'}."
+
+
+def _span(durations: Ints) -> str:
+    """`1.2 ms`, or `1.2 ms to 3.4 ms`."""
+    ends = [f"{int(ns) / 1e6:,.3g} ms" for ns in (durations.min(), durations.max())]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
 def why_no_grpc(tables: Tables) -> str:
     """What a capture without RPCs holds, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
@@ -249,8 +301,9 @@ def why_no_grpc(tables: Tables) -> str:
     encrypted = int((protocol == TLS).sum())
     if encrypted:
         return (
-            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. Record the "
-            f"secrets with the capture and give them with --keylog FILE: {KEY_LOGS}"
+            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
+            f"{_without_secrets(tables)} Record the secrets with the capture and give them with --keylog FILE: "
+            f"{KEY_LOGS}"
         )
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"

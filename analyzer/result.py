@@ -189,6 +189,43 @@ class ConnectionFacts(Struct, frozen=True):
     budget: Mapping[str, int]
 
 
+class Traffic(Struct, frozen=True):
+    """What one side sent on all HTTP/2 connections together."""
+
+    packets: int
+    """All of them, also those that only acknowledge, open or close."""
+    payload_packets: int
+    """Of them, those with payload, retransmissions left out."""
+    control_packets: int
+    """Of these, those with PING, WINDOW_UPDATE or SETTINGS alone."""
+    ping_packets: int
+    """Of the control packets, those with a PING that is no acknowledgement."""
+    ping_ack_packets: int
+    window_update_packets: int
+    settings_packets: int
+    payload_bytes: int
+    """Of TCP, on the wire."""
+    data_frames: int
+    header_frames: int
+    """HEADERS, CONTINUATION and PUSH_PROMISE."""
+    pings: int
+    """PING frames, acknowledgements left out."""
+    ping_acks: int
+    window_updates: int
+    settings: int
+    messages: int
+    message_bytes: int
+    """Without prefixes."""
+    message_packets: int
+    """Packets in which a message ended."""
+    busy_intervals_10ms: int
+    """Intervals of 10 ms in which a message of the connection ended, of all connections together."""
+
+
+Interval = tuple[int | None, int | None]
+"""Two durations between which a quantile lies, nanoseconds; None for an end that the samples do not bound."""
+
+
 class MethodFacts(Struct, frozen=True):
     """A method of the report."""
 
@@ -206,6 +243,14 @@ class MethodFacts(Struct, frozen=True):
     """Over the time from the method's first RPC to the end of its last."""
     turnaround_ns: Quantiles | None
     """From a request message's last byte to the next response message's first byte on its stream."""
+    latency_intervals_ns: Mapping[str, Interval] | None
+    """By quantile, where that quantile of the RPCs' distribution lies, with 95 % confidence."""
+    turnaround_intervals_ns: Mapping[str, Interval] | None
+    """The same for `turnaround_ns`."""
+    first_start_time_ns: int
+    """When the first RPC began."""
+    last_end_time_ns: int
+    """When the last one ended or was last seen."""
     budget: Mapping[str, int]
 
 
@@ -235,6 +280,119 @@ class RecordingFacts(Struct, frozen=True):
     """Of these, those within a tenth or two segments of the estimate."""
 
 
+class LostPacket(Struct, frozen=True):
+    """A packet that its sender's capture has and the receiver's has not."""
+
+    connection: int
+    """Row of the connection in the client's capture."""
+    packet: int
+    """Number in the capture of the end that sent it."""
+    time_ns: int
+    """When it was sent, by that capture's clock."""
+    payload_bytes: int
+
+
+class Way(Struct, frozen=True):
+    """One way between two capture points."""
+
+    delay_ns: Quantiles
+    """Time on the way."""
+    packets: int
+    """Packets sent that way."""
+    lost_packets: int
+    """Of these, lost between the capture points."""
+    lost: tuple[LostPacket, ...]
+    """The first of them."""
+    not_recorded_packets: int
+    """Packets with data that arrived, for they were acknowledged, and that the receiver's capture lacks."""
+    not_seen_sent_packets: int
+    """Packets received that the sender's capture lacks."""
+    retransmissions: int
+    """Packets with bytes sent before."""
+    needless_retransmissions: int
+    """Of these, those whose bytes had arrived, or still did."""
+
+
+class EndsConnection(Struct, frozen=True):
+    """A connection that both captures have."""
+
+    connection: int
+    """Row in the client's capture, which the report shows."""
+    server_connection: int
+    """Row in the server's capture."""
+    client: str
+    """The client as the server's capture has it: another address behind address translation."""
+    server: str
+    """The server as the server's capture has it."""
+    up_ns: Quantiles | None
+    """Time on the way of the client's packets."""
+    down_ns: Quantiles | None
+    """Time on the way of the server's packets."""
+    lost_up: int
+    """Packets of the client that were lost."""
+    lost_down: int
+    """Packets of the server that were lost."""
+
+
+class EndsMethod(Struct, frozen=True):
+    """RPC time of a method with both ends known."""
+
+    method: str | None
+    label: str | None
+    """What tells it apart where it has no name, as in `MethodFacts`."""
+    rpcs: int
+    divided_rpcs: int
+    """Of these, those whose network time is divided."""
+    budget: Mapping[str, int]
+
+
+class ClockFacts(Struct, frozen=True):
+    """The server's clock against the client's."""
+
+    since_ns: int
+    """Time of the client's clock at which the offset is given."""
+    offset_ns: int
+    """The server's clock less the client's, if the fastest packets take as long on both ways."""
+    uncertainty_ns: int
+    """By how much more or less it may be whatever the path."""
+    drift_ppb: int | None
+    """Parts per billion that the server's clock runs faster; None when it cannot be told from none."""
+    drift_low_ppb: int
+    drift_high_ppb: int
+    """What the drift is between."""
+
+
+class Ends(Struct, frozen=True):
+    """What two captures of the same connections say together."""
+
+    client_files: tuple[str, ...]
+    """The capture nearer to the client, which the rest of the report is about."""
+    server_files: tuple[str, ...]
+    """The capture nearer to the server."""
+    clock: ClockFacts
+    matched_packets: int
+    """Packets found in both captures."""
+    connections: tuple[EndsConnection, ...]
+    only_client_connections: int
+    """HTTP/2 and TLS connections that the server's capture lacks."""
+    only_server_connections: int
+    """HTTP/2 and TLS connections that the client's capture lacks."""
+    up: Way
+    down: Way
+    budget: Mapping[str, int]
+    """RPC time by cause; `network_up` and `network_down` divide what `network` is without both ends."""
+    methods: tuple[EndsMethod, ...]
+
+
+class Apart(Struct, frozen=True):
+    """Captures of the same connections that could not be put together."""
+
+    reason: str
+    """Why."""
+    others: tuple[Analysis, ...]
+    """The analyses of the other captures."""
+
+
 class Analysis(Struct, frozen=True):
     """Everything a report may show."""
 
@@ -242,6 +400,8 @@ class Analysis(Struct, frozen=True):
     capture: CaptureFacts
     quality: Quality
     totals: Totals
+    traffic: tuple[Traffic, Traffic]
+    """What the clients sent, then what the servers sent."""
     budget: Mapping[str, int]
     """Nanoseconds of RPC time by cause."""
     verdict: Verdict
@@ -253,3 +413,7 @@ class Analysis(Struct, frozen=True):
     skipped: tuple[Skipped, ...]
     recording: RecordingFacts | None = None
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
+    ends: Ends | None = None
+    """What a second capture of the same connections adds."""
+    apart: Apart | None = None
+    """A second capture of the same connections that could not be put together with this one."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from . import _core
+from .result import Interval
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint32]
@@ -38,6 +39,8 @@ BEGUN_BEFORE = 4
 """Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
+HEADERS_UNKNOWN = 16
+"""Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
 
 
 class Connections(Struct, frozen=True, eq=False):
@@ -80,6 +83,8 @@ class Connections(Struct, frozen=True, eq=False):
     packets_server: Annotated[Counts, "packets of the server"]
     bytes_client: Annotated[Sizes, "TCP payload bytes of the client on the wire"]
     bytes_server: Annotated[Sizes, "TCP payload bytes of the server on the wire"]
+    client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
+    server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
     congestion_after_loss_ns: Annotated[Sizes, "RPC time in a congestion window that a loss had reduced"]
     retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as a timeout"]
     recovery_ns: Annotated[Ints, "the longest time from a loss, as far as seen, to its repair"]
@@ -114,7 +119,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
-    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
     request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
@@ -129,7 +134,7 @@ class Messages(Struct, frozen=True, eq=False):
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
     direction: Annotated[Codes, "sender"]
-    index: Annotated[Counts, "position among the messages of its direction, from 0"]
+    index: Annotated[Counts, "position among the messages read of its direction, from 0"]
     length: Annotated[Counts, "bytes without the prefix"]
     compressed: Annotated[Codes, "1 when its compressed flag is set"]
     first_packet: Annotated[Counts, "packet of its prefix's first byte"]
@@ -167,6 +172,8 @@ class Packets(Struct, frozen=True, eq=False):
     payload_bytes: Annotated[Counts, "TCP payload bytes on the wire"]
     captured_payload_bytes: Annotated[Counts, "TCP payload bytes recorded"]
     note: Annotated[Codes, "what the analysis says of it, index into `PACKET_NOTES`"]
+    identification: Annotated[Counts, "IPv4 identification, 4294967295 without one"]
+    timestamp: Annotated[Counts, "value of the TCP timestamp option, 0 without one"]
 
 
 class Waits(Struct, frozen=True, eq=False):
@@ -390,12 +397,16 @@ class Method(Struct, frozen=True):
     """When the last one ended."""
     latency: Mapping[str, int] | None
     """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
+    latency_intervals: Mapping[str, Interval] | None
+    """By quantile between which two durations it lies with 95 % confidence; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
     """Nanoseconds per cause, in the order of `CAUSES`."""
     turnaround: Mapping[str, int] | None
-    """Quantiles in nanoseconds; None without a sample."""
+    """Quantiles in nanoseconds, within 0.1 %; None without a sample."""
+    turnaround_intervals: Mapping[str, Interval] | None
+    """The same of turnarounds."""
 
 
 class Measured(Struct, frozen=True, eq=False):
@@ -422,6 +433,10 @@ class Tables(Struct, frozen=True):
     """Deadline per RPC in nanoseconds, -1 without; shorter than `rpcs` when the last ones have none."""
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
+    request_budgets: Ints
+    """The same up to the end of the request, zeros where it did not end; empty without packets too."""
+    request_ends: Counts
+    """Packet at which each RPC's request was whole, 0 where it was not; empty without packets too."""
     messages: Messages
     """See `Messages`; empty unless asked for."""
     frames: Frames
@@ -499,6 +514,18 @@ def _label(number: int | None) -> str | None:
     return None if number is None else f"method #{number}"
 
 
+def _method(found: dict[str, Any]) -> Method:
+    latency, turnaround = found["latency"], found["turnaround"]
+    columns = {
+        "label": _label(found["label"]),
+        "statuses": tuple(found["statuses"]),
+        "budget": tuple(found["budget"]),
+        "latency_intervals": latency and latency.pop("intervals"),
+        "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+    }
+    return Method(**found | columns)
+
+
 def tables_of(result: Mapping[str, Any]) -> Tables:
     """Build the tables from what the core's run gives at its end."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
@@ -510,6 +537,8 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         rpcs=table_of(Rpcs, result["rpcs"]),
         deadlines=result["deadlines"],
         rpc_budgets=result["rpc_budgets"],
+        request_budgets=result["request_budgets"],
+        request_ends=result["request_ends"],
         messages=table_of(Messages, result["messages"]),
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),
@@ -527,10 +556,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
-        methods=tuple(
-            Method(**m | {"label": _label(m["label"]), "statuses": tuple(m["statuses"]), "budget": tuple(m["budget"])})
-            for m in result["methods"]
-        ),
+        methods=tuple(_method(method) for method in result["methods"]),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},

@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import json as standard_json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import json
 
 from ..analyzer import _core
-from ..analyzer.result import Analysis, ConnectionFacts, Finding, MethodFacts, Quantiles, RecordingFacts, Remedy
+from ..analyzer.result import (
+    Analysis,
+    ConnectionFacts,
+    Ends,
+    Finding,
+    Interval,
+    MethodFacts,
+    Quantiles,
+    RecordingFacts,
+    Remedy,
+    Traffic,
+    Way,
+)
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -58,6 +71,10 @@ def read_schema(name: str) -> dict[str, Any]:
 def document(analysis: Analysis) -> dict[str, Any]:
     """The document as dictionaries and lists."""
     capture, quality, totals = analysis.capture, analysis.quality, analysis.totals
+    apart = analysis.apart and {
+        "reason": analysis.apart.reason,
+        "analyses": [document(other) for other in analysis.apart.others],
+    }
     return {
         "schema": SCHEMA,
         "version": _core.__version__,
@@ -85,6 +102,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "messages": totals.messages,
             "other_streams": totals.other_streams,
         },
+        "traffic": {name: _traffic(sent) for name, sent in zip(("client", "server"), analysis.traffic, strict=True)},
         "budget": dict(analysis.budget),
         "verdict": {"text": analysis.verdict.text, "finding": analysis.verdict.finding},
         "connections": [_connection(connection) for connection in analysis.connections],
@@ -92,6 +110,8 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
         "recording": _recording(analysis.recording),
+        **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
+        **({"apart": apart} if apart else {}),
     }
 
 
@@ -106,6 +126,93 @@ def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
         "waits_measured": r.waits_measured,
         "window_samples": r.window_samples,
         "window_samples_near_estimate": r.window_samples_near_estimate,
+    }
+
+
+def _ends(ends: Ends) -> dict[str, Any]:
+    clock = ends.clock
+    return {
+        "client": {"files": list(ends.client_files), "other_connections": ends.only_client_connections},
+        "server": {"files": list(ends.server_files), "other_connections": ends.only_server_connections},
+        "clock": {
+            "since_time_ns": clock.since_ns,
+            "offset_ns": clock.offset_ns,
+            "uncertainty_ns": clock.uncertainty_ns,
+            "drift_ppb": clock.drift_ppb,
+            "drift_low_ppb": clock.drift_low_ppb,
+            "drift_high_ppb": clock.drift_high_ppb,
+        },
+        "matched_packets": ends.matched_packets,
+        "up": _way(ends.up),
+        "down": _way(ends.down),
+        "budget": dict(ends.budget),
+        "methods": [
+            {
+                "method": m.method,
+                "label": m.label,
+                "rpcs": m.rpcs,
+                "divided_rpcs": m.divided_rpcs,
+                "budget": dict(m.budget),
+            }
+            for m in ends.methods
+        ],
+        "connections": [
+            {
+                "connection": c.connection,
+                "server_connection": c.server_connection,
+                "client_at_server": c.client,
+                "server_at_server": c.server,
+                "up_ns": _quantiles(c.up_ns),
+                "down_ns": _quantiles(c.down_ns),
+                "lost_up": c.lost_up,
+                "lost_down": c.lost_down,
+            }
+            for c in ends.connections
+        ],
+    }
+
+
+def _way(way: Way) -> dict[str, Any]:
+    return {
+        "delay_ns": _quantiles(way.delay_ns),
+        "packets": way.packets,
+        "lost_packets": way.lost_packets,
+        "lost": [
+            {
+                "connection": lost.connection,
+                "packet": lost.packet,
+                "time_ns": lost.time_ns,
+                "payload_bytes": lost.payload_bytes,
+            }
+            for lost in way.lost
+        ],
+        "not_recorded_packets": way.not_recorded_packets,
+        "not_seen_sent_packets": way.not_seen_sent_packets,
+        "retransmissions": way.retransmissions,
+        "needless_retransmissions": way.needless_retransmissions,
+    }
+
+
+def _traffic(t: Traffic) -> dict[str, int]:
+    return {
+        "packets": t.packets,
+        "payload_packets": t.payload_packets,
+        "control_packets": t.control_packets,
+        "ping_packets": t.ping_packets,
+        "ping_ack_packets": t.ping_ack_packets,
+        "window_update_packets": t.window_update_packets,
+        "settings_packets": t.settings_packets,
+        "payload_bytes": t.payload_bytes,
+        "data_frames": t.data_frames,
+        "header_frames": t.header_frames,
+        "pings": t.pings,
+        "ping_acks": t.ping_acks,
+        "window_updates": t.window_updates,
+        "settings": t.settings,
+        "messages": t.messages,
+        "message_bytes": t.message_bytes,
+        "message_packets": t.message_packets,
+        "busy_intervals_10ms": t.busy_intervals_10ms,
     }
 
 
@@ -152,6 +259,10 @@ def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
     return {"min": q.min, "p50": q.p50, "p90": q.p90, "p99": q.p99, "p999": q.p999, "max": q.max, "mean": q.mean}
 
 
+def _intervals(of: Mapping[str, Interval] | None) -> dict[str, list[int | None]] | None:
+    return None if of is None else {name: list(ends) for name, ends in of.items()}
+
+
 def _method(m: MethodFacts) -> dict[str, Any]:
     return {
         "method": m.method,
@@ -162,6 +273,10 @@ def _method(m: MethodFacts) -> dict[str, Any]:
         "messages": m.messages,
         "messages_per_s": m.messages_per_s,
         "turnaround_ns": _quantiles(m.turnaround_ns),
+        "latency_intervals_ns": _intervals(m.latency_intervals_ns),
+        "turnaround_intervals_ns": _intervals(m.turnaround_intervals_ns),
+        "first_start_time_ns": m.first_start_time_ns,
+        "last_end_time_ns": m.last_end_time_ns,
         "budget": dict(m.budget),
     }
 

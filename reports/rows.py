@@ -23,6 +23,7 @@ from ..analyzer.tables import (
     TOUCHES_GAP,
     WINDOW_NOT_KNOWN,
     Frames,
+    Ints,
     Messages,
     Packets,
     Tables,
@@ -105,8 +106,8 @@ def packets(table: Packets) -> pl.DataFrame:
     )
 
 
-def rpcs(tables: Tables) -> pl.DataFrame:
-    """`grpcdiag rpcs`; decode with `rpc_rows`."""
+def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
+    """`grpcdiag rpcs`; decode with `rpc_rows`. With both ends known the budgets are others, of more causes."""
     table = tables.rpcs
     numbers = [method.number for method in tables.methods]
     names = [method.name for method in tables.methods]
@@ -139,8 +140,9 @@ def rpcs(tables: Tables) -> pl.DataFrame:
             "deadline_ns": _known(deadlines),
         }
     )
-    budget = pl.DataFrame({cause: tables.rpc_budgets[:, place] for place, cause in enumerate(CAUSES)})
-    return frame.with_columns(budget.select(pl.struct(CAUSES).alias("budget")).to_series())
+    sums = tables.rpc_budgets if budgets is None else budgets
+    budget = pl.DataFrame({cause: sums[:, place] for place, cause in enumerate(causes)})
+    return frame.with_columns(budget.select(pl.struct(causes).alias("budget")).to_series())
 
 
 def waits(tables: Tables) -> pl.DataFrame:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
+from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, RecordingFacts, Remedy
+from . import ends
 from .text import count, duration, safe, size
 
 CAUSE_STYLES = {
     "client": "cyan",
     "server": "blue",
     "network": "white",
+    "network_up": "white",
+    "network_down": "white",
     "transmission": "green",
     "congestion_window": "red",
     "receive_window": "magenta",
@@ -50,7 +54,12 @@ MOST_NAMES = 8
 
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
     """The report as text, with escape sequences only when `colour` is set."""
-    return draw(_parts(analysis), width=max(60, width), colour=colour)
+    parts = _parts(analysis)
+    if analysis.apart:
+        parts = [*ends.apart(analysis.apart), Text(), *parts]
+        for other in analysis.apart.others:
+            parts += [Text(), Rule(style="dim"), Text(), *_parts(other)]
+    return draw(parts, width=max(60, width), colour=colour)
 
 
 def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: bool = True) -> str:
@@ -74,7 +83,10 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
 def _parts(analysis: Analysis) -> list[RenderableType]:
     parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis)]
     parts += [_recording_line(analysis.recording)] if analysis.recording else []
-    parts += [Text(), _verdict(analysis), Text(), _budget(analysis)]
+    budget = analysis.ends.budget if analysis.ends else analysis.budget
+    parts += [Text(), _verdict(analysis), Text(), _budget(budget)]
+    if analysis.ends:
+        parts += [Text(), *ends.parts(analysis.ends)]
     costly = [finding for finding in analysis.findings if finding.severity != "info"]
     for number, finding in enumerate(sorted(costly, key=_rank), start=1):
         parts += [Text(), _finding(number, finding, analysis)]
@@ -133,14 +145,14 @@ def _verdict(analysis: Analysis) -> Panel:
     return Panel(Text(safe(analysis.verdict.text)), title="verdict", title_align="left", border_style=style)
 
 
-def _budget(analysis: Analysis) -> RenderableType:
-    total = sum(analysis.budget.values())
+def _budget(budget: Mapping[str, int]) -> RenderableType:
+    total = sum(budget.values())
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    for cause, ns in sorted(analysis.budget.items(), key=lambda item: -item[1]):
+    for cause, ns in sorted(budget.items(), key=lambda item: -item[1]):
         share = ns / total
         bar = "█" * max(round(share * 40), 0) or "▏"
         table.add_row(f"  {cause}", duration(ns), f"{share:.1%}", Text(bar, style=CAUSE_STYLES.get(cause, "")))

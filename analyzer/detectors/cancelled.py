@@ -16,8 +16,8 @@ moments: then it was a timer, of the client or of a proxy, and the callers lost 
 When it cannot tell
 -------------------
 A deadline that the client kept to itself looks like a cancel. So does one on a connection that began before the
-capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. Why the
-application cancelled is not on the wire.
+capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs whose
+headers are in a hole of the capture are not told. Why the application cancelled is not on the wire.
 
 What would refute it
 --------------------
@@ -45,7 +45,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..result import Finding, Remedy, Scope, Severity, Skipped
-from ..tables import METHOD_UNKNOWN, Tables
+from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from . import _failures as common
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
@@ -81,6 +81,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) & ~common.missed(rows, limits.early_share, limits.early_ns)
     rows = rows.where(given_up)
+    unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
+    unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
+    if unknown.any():
+        count = common.counted(int(unknown.sum()), "RPC")
+        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks the headers that would tell")
+    rows = rows.where(~unknown)
     if len(rows):
         yield _finding(tables, rows, limits)
 

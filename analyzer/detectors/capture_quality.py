@@ -11,8 +11,9 @@ How it is decided
 By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent; dropped
 packets are what the file says itself. It is for information, and a warning when a larger part of the bytes or packets
 is hidden, because then figures and findings speak of a part of the traffic alone. A snaplen and a late
-begin were chosen by who captured: what they hide is for information only. Packets recorded twice and clock
-steps are told when they are more than one in a hundred; the analysis copes with both.
+begin were chosen by who captured: what they hide is for information only. RPCs that touch no hole keep their times and
+sizes, and it is told how many they are. Packets recorded twice and clock steps are told when they are more than one in
+a hundred; the analysis copes with both.
 
 When it cannot tell
 -------------------
@@ -183,7 +184,8 @@ def _finding(tables: Tables, troubles: list[_Trouble], limits: Limits) -> Findin
         metrics={trouble.name: trouble.count for trouble in troubles} | hidden,
         evidence=tuple(dict.fromkeys(e for trouble in troubles for e in _evidence(tables, trouble, limits))),
         explanation=f"What is wrong: {words}. This hides {consequence}."
-        + (f" Of the RPCs are {unknown}." if unknown else ""),
+        + (f" Of the RPCs are {unknown}." if unknown else "")
+        + _trust(tables, hidden),
         remedies=tuple(dict.fromkeys(trouble.remedy for trouble in troubles if trouble.remedy)),
         references=("tcpdump(1)", "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997)"),
         verdict=f"The capture is not whole: {words}. This hides {consequence}."
@@ -201,6 +203,17 @@ def _hidden(tables: Tables) -> dict[str, int]:
         "rpcs_begun_before_it": tables.begun_before,
         "rpcs_with_missing_bytes": sum(method.touch_gaps for method in methods),
     }
+
+
+def _trust(tables: Tables, hidden: dict[str, int]) -> str:
+    """How far the rest can be trusted where bytes are missing."""
+    rpcs, touched = int(tables.connections.rpcs.sum()), hidden["rpcs_with_missing_bytes"]
+    if not tables.connections.missing_bytes.any() or not rpcs:
+        return ""
+    return (
+        f" Times, sizes and messages of the other {max(0, rpcs - touched):,} of {rpcs:,} RPCs are those of the wire. "
+        "What nobody saw is counted as capture_gap and charged to nobody."
+    )
 
 
 def _evidence(tables: Tables, trouble: _Trouble, limits: Limits) -> Iterator[Evidence]:

@@ -25,7 +25,8 @@ Three times the packets are a warning, ten times are critical. A lone caller's o
 When it cannot tell
 -------------------
 The capture may show larger packets than the wire, where the network card cuts them (TSO) or joins them (GRO): there are
-at least as many on the wire. Whether packets are what loads the hosts, packets do not show.
+at least as many on the wire. Where the capture lacks packets, and with them the beginnings of streams whose messages
+then stay unknown, nothing is said. Whether packets are what loads the hosts, packets do not show.
 
 What would refute it
 --------------------
@@ -50,11 +51,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Ints, Tables
 from . import _control, _knobs, _shared
+
+Mask = npt.NDArray[np.bool_]
 
 ID = "small-packets"
 
@@ -84,6 +88,8 @@ class Limits(Struct, frozen=True, eq=False):
     """The same for critical (ably.com/blog/grpc-stream-performance had ten times the packets)."""
     undecoded: float = 0.01
     """Share of the payload that could not be read as HTTP/2 up to which messages count (own choice: next to none)."""
+    unread: float = 0.1
+    """The same for what belongs to no message known, where packets are missing (own choice: a small part)."""
     default_mss: int = 1448
     """Bytes of a full segment where the capture does not tell (Ethernet MTU 1500 less headers and timestamps)."""
     examples: int = 2
@@ -119,6 +125,7 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
     sent = np.stack([c.bytes_client, c.bytes_server], axis=1).reshape(-1).astype(np.int64)
     small = sent <= limits.filled * mss * packets
     small &= np.repeat(c.undecoded_bytes <= limits.undecoded * c.payload_bytes, 2)
+    small &= _is_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
     slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
@@ -133,6 +140,16 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
         cut=np.where(cut, (packets - d.control_packets) / whole, 0.0),
         needed=np.where(spread, needed, whole),
     )
+
+
+def _is_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
+    """Where bytes are missing, whether what else was sent is known: messages not read fill packets too."""
+    d = tables.directions
+    frames = d.header_frames + d.data_frames + d.window_updates + d.pings + d.ping_acks + d.settings
+    known = d.message_bytes + d.header_block_bytes + 5 * d.messages + 9 * frames + 8 * (d.pings + d.ping_acks)
+    lacks = np.repeat(tables.connections.missing_bytes > 0, 2)
+    is_read: Mask = ~lacks | (known >= (1 - limits.unread) * sent)
+    return is_read
 
 
 def _finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:

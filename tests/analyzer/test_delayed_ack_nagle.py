@@ -48,7 +48,7 @@ def test_severity_follows_the_share() -> None:
 
 
 def test_a_message_held_back_behind_its_headers_is_not_late() -> None:
-    """HEADERS and DATA in two writes, Nagle's algorithm on: the DATA leave right after the delayed ACK of the HEADERS."""
+    """HEADERS and DATA in two writes, Nagle on: DATA leaves right after the delayed ACK of the HEADERS."""
     analysis = analyze([recorded("lab/delayed-ack-nagle.pcap")])
     finding = next(f for f in analysis.findings if f.id == "delayed-ack-nagle")
     assert finding.severity == "critical"

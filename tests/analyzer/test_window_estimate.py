@@ -1,4 +1,4 @@
-"""The estimate of a congestion window that has outgrown it: cubic leaves slow start by itself, which no packet tells."""
+"""An estimated congestion window beyond the real one: cubic leaves slow start by itself, which no packet tells."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_a_sender_that_stands_still_shows_its_window(
     assert estimate == pytest.approx(expected[1], abs=1)
 
 
-def test_the_first_burst_after_idle_time_shows_nothing(tmp_path: Path) -> None:
-    """Idle time halves the window by a rule: a stop below that has another reason."""
+def test_the_first_burst_after_idle_time_proves_no_cause(tmp_path: Path) -> None:
+    """Idle time halves the window by a rule: a stop below that may have another reason, though the estimate follows."""
     cause, estimate = told(stop_at(11, AFTER_ACK, tmp_path, idle_ns=400 * MS), 11)
-    assert (cause, estimate) == ("unexplained", pytest.approx(WARM // 2, abs=1))
+    assert WARM // 2 > 12
+    assert (cause, estimate) == ("unexplained", pytest.approx(11, abs=1))

@@ -25,15 +25,13 @@ FIN, SYN, RST = 1, 2, 4
 
 
 def may_record() -> None:
-    """Skip the test where tcpdump may not record on the loopback device, or fail it where all tools must be."""
+    """Skip the test where tcpdump may not record on the loopback device: a right is no tool that could be installed."""
     path = require_tool("tcpdump")
     line = tcpdump.arguments(path, interface="lo", expression="less 1", output=os.devnull, buffer_kib=1024)
     running = tcpdump.Tcpdump(line)
     try:
         running.listen()
     except RecordingError as error:
-        if os.environ.get("GRPCDIAG_REQUIRE_TOOLS") == "1":
-            pytest.fail(f"tcpdump may not record here: {error}")
         pytest.skip(f"tcpdump may not record here: {error}")
     finally:
         running.stop()

@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 from support import grpcdiag, recorded, synthetic
 
-COMMANDS = ("analyze", "connections", "rpcs", "messages", "frames", "packets", "waits", "timeline", "explain", "verify")
+COMMANDS = (
+    "analyze",
+    "compare",
+    "connections",
+    "rpcs",
+    "messages",
+    "frames",
+    "packets",
+    "waits",
+    "timeline",
+    "explain",
+    "verify",
+)
 TABLES = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 PCAP_HEADER = 24
 

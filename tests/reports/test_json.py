@@ -128,6 +128,44 @@ def test_latencies_are_the_durations_quantiles(files: tuple[str, ...]) -> None:
             "max": ordered[-1],
             "mean": sum(ordered) // len(ordered),
         }
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+            assert method["latency_intervals_ns"][name] == ends(ordered, share), name
+
+
+def ends(ordered: list[int], share: float) -> list[int | None]:
+    """Between which values a quantile lies: their ranks leave it 2.5 % on either side at most, by the binomial."""
+    count = len(ordered)
+    logarithms = [
+        math.lgamma(count + 1)
+        - math.lgamma(below + 1)
+        - math.lgamma(count - below + 1)
+        + below * math.log(share)
+        + (count - below) * math.log(1 - share)
+        for below in range(count)
+    ]
+    up_to = np.cumsum(np.exp(logarithms))  # as many values as counted, or fewer, lie below the quantile
+    low, high = np.flatnonzero(up_to <= 0.025), np.flatnonzero(up_to >= 0.975)
+    return [ordered[low[-1]] if len(low) else None, ordered[high[0]] if len(high) else None]
+
+
+@every_capture
+def test_traffic_is_what_the_rows_are(files: tuple[str, ...]) -> None:
+    """Packets, frames and messages of HTTP/2 connections, counted from their rows."""
+    whole = document(files)
+    http2 = {c["connection"] for c in whole["connections"] if c["protocol"] == "http2"}
+    for number, side in enumerate(("client", "server")):
+        told, messages = whole["traffic"][side], rows(Messages, files)
+        assert told["packets"] == sum(c[f"packets_{side}"] for c in whole["connections"] if c["connection"] in http2)
+        assert told["payload_bytes"] == sum(
+            c[f"bytes_{side}"] for c in whole["connections"] if c["connection"] in http2
+        )
+        assert told["messages"] == int((messages.direction == number).sum())
+        assert told["message_bytes"] == int(messages.length[messages.direction == number].sum())
+    sent = [whole["traffic"][side] for side in ("client", "server")]
+    frames = whole["totals"]["frames"]
+    assert sum(s["data_frames"] for s in sent) == frames.get("DATA", 0)
+    assert sum(s["pings"] + s["ping_acks"] for s in sent) == frames.get("PING", 0)
+    assert sum(s["window_updates"] for s in sent) == frames.get("WINDOW_UPDATE", 0)
 
 
 def turnarounds(files: tuple[str, ...]) -> dict[int, list[int]]:

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::at::At;
 use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
+use crate::http2::watch::Watch;
 use crate::limits;
 use crate::methods::MethodStats;
 use crate::tables::{
@@ -33,31 +33,25 @@ pub struct Options {
     pub threads: u8,
 }
 
-/// Bytes of a connection as they are delivered to what reads them.
-#[derive(Clone, Copy, Debug)]
-pub struct Delivered<'a> {
-    /// Row of the connection.
-    pub connection: u32,
-    /// Who sent them; side 0 sent the connection's first packet.
-    pub side: usize,
-    /// The side that is the client, as far as is known.
-    pub client: usize,
-    /// The connection's opening is not in the capture, or the user says that it is HTTP/2.
-    pub searched: bool,
-    /// Offset of the first one in the side's payload bytes.
-    pub offset: i64,
-    /// The bytes, each once and in order.
-    pub bytes: &'a [u8],
-    /// Their packet.
-    pub at: At,
+impl Options {
+    /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
+    /// captures of both ends are matched by.
+    pub fn keeps_requests(&self) -> bool {
+        self.rpc_rows && self.packets
+    }
 }
 
-/// Somebody who is shown all bytes of all connections in the order in which they are read.
-pub trait Tap: std::fmt::Debug + Send {
-    /// The next bytes of a side.
-    fn delivered(&mut self, delivered: &Delivered<'_>);
-    /// `length` bytes of a side are not in the capture; `at` is the packet behind them.
-    fn missing(&mut self, connection: u32, side: usize, length: u64, at: At);
+/// Somebody who is shown all bytes of all connections, and told what they are as they are read.
+pub trait Tap: Watch + std::fmt::Debug + Send {
+    /// The next bytes of a side, the first of them at `offset`; what is told of them follows, unless they are `tls`.
+    /// Side 0 sent the connection's first packet.
+    fn delivered(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8], tls: bool);
+    /// `length` bytes of a side, which come next, are not in the capture.
+    fn missing(&mut self, connection: u32, side: usize, length: u64);
+    /// The connection is over, and it was not decided what a side's first bytes are.
+    fn unread(&mut self, connection: u32, side: usize, kept: &[u8]);
+    /// Itself, to be taken back when the run is over.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
 
 /// Sums over the capture.
@@ -90,6 +84,10 @@ pub struct Context {
     pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
     pub rpc_budgets: Vec<Budget>,
+    /// The same up to the end of the request, when wanted.
+    pub request_budgets: Vec<Budget>,
+    /// The packets at which requests were whole, 0 before, when wanted.
+    pub request_ends: Vec<u32>,
     /// Messages so far, when wanted.
     pub messages: Messages,
     /// Frames so far, when wanted.

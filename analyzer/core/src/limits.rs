@@ -129,6 +129,12 @@ pub const OPEN_CONNECTIONS_TRIED: usize = 32;
 
 // --- HPACK ---
 
+/// Header blocks after a gap that are asked how many table entries the gap inserted, before that is given up.
+pub const HPACK_REALIGN_BLOCKS: u32 = 64;
+/// Entries that a gap may have inserted for its blocks to be asked: 4,096 bytes, the usual size of a table, hold 128.
+pub const HPACK_REALIGN_ENTRIES: u32 = 256;
+/// Fields of such a block at most: a gRPC request has some ten.
+pub const HPACK_REALIGN_FIELDS: usize = 64;
 /// Longest integer of HPACK, in octets after the prefix: five carry 32 bits, more than any table or
 /// block needs (RFC 7541 5.1).
 pub const HPACK_MAX_INTEGER_OCTETS: usize = 5;
@@ -182,6 +188,9 @@ pub const METHOD_LABELS_TOTAL: u32 = 1_024;
 pub const PENDING_SETTINGS: usize = 128;
 /// Bytes searched for the next frame boundary at a time after a gap or a late begin.
 pub const RESYNC_BUFFER: usize = 128 << 10;
+/// Stream identifiers above the highest seen that are believed when the next frame boundary is searched after a gap:
+/// two for each request that a gap of that length swallows.
+pub const RESYNC_STREAMS: u32 = 1 << 14;
 /// Bytes of one direction searched without result before it is taken for another protocol.
 pub const RESYNC_GIVE_UP: u64 = 16 << 20;
 /// Bytes of an HTTP/1.1 request or response head read to find an upgrade to h2c.

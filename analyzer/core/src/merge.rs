@@ -29,6 +29,8 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.rpcs.append(&mut other.rpcs);
     cx.rpc_sizes.append(&mut other.rpc_sizes);
     cx.rpc_budgets.append(&mut other.rpc_budgets);
+    cx.request_budgets.append(&mut other.request_budgets);
+    cx.request_ends.append(&mut other.request_ends);
     cx.waits.append(&mut other.waits);
     cx.idles.append(&mut other.idles);
     cx.pings.append(&mut other.pings);

@@ -155,35 +155,85 @@ impl Durations {
         self.long.iter().fold(short, |sum, &ns| sum.saturating_add(ns))
     }
 
-    /// The values at some shares of all, by nearest rank, then the smallest and the largest; zeros without any.
-    /// Reorders the durations.
-    pub fn quantiles<const N: usize>(&mut self, shares: [f64; N]) -> ([u64; N], u64, u64) {
-        let count = self.len();
-        let ranks = shares.map(|share| ((share * count as f64).ceil() as usize).clamp(1, count.max(1)) - 1);
-        let mut at = [0; N];
-        let mut order: [usize; N] = std::array::from_fn(|index| index);
-        order.sort_unstable_by_key(|&index| std::cmp::Reverse(ranks[index]));
-        let mut end = count; // what is beyond a rank once selected is larger: the next one is sought before it
-        for index in order {
-            at[index] = self.select(ranks[index], end);
-            end = (ranks[index] + 1).min(end);
-        }
-        let smallest = |of: &[u32]| of.iter().min().copied().map(u64::from);
-        let min = smallest(&self.short).or_else(|| self.long.iter().min().copied());
-        let max = self.long.iter().max().copied().or_else(|| self.short.iter().max().copied().map(u64::from));
-        (at, min.unwrap_or(0), max.unwrap_or(0))
+    /// The values of some ranks, from 1, among all in ascending order, each in the place of its rank; 0 for a rank that
+    /// there is not. Reorders the durations.
+    pub fn at_ranks(&mut self, ranks: &[usize]) -> Vec<u64> {
+        let mut wanted: Vec<usize> = ranks.iter().copied().filter(|rank| (1..=self.len()).contains(rank)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let (in_short, short) = (wanted.partition_point(|&rank| rank <= self.short.len()), self.short.len());
+        let mut found = Vec::with_capacity(wanted.len());
+        let (first, second) = wanted.split_at(in_short);
+        select(&mut self.short, 1, first, &mut found);
+        select(&mut self.long, short + 1, second, &mut found);
+        let value = |rank| found.iter().find(|&&(of, _)| of == rank).map_or(0, |&(_, value)| value);
+        ranks.iter().map(|&rank| value(rank)).collect()
     }
 
-    /// The duration of a rank below `end`, before which stand the `end` smallest ones.
-    fn select(&mut self, rank: usize, end: usize) -> u64 {
-        let short = self.short.len();
-        if rank < short {
-            let part = self.short.get_mut(..end.min(short)).unwrap_or_default();
-            return if rank < part.len() { u64::from(*part.select_nth_unstable(rank).1) } else { 0 };
-        }
-        let part = self.long.get_mut(..end.saturating_sub(short)).unwrap_or_default();
-        if rank - short < part.len() { *part.select_nth_unstable(rank - short).1 } else { 0 }
+    /// The longest one, 0 without any.
+    pub fn longest(&self) -> u64 {
+        self.long.iter().max().copied().or_else(|| self.short.iter().max().copied().map(u64::from)).unwrap_or(0)
     }
+}
+
+/// Finds the values of ascending different ranks, of which `first` is that of the smallest value in `of`: the middle one
+/// first, whose place then divides the rest.
+fn select<T: Copy + Ord + Into<u64>>(of: &mut [T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
+    let middle = ranks.len() / 2;
+    let (before, rest) = ranks.split_at(middle);
+    let Some((&rank, after)) = rest.split_first() else { return };
+    let Some(place) = rank.checked_sub(first).filter(|&place| place < of.len()) else { return };
+    let (smaller, value, larger) = of.select_nth_unstable(place);
+    found.push((rank, (*value).into()));
+    select(smaller, first, before, found);
+    select(larger, rank + 1, after, found);
+}
+
+/// The rank of a quantile among `count` values by nearest rank, from 1.
+pub fn nearest_rank(share: f64, count: u64) -> u64 {
+    ((share * count as f64).ceil() as u64).clamp(1, count.max(1))
+}
+
+/// The ranks, from 1, of the two values between which a quantile of the distribution that `count` values were drawn from
+/// lies in 95 of 100 cases or more, whatever that distribution; `None` for an end that so few values do not bound.
+///
+/// As many values lie below the quantile as a binomial distribution says: each end leaves it 2.5 % at most (David and
+/// Nagaraja, Order Statistics, section 7.1).
+pub fn interval_ranks(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
+    let from_above = |rank: u64| count + 1 - rank;
+    (lower_rank(share, count), lower_rank(1.0 - share, count).map(from_above))
+}
+
+/// The chance that is left to each end.
+const TAIL: f64 = 0.025;
+/// A chance, against that of the likeliest number, which adds nothing to a sum.
+const NEXT_TO_NOTHING: f64 = 1e-18;
+
+/// The largest rank with a chance of [`TAIL`] at most that fewer values than it lie below the quantile.
+fn lower_rank(share: f64, count: u64) -> Option<u64> {
+    let likeliest = (((count + 1) as f64 * share) as u64).min(count);
+    // the chance of one value less below the quantile, against that of `below` values
+    let one_less = |below: u64| below as f64 / (count - below + 1) as f64 * (1.0 - share) / share;
+    let (mut more, mut chance, mut below) = (0.0, 1.0, likeliest);
+    while below < count && chance > NEXT_TO_NOTHING {
+        below += 1;
+        chance /= one_less(below);
+        more += chance;
+    }
+    let (mut as_many_or_less, mut chance, mut below) = (1.0, 1.0, likeliest);
+    while below > 0 && chance > NEXT_TO_NOTHING {
+        chance *= one_less(below);
+        below -= 1;
+        as_many_or_less += chance;
+    }
+    let least = TAIL * (as_many_or_less + more);
+    let (mut chance, mut below) = (1.0, likeliest);
+    while as_many_or_less > least {
+        as_many_or_less -= chance;
+        chance *= one_less(below);
+        below = below.checked_sub(1)?;
+    }
+    Some(below + 1)
 }
 
 /// The longest durations so far.
@@ -215,19 +265,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
-
-    fn expected(mut values: Vec<u64>) -> ([u64; 4], u64, u64) {
+    fn sorted(mut values: Vec<u64>) -> Vec<u64> {
         values.sort_unstable();
-        let rank = |share: f64| ((share * values.len() as f64).ceil() as usize).max(1) - 1;
-        (SHARES.map(|share| values[rank(share)]), values[0], values[values.len() - 1])
+        values
     }
 
     proptest! {
         #[test]
-        fn quantiles_are_those_of_the_sorted_values(
+        fn values_of_ranks_are_those_of_the_sorted_values(
             values in proptest::collection::vec(prop_oneof![0..50_u64, (u64::from(u32::MAX) - 2)..u64::from(u32::MAX) + 3, any::<u64>()], 1..300),
             split in 0..300_usize,
+            ranks in proptest::collection::vec(0..310_usize, 0..14),
         ) {
             let (mut here, mut there) = (Durations::default(), Durations::default());
             for (index, &ns) in values.iter().enumerate() {
@@ -236,7 +284,11 @@ mod tests {
             here.absorb(&mut there);
             prop_assert_eq!(here.len(), values.len());
             prop_assert_eq!(here.sum(), values.iter().fold(0_u64, |sum, &ns| sum.saturating_add(ns)));
-            prop_assert_eq!(here.quantiles(SHARES), expected(values));
+            let ordered = sorted(values);
+            prop_assert_eq!(here.longest(), ordered[ordered.len() - 1]);
+            let expected: Vec<u64> =
+                ranks.iter().map(|rank| rank.checked_sub(1).and_then(|at| ordered.get(at)).copied().unwrap_or(0)).collect();
+            prop_assert_eq!(here.at_ranks(&ranks), expected);
         }
 
         #[test]
@@ -249,7 +301,54 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantiles() {
-        assert_eq!(Durations::default().quantiles(SHARES), ([0; 4], 0, 0));
+    fn nothing_has_no_values() {
+        assert_eq!(Durations::default().at_ranks(&[0, 1]), [0, 0]);
+        assert_eq!(Durations::default().longest(), 0);
+        assert_eq!(interval_ranks(0.5, 0), (None, None));
+    }
+
+    /// Ranks of order statistics as tables of the sign test have them (5 and fewer values bound no median).
+    #[test]
+    fn intervals_of_the_median_are_those_of_the_sign_test() {
+        for (count, low, high) in
+            [(5, None, None), (6, Some(1), Some(6)), (9, Some(2), Some(8)), (20, Some(6), Some(15))]
+        {
+            assert_eq!(interval_ranks(0.5, count), (low, high), "{count} values");
+        }
+    }
+
+    #[test]
+    fn a_far_quantile_of_few_values_has_no_upper_end() {
+        assert_eq!(interval_ranks(0.99, 100), (Some(97), None));
+        assert_eq!(interval_ranks(0.01, 100), (None, Some(4)));
+        assert_eq!(interval_ranks(0.99, 1000), (Some(983), Some(997)));
+    }
+
+    /// Against the distribution summed from its beginning, which works as long as no value below has a chance at all.
+    #[test]
+    fn ranks_are_those_of_the_sums() {
+        for (share, count) in [(0.5, 101), (0.5, 1000), (0.1, 3000), (0.1, 40), (0.01, 3000), (0.001, 20_000)] {
+            let (low, high) = summed(share, count);
+            let turned = |rank: Option<u64>| rank.map(|rank| count + 1 - rank);
+            assert_eq!(interval_ranks(share, count), (low, high), "{share} of {count}");
+            assert_eq!(interval_ranks(1.0 - share, count), (turned(high), turned(low)), "the other end");
+        }
+        let (low, high) = interval_ranks(0.5, 1_000_000_000);
+        assert_eq!((low, high), (Some(499_969_010), Some(500_030_991))); // 1.96 standard deviations of 15,811
+    }
+
+    fn summed(share: f64, count: u64) -> (Option<u64>, Option<u64>) {
+        let (mut chance, mut sum, mut low) = ((1.0 - share).powf(count as f64), 0.0, None);
+        for below in 0..count {
+            sum += chance;
+            if sum <= 0.025 {
+                low = Some(below + 1);
+            }
+            if sum >= 0.975 {
+                return (low, Some(below + 1));
+            }
+            chance *= (count - below) as f64 / (below + 1) as f64 * share / (1.0 - share);
+        }
+        (low, None)
     }
 }

@@ -16,7 +16,7 @@ use crate::context::{Context, Options};
 use crate::grpc::{implementation, status};
 use crate::http2::frame::FrameType;
 use crate::http2::ping::PURPOSES;
-use crate::methods::{Durations, MethodStats};
+use crate::methods::{self, Durations, MethodStats};
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
 use crate::scrub::{Report, Scrub, Wishes};
 use crate::tables::{Column, ProblemLog};
@@ -242,9 +242,13 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     let deadlines = std::mem::take(&mut cx.deadlines);
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);
+    let request_budgets = std::mem::take(&mut cx.request_budgets);
+    let request_ends = std::mem::take(&mut cx.request_ends);
     result.set_item("rpcs", to_dict(py, rpcs)?)?;
     result.set_item("deadlines", deadlines.into_pyarray(py))?;
     result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
+    result.set_item("request_budgets", budgets(py, &request_budgets)?)?;
+    result.set_item("request_ends", request_ends.into_pyarray(py))?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
     for (name, columns) in [
         ("directions", end.directions.take_columns()),
@@ -315,19 +319,39 @@ fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList
     Ok(list)
 }
 
+/// The quantiles that reports give.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
+
 /// Exact quantiles by nearest rank in nanoseconds; `None` without any.
 fn latency<'py>(py: Python<'py>, durations: &mut Durations) -> PyResult<Option<Bound<'py, PyDict>>> {
     if durations.is_empty() {
         return Ok(None);
     }
-    let ([p50, p90, p99, p999], min, max) = py.detach(|| durations.quantiles([0.5, 0.9, 0.99, 0.999]));
-    let mean = durations.sum() / durations.len() as u64;
-    let values = [("p50", p50), ("p90", p90), ("p99", p99), ("p999", p999), ("min", min), ("max", max), ("mean", mean)];
-    let dict = PyDict::new(py);
-    for (name, value) in values {
-        dict.set_item(name, value)?;
+    let count = durations.len() as u64;
+    let mut ranks = vec![1];
+    for (_, share) in QUANTILES {
+        let (low, high) = methods::interval_ranks(share, count);
+        let all = [methods::nearest_rank(share, count), low.unwrap_or(0), high.unwrap_or(0)];
+        ranks.extend(all.map(|rank| rank as usize)); // rank 0 there is not
     }
+    let values = py.detach(|| durations.at_ranks(&ranks));
+    let dict = PyDict::new(py);
+    dict.set_item("min", values.first())?;
+    let mut value = ranks.iter().zip(values).skip(1).map(|(&rank, value)| (rank > 0).then_some(value));
+    quantiles(py, &dict, || value.next().flatten())?;
+    dict.set_item("max", durations.longest())?;
+    dict.set_item("mean", durations.sum() / count)?;
     Ok(Some(dict))
+}
+
+/// Adds each quantile and, as `intervals`, the two values between which it lies; `next` gives all three in turn.
+fn quantiles(py: Python<'_>, dict: &Bound<'_, PyDict>, mut next: impl FnMut() -> Option<u64>) -> PyResult<()> {
+    let intervals = PyDict::new(py);
+    for (name, _) in QUANTILES {
+        dict.set_item(name, next())?;
+        intervals.set_item(name, (next(), next()))?;
+    }
+    dict.set_item("intervals", intervals)
 }
 
 /// Quantiles in nanoseconds; `None` when there is no sample.
@@ -335,15 +359,19 @@ fn turnaround<'py>(py: Python<'py>, stats: &MethodStats) -> PyResult<Option<Boun
     let Some(histogram) = stats.turnaround.as_ref().filter(|histogram| !histogram.is_empty()) else {
         return Ok(None);
     };
+    let count = histogram.len();
+    let at = |share: f64| histogram.value_at_quantile(share).clamp(stats.turnaround_min, stats.turnaround_max);
+    let at_rank = |rank: Option<u64>| rank.map(|rank| at((rank as f64 - 0.5) / count as f64));
+    let mut values = QUANTILES.iter().flat_map(|&(_, share)| {
+        let (low, high) = methods::interval_ranks(share, count);
+        [Some(at(share)), at_rank(low), at_rank(high)]
+    });
     let dict = PyDict::new(py);
-    dict.set_item("count", histogram.len())?;
+    dict.set_item("count", count)?;
     dict.set_item("min", stats.turnaround_min)?;
-    for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)] {
-        let value = histogram.value_at_quantile(quantile).clamp(stats.turnaround_min, stats.turnaround_max);
-        dict.set_item(name, value)?;
-    }
+    quantiles(py, &dict, || values.next().flatten())?;
     dict.set_item("max", stats.turnaround_max)?;
-    dict.set_item("mean", stats.turnaround_sum / histogram.len())?;
+    dict.set_item("mean", stats.turnaround_sum / count)?;
     Ok(Some(dict))
 }
 

@@ -77,6 +77,7 @@ table!(
         client_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
+        client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
         retransmitted_packets: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
@@ -126,6 +127,7 @@ table!(
     Packets, PacketRow {
         packet: u32, time_ns: i64, connection: u32, direction: u8, flags: u32, seq: u64, ack: u64,
         window: u64, payload_bytes: u32, captured_payload_bytes: u32, note: u8,
+        identification: u32, timestamp: u32,
     }
 );
 
@@ -265,6 +267,8 @@ pub mod rpc_flag {
     pub const BEGUN_BEFORE: u8 = 4;
     /// Bytes of the RPC are missing from the capture.
     pub const TOUCHES_GAP: u8 = 8;
+    /// Fields of the request's headers are not known: its deadline may be among them.
+    pub const HEADERS_UNKNOWN: u8 = 16;
 }
 
 /// The layer a problem belongs to.

@@ -115,7 +115,7 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let streams = connection.http2.charge_wait(side, &interval);
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
-    let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss);
+    let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss, released.is_some(), at);
     cx.waits.push(WaitRow {
         congestion_window_bytes,
         start_time_ns: start,
@@ -130,21 +130,28 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
 }
 
 /// The congestion window at the stop, bytes: where it was binding, what was in flight tells it.
-fn at_its_window(connection: &mut Connection, side: usize, stop: &Stop, cause: Cause, after_loss: bool) -> i64 {
+fn at_its_window(
+    connection: &mut Connection,
+    side: usize,
+    stop: &Stop,
+    cause: Cause,
+    after_loss: bool,
+    released: bool,
+    at: At,
+) -> i64 {
     let segment = segment_size(connection, side);
-    let congestion = &mut connection.halves[side].congestion;
-    match stop.in_flight {
-        Some(in_flight) if after_loss => {
-            congestion.proved(in_flight, segment);
-            return stop.congestion_window.min(in_flight.max(segment));
-        }
-        Some(in_flight) if cause == Cause::CongestionWindow && stop.congestion_window - in_flight >= segment => {
-            if stop.congestion_window > CongestionWindow::initial(segment) {
-                congestion.outgrown(in_flight, segment);
-                return in_flight;
-            }
-        }
-        _ => {}
+    let Some(in_flight) = stop.in_flight else { return stop.congestion_window };
+    if after_loss {
+        connection.halves[side].congestion.proved(in_flight, segment);
+        return stop.congestion_window.min(in_flight.max(segment));
+    }
+    let less = stop.congestion_window - in_flight >= segment && released;
+    if less
+        && matches!(cause, Cause::CongestionWindow | Cause::Unexplained)
+        && stands_at_its_window(connection, side, stop, in_flight, at)
+    {
+        connection.halves[side].congestion.outgrown(in_flight, segment);
+        return in_flight;
     }
     stop.congestion_window
 }
@@ -342,36 +349,45 @@ fn tcp_window(connection: &Connection, side: usize, stop: &Stop, length: i64, ac
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let full = stop.congestion_window - in_flight < segment
+    let room = stop.congestion_window - in_flight;
+    // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
+    let near = room < 2 * segment || !first_after_idle(connection, side);
+    let full = room < segment
         || fills_initial_window(half, stop, segment)
-        || stands_at_its_window(connection, side, stop, in_flight, at);
+        || near && stands_at_its_window(connection, side, stop, in_flight, at);
     let full = known && full;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
 
 /// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
-/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for most of a round
-/// trip with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is still
-/// in slow start is no more than twice that.
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for half a round trip
+/// or more with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is
+/// still in slow start is no more than twice that.
 fn stands_at_its_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
     let near = connection.http2.near_rtt[side];
     let segment = segment_size(connection, side);
     let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
-    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) >= rtt.saturating_mul(3));
+    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(2) >= rtt);
     let open = |window: Option<i64>| window.is_some_and(|window| window >= segment);
-    // the first burst after idle time shows the rule by which that reduces a window, or nothing
+    (0..=half::NEAR).contains(&near)
+        && long
+        && in_flight >= segment
+        && stop.congestion_window > CongestionWindow::initial(segment)
+        && stop.congestion_window <= in_flight.saturating_mul(2)
+        && stop.receive_window.is_some_and(|window| window - in_flight >= segment)
+        && open(stop.stream_window)
+        && open(stop.connection_window)
+}
+
+/// Whether a stop is the first burst's after an idle time that reduced the window: by a rule, which it shows, or
+/// nothing.
+fn first_after_idle(connection: &Connection, side: usize) -> bool {
     let half = &connection.halves[side];
+    let near = connection.http2.near_rtt[side].max(0);
     let kept = half.rtt.retransmission_timeout(near).is_some_and(|timeout| half.flight.idle_before <= timeout);
     let into_flight = half.last_data_time.saturating_sub(half.flight.start_time);
     let later = round_trip(connection).is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
-    (kept || later)
-        && (0..=half::NEAR).contains(&near)
-        && long
-        && stop.congestion_window > CongestionWindow::initial(segment)
-        && stop.congestion_window <= in_flight.saturating_mul(2)
-        && stop.receive_window.is_some()
-        && open(stop.stream_window)
-        && open(stop.connection_window)
+    !kept && !later
 }
 
 /// Linux's window counts segments: ten short ones fill the initial window too.
@@ -469,7 +485,8 @@ pub fn sent(connection: &mut Connection, side: usize, start: i64, end: i64, at: 
 }
 
 fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
-    let first = half.last_data_packet == 0;
+    // what was sent in a hole is not in the capture: neither is when
+    let first = half.last_data_packet == 0 || start > half.highest;
     let idle = at.time.saturating_sub(half.last_data_time).max(0);
     half.flight = Flight {
         number: half.flight.number + 1,

@@ -7,6 +7,7 @@ import typer
 from . import (
     analyze,
     capture,
+    compare,
     connections,
     doctor,
     explain,
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 _COMMANDS = (
     analyze,
+    compare,
     connections,
     rpcs,
     messages,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .beside import recorded_beside
 from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
+
+if TYPE_CHECKING:
+    from ..analyzer.reading import How, Progress
+    from ..analyzer.result import Analysis
 
 NAME = "analyze"
 
@@ -46,17 +50,8 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
-    from ..analyzer.reading import Reading
-
     with decoding(), progress(quiet) as told:
-        reading = Reading(files, **how(port, keylog))
-        # numpy and the rest are imported while the core reads
-        from ..analyzer.analysis import of_tables
-        from ..analyzer.result import SEVERITIES
-        from ..analyzer.tables import tables_of
-
-        beside, notes = recorded_beside(files)
-        analysis = of_tables(tables_of(reading.finish(told)), beside, notes)
+        analysis = _analysis(files, how(port, keylog), told)
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 
@@ -67,7 +62,30 @@ def command(
         to_terminal = output is None and sys.stdout.isatty()
         width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
         write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
-    if fail_on:
-        grave = SEVERITIES[SEVERITIES.index(fail_on.value) :]
-        if any(finding.severity in grave for finding in analysis.findings):
-            raise typer.Exit(FAIL_ON)
+    if fail_on and _has(analysis, fail_on.value):
+        raise typer.Exit(FAIL_ON)
+
+
+def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
+    if len(files) > 1:
+        from ..analyzer.ends import analyze_files
+
+        return analyze_files(files, described=recorded_beside, progress=told, **chosen)
+    from ..analyzer.reading import Reading
+
+    reading = Reading(files, **chosen)
+    # numpy and the rest are imported while the core reads
+    from ..analyzer.analysis import of_tables
+    from ..analyzer.tables import tables_of
+
+    beside, notes = recorded_beside(files)
+    return of_tables(tables_of(reading.finish(told)), beside, notes)
+
+
+def _has(analysis: Analysis, severity: str) -> bool:
+    from ..analyzer.result import SEVERITIES
+
+    grave = [str(name) for name in SEVERITIES]
+    grave = grave[grave.index(severity) :]
+    analyses = [analysis, *(analysis.apart.others if analysis.apart else ())]
+    return any(finding.severity in grave for one in analyses for finding in one.findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ MOST_SAMPLE_BYTES = 80_000_000
 _COMPRESSED = (".gz", ".zst", ".lz4")
 
 
-def recorded_beside(files: list[str]) -> tuple[Beside | None, tuple[str, ...]]:
+def recorded_beside(files: Sequence[str]) -> tuple[Beside | None, tuple[str, ...]]:
     """What lies beside a capture, and what is to be noted when that cannot be used."""
     found = {path for file in files if (path := _description(file))}
     if len(found) != 1:

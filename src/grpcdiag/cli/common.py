@@ -24,7 +24,7 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE...",
         help="pcap or pcapng, plain or compressed; - for standard input; "
-        "several files of one rotated capture in any order.",
+        "several files of one rotated capture in any order; analyze and rpcs also take captures of both ends.",
     ),
 ]
 Ports = Annotated[
@@ -89,6 +89,18 @@ def decoding() -> Iterator[None]:
         fail(str(error), UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
+
+
+def one_place(files: list[str], chosen: How) -> None:
+    """End the command when its files are captures of the same connections at two places and not one capture."""
+    if len(files) < 2:
+        return
+    from ..analyzer.ends import vantages
+
+    places = vantages(files, **chosen)
+    if len(places) > 1:
+        names = " and ".join(place[0] for place in places[:2])
+        fail(f"{names} are captures of the same connections at two places: give one (analyze and rpcs take both)", 2)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, progress
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,8 +33,13 @@ ROWS_SHOWN = 100
 """Rows of a table that a reader gets unasked."""
 
 
-def row_command(help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]]) -> Callable[..., None]:
-    """A command that writes the rows which `pieces(files, progress=..., **how)` gives."""
+def row_command(
+    help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]], *, both_ends: bool = False
+) -> Callable[..., None]:
+    """A command that writes the rows which `pieces(files, progress=..., **how)` gives.
+
+    Without `both_ends` it refuses captures of the same connections at two places.
+    """
 
     def command(
         files: Files,
@@ -46,6 +51,8 @@ def row_command(help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]]) -
         quiet: Quiet = False,
     ) -> None:
         with decoding(), progress(quiet) as told:
+            if not both_ends:
+                one_place(files, how(port, keylog))
             write(pieces(files, progress=told, **how(port, keylog)), format_, output, limit)
 
     command.__doc__ = help_text

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .common import fail
 from .rows import row_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
 
@@ -15,6 +16,12 @@ NAME = "rpcs"
 
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+    if len(files) > 1:
+        from ..analyzer.ends import vantages
+
+        places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
+        if len(places) > 1:
+            return _of_both_ends(places, how)
     from ..analyzer.decode import decode
     from ..analyzer.errors import NoGrpcError
     from ..analyzer.facts import why_no_grpc
@@ -26,4 +33,18 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return [rows.rpcs(tables)]
 
 
-command = row_command("Write one row per RPC.", _pieces)
+def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
+    from ..analyzer.ends import SPLIT_CAUSES, NoClock, rpc_budgets
+    from ..analyzer.errors import TooLargeError
+    from ..reports import rows
+
+    try:
+        found = rpc_budgets(places, **how)
+    except (NoClock, TooLargeError) as error:
+        fail(f"the captures cannot be put together: {error}; give one of them", 2)
+    return [rows.rpcs(found.tables, found.budgets, SPLIT_CAUSES)]
+
+
+command = row_command(
+    "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
+)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, progress, wants_colour, write
+from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress, wants_colour, write
 
 if TYPE_CHECKING:
     from ..analyzer.excerpt import Excerpt
@@ -60,6 +60,7 @@ def command(
     from ..analyzer.facts import why_no_grpc
 
     with decoding(), progress(quiet) as told:
+        one_place(files, how(port, keylog))
         part = excerpt(files, connection, stream=stream, from_ns=from_, to_ns=to, **how(port, keylog), progress=told)
         if not len(part.tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(part.tables))

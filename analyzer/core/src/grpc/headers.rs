@@ -104,6 +104,36 @@ impl Classifier for Strings {
             _ => HeaderClass::Other,
         }
     }
+
+    /// A gRPC request or the beginning of a response (PROTOCOL-HTTP2.md): pseudo-header fields come first (RFC 9113
+    /// section 8.3), a request has `:method`, `:scheme`, `:path` and perhaps `:authority`, a response `:status` alone,
+    /// and both have `content-type` once. Trailers have too little that is theirs alone.
+    fn is_whole_block(&self, fields: &[HeaderClass]) -> bool {
+        let is_pseudo = |class: &HeaderClass| {
+            use HeaderClass::{HttpStatus, Path, Request, UnknownPath};
+            matches!(class, Path(_) | UnknownPath | HttpStatus(_) | Request)
+        };
+        let is_regular = |class: &HeaderClass| !is_pseudo(class) && *class != HeaderClass::Unknown;
+        let pseudo = fields.iter().rposition(is_pseudo).map_or(0, |last| last + 1);
+        let regular = fields.iter().position(is_regular).unwrap_or(fields.len());
+        let count = |is: fn(&HeaderClass) -> bool| fields.iter().filter(|class| is(class)).count();
+        let paths = count(|class| matches!(class, HeaderClass::Path(_) | HeaderClass::UnknownPath));
+        let statuses = count(|class| matches!(class, HeaderClass::HttpStatus(_)));
+        let others = count(|class| *class == HeaderClass::Request);
+        // what is not known may be the pseudo-header field that a request lacks, if it stands before the others
+        let unknown = fields.iter().take(regular).filter(|class| **class == HeaderClass::Unknown).count();
+        let once = |is: fn(&HeaderClass) -> bool, most: usize| count(is) <= most;
+        let request = paths <= 1 && (2..=3).contains(&others) && paths + unknown >= 1 && statuses == 0;
+        let response = statuses == 1 && paths == 0 && others == 0;
+        pseudo <= regular
+            && (request || response)
+            && count(|class| *class == HeaderClass::ContentType(true)) == 1
+            && once(|class| *class == HeaderClass::ContentType(false), 0)
+            && once(|class| *class == HeaderClass::TeTrailers, usize::from(request))
+            && once(|class| matches!(class, HeaderClass::UserAgent(_)), usize::from(request))
+            && once(|class| matches!(class, HeaderClass::Timeout(_)), usize::from(request))
+            && once(|class| matches!(class, HeaderClass::GrpcStatus(_)), usize::from(response))
+    }
 }
 
 fn parse_http_status(value: &[u8]) -> u16 {
@@ -111,7 +141,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 }
 
 /// `application/grpc`, `application/grpc+proto`, `application/grpc;...`; not `application/grpc-web` (PROTOCOL-HTTP2.md).
-fn is_grpc(content_type: &[u8]) -> bool {
+pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
     content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 

@@ -36,6 +36,8 @@ pub struct Reader {
     prefix: [u8; PREFIX_LEN as usize],
     prefix_have: u8,
     lost: bool,
+    /// These are no gRPC messages.
+    foreign: bool,
     remaining: u32,
     first: At,
     /// Whole messages so far.
@@ -77,6 +79,25 @@ impl Reader {
         self.remaining = 0;
     }
 
+    /// Looks for a message boundary at the beginning of a DATA frame of `frame` bytes: writers begin one there, and
+    /// where messages fill the frame exactly, they did. `data` are the first of its bytes.
+    #[cold]
+    pub fn resume(&mut self, data: &[u8], frame: Option<u32>) {
+        let Some(frame) = frame.filter(|_| !self.foreign) else { return };
+        let mut position = 0;
+        while let Some([flag, a, b, c, d]) = data.get(position..).and_then(|rest| rest.first_chunk()) {
+            let length = u32::from_be_bytes([*a, *b, *c, *d]) as usize;
+            position = position.saturating_add(usize::from(PREFIX_LEN)).saturating_add(length);
+            if *flag > 1 || position > frame as usize {
+                return;
+            }
+            if position == frame as usize {
+                self.lost = false;
+                return;
+            }
+        }
+    }
+
     /// Skips `length` bytes that the capture does not hold: fine inside one message, else boundaries are lost.
     pub fn skip(&mut self, length: u32) {
         if self.prefix_have == PREFIX_LEN && length < self.remaining {
@@ -107,6 +128,7 @@ impl Reader {
             match data.first() {
                 Some(&flag) if flag > 1 => {
                     self.lose();
+                    self.foreign = true;
                     on_event(Event::NotGrpc(flag));
                     return &[];
                 }

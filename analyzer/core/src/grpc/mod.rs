@@ -3,6 +3,7 @@
 pub mod headers;
 pub mod implementation;
 pub mod message;
+mod rows;
 pub mod rpc;
 pub mod status;
 pub mod used;

@@ -1,16 +1,18 @@
 //! RPCs on HTTP/2 streams: how they begin, what they carry, how they end (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
-use crate::budget::{Budget, Cause};
+use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
-use crate::http2::streams::{Kind, NONE, Stream, Streams};
+use crate::http2::streams::{Kind, NONE, Stream};
+use crate::http2::watch::Watch;
 use crate::http2::{End, Http2};
 use crate::limits;
-use crate::tables::{DelayRow, FailureRow, Layer, MessageRow, RpcRow, RpcSizesRow, WaitRow, rpc_flag};
+use crate::tables::{Layer, WaitRow};
 
 use super::headers::Summary;
-use super::message::{Event, Message};
+use super::message::Event;
+use super::rows::{count_message, push_delay, push_rpc, request_ends, touch_gap, write_counts, write_rpc};
 use super::status;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
@@ -111,6 +113,7 @@ impl Http2 {
         stream.method = summary.method.unwrap_or(NO_METHOD);
         stream.method_unnamed = summary.unnamed;
         stream.timeout_ns = summary.timeout_ns.unwrap_or(-1);
+        stream.headers_unknown = summary.unknown > 0;
         if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
             push_rpc(self.connection, stream, cx);
         }
@@ -120,6 +123,7 @@ impl Http2 {
         self.turns.update(stream, side, true, first, self.near_rtt[side]);
         self.rpcs += 1;
         self.open_rpcs += 1;
+        stream.counted = true;
         self.methods.note(method);
         let allowed = self.sides[1 - side].announced.max_concurrent_streams;
         self.turns.opened(self.open_rpcs, allowed, first, self.near_rtt[side]);
@@ -145,6 +149,7 @@ impl Http2 {
         if self.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows {
             push_rpc(self.connection, stream, cx);
         }
+        stream.counted = true;
         self.turns.update(stream, self.client, side == self.client, first, self.near_rtt[self.client]);
         self.raise_highest_stream(id);
         self.rpcs += 1;
@@ -157,10 +162,12 @@ impl Http2 {
 
     #[inline]
     fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
-        let near = self.near_rtt[side];
+        let (near, gaps) = (self.near_rtt[side], self.sides[side].gaps);
         if let Some(stream) = self.streams.find_mut(id) {
             stream.charge_activity(side, false, &at, near, &self.held);
             if let Some(http_status) = summary.http_status {
+                // a response begins here: nothing of it was in a gap before
+                stream.directions[side].gaps = gaps;
                 stream.http_status = http_status;
             }
             stream.status_hidden |= summary.unknown > 0;
@@ -191,6 +198,9 @@ impl Http2 {
         stream.charge_activity(side, is_client, &at, near, &self.held);
         stream.directions[side].ended = true;
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if is_client && cx.options.keeps_requests() {
+            request_ends(stream, at, cx);
+        }
         let over = stream.directions[1 - side].ended;
         if !is_client && !stream.finished {
             let hidden = stream.status_hidden || (late && stream.http_status == 0);
@@ -243,11 +253,13 @@ impl Http2 {
         }
         stream.finished = true;
         self.turns.update(stream, client, false, at, self.near_rtt[client]);
-        self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
-        self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        if stream.counted {
+            self.turns.ended(self.open_rpcs, self.sides[1 - client].announced.max_concurrent_streams, at);
+            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+        }
         self.budget.add_all(&stream.budget);
         self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-        write_rpc(self.connection, stream, client, status, true, at, cx);
+        write_rpc(self.connection, stream, client, status, !self.unproven, at, cx);
     }
 
     /// The connection or the capture ends before the stream.
@@ -258,13 +270,15 @@ impl Http2 {
             // only if the server's answer cannot have been missed
             let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps, stream.first.packet);
             let whole = read && !self.answered_early;
-            stream.charge(at.time, held_at_the_end(stream, client, end, whole));
+            stream.charge(at.time, held_at_the_end(stream, client, if read { end } else { End::CaptureEnds }, whole));
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
-            self.open_rpcs = self.open_rpcs.saturating_sub(1);
+            self.open_rpcs = self.open_rpcs.saturating_sub(u32::from(stream.counted));
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            write_rpc(self.connection, stream, client, status, end != End::CaptureEnds, at, cx);
+            stream.touches_gap |= !read;
+            let complete = read && end != End::CaptureEnds;
+            write_rpc(self.connection, stream, client, status, complete, at, cx);
         } else if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -273,11 +287,22 @@ impl Http2 {
 
     /// DATA of a stream, without padding.
     #[inline]
-    pub(crate) fn stream_data(&mut self, side: usize, slot: u32, data: &[u8], at: At, cx: &mut Context) {
+    pub(crate) fn stream_data<W: Watch + ?Sized>(
+        &mut self,
+        side: usize,
+        slot: u32,
+        data: &[u8],
+        at: At,
+        cx: &mut Context,
+        watch: &mut W,
+    ) {
         let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
         let direction_code = self.direction(side);
         let Some(stream) = self.streams.get_mut(slot) else { return };
-        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot && stream.is_inside(side);
+        let behind = std::mem::replace(&mut self.sides[side].data_slot, slot) != slot
+            && stream.is_inside(side)
+            && stream.directions[side].gaps == gaps
+            && !self.held[side].late;
         if behind && at.time.saturating_sub(stream.since) >= HEAD_OF_LINE {
             went_behind(
                 stream,
@@ -294,26 +319,31 @@ impl Http2 {
         let (id, method, opened) = (stream.id, stream.method, stream.first.packet);
         let (directions, turn_since) = (&mut stream.directions, &mut stream.turn_since);
         let direction = &mut directions[side];
+        let gap = self.sides[side].gap_touches(direction.gaps, opened);
         if direction.gaps != gaps {
-            if self.sides[side].gap_touches(direction.gaps, opened) {
+            if gap {
                 direction.reader.lose();
             }
             direction.gaps = gaps;
         }
+        if direction.reader.is_lost() {
+            direction.reader.resume(data, self.sides[side].frame_from(data.len()));
+        }
+        watch.messages(&direction.reader, data, self.sides[side].frame_from(data.len()).is_some());
         let sender = &mut self.sides[side];
         let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
-        let connection = self.connection;
+        let (connection, gap_time) = (self.connection, self.held[side].gap_time);
         let mut wrong = false;
         let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
         direction.reader.feed(data, at, &mut |event| match event {
             Event::Begin => {
                 *unfinished += 1;
                 turns.message_begins(is_client);
-                if headers.0 >= 0 && at.time.saturating_sub(headers.0) >= LATE_DATA {
+                if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
                     push_delay([connection, id, method], direction_code, headers, at, cx);
                 }
                 headers.0 = -1;
-                if !is_client && *turn_since >= 0 {
+                if !is_client && *turn_since > gap_time {
                     let turnaround = at.time.saturating_sub(*turn_since).max(0);
                     cx.method(method).add_turnaround(turnaround as u64);
                     *turn_since = -1;
@@ -333,6 +363,9 @@ impl Http2 {
             stream.answers_before(self.client);
         }
         self.turns.update(stream, self.client, is_client, at, self.near_rtt[self.client]);
+        if gap {
+            touch_gap(slot, &mut self.streams, cx);
+        }
         if wrong {
             self.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, cx);
         }
@@ -342,6 +375,7 @@ impl Http2 {
     pub(crate) fn stream_gap(&mut self, side: usize, slot: u32, length: u32, at: At, cx: &mut Context) {
         let gaps = self.sides[side].gaps;
         let Some(stream) = self.streams.get_mut(slot) else { return };
+        stream.charge(at.time, Cause::CaptureGap);
         let direction = &mut stream.directions[side];
         let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
         if direction.reader.lacks(length) {
@@ -362,7 +396,7 @@ impl Http2 {
         let mut left = length as usize;
         while left > 0 {
             let piece = left.min(ZEROS.len());
-            self.stream_data(side, slot, ZEROS.get(..piece).unwrap_or_default(), at, cx);
+            self.stream_data(side, slot, ZEROS.get(..piece).unwrap_or_default(), at, cx, &mut ());
             left -= piece;
         }
     }
@@ -427,165 +461,5 @@ fn held_at_the_end(stream: &Stream, client: usize, end: End, whole: bool) -> Cau
             if owed { Cause::Server } else { Cause::Client }
         }
         _ => Cause::Unexplained,
-    }
-}
-
-/// Notes that a stream's first DATA came late after its HEADERS.
-#[cold]
-fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
-    if cx.delays.len() < limits::DELAYS {
-        cx.delays.push(DelayRow {
-            connection: place[0],
-            stream: place[1],
-            direction,
-            headers_packet: headers.1,
-            headers_time_ns: headers.0,
-            data_packet: at.packet,
-            duration_ns: at.time.saturating_sub(headers.0),
-            method: place[2],
-        });
-    }
-}
-
-/// Notes an RPC that ended otherwise than OK.
-#[cold]
-fn push_failure(stream: &Stream, cx: &mut Context) {
-    if cx.failures.len() < limits::FAILURES {
-        let (reset_by, reset_code) = stream.reset.unwrap_or((2, 0));
-        cx.failures.push(FailureRow { rpc: stream.rpc, reset_by, reset_code });
-        cx.failure_budgets.push(stream.budget);
-    }
-}
-
-#[inline]
-fn count_message(place: [u32; 2], direction: u8, method: u32, message: &Message<'_>, last: At, cx: &mut Context) {
-    let [connection, stream] = place;
-    cx.totals.messages += 1;
-    cx.totals.compressed_messages += u64::from(message.compressed);
-    cx.method(method).messages += 1;
-    if cx.options.messages {
-        let (last_packet, last_time_ns) = last.completes(message.first);
-        cx.messages.push(MessageRow {
-            connection,
-            stream,
-            direction,
-            index: message.index,
-            length: message.length,
-            compressed: u8::from(message.compressed),
-            first_packet: message.first.packet,
-            first_time_ns: message.first.time,
-            last_packet,
-            last_time_ns,
-        });
-    }
-}
-
-/// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
-#[inline]
-fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
-    if !cx.options.rpc_rows {
-        return;
-    }
-    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
-    let row = stream.rpc as usize;
-    macro_rules! set {
-        ($column:ident, $value:expr) => {
-            if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
-                *cell = $value;
-            }
-        };
-    }
-    set!(request_messages, request.messages);
-    set!(request_bytes, request.bytes);
-    set!(response_messages, response.messages);
-    set!(response_bytes, response.bytes);
-}
-
-/// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
-#[inline]
-fn write_rpc(
-    connection: u32,
-    stream: &mut Stream,
-    client: usize,
-    status: u8,
-    complete: bool,
-    at: At,
-    cx: &mut Context,
-) {
-    stream.touches_gap |= stream.directions.iter().any(|direction| direction.reader.is_lost());
-    let stats = cx.method(stream.method);
-    stats.touch_gaps += u64::from(stream.touches_gap);
-    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
-    let failed = status != status::OK && complete;
-    if stream.rpc == NONE && (long || failed) {
-        push_rpc(connection, stream, cx);
-    }
-    if stream.rpc != NONE {
-        write_row(stream, client, status, complete, at, cx);
-    }
-    if failed {
-        push_failure(stream, cx);
-    }
-}
-
-/// Fills an RPC's row.
-fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
-    write_counts(stream, client, cx);
-    let row = stream.rpc as usize;
-    macro_rules! set {
-        ($column:ident, $value:expr) => {
-            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
-                *cell = $value;
-            }
-        };
-    }
-    set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
-    set!(status, status);
-    set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
-    if let Some(flags) = cx.rpcs.flags.get_mut(row) {
-        *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
-        *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
-    }
-    if let Some(budget) = cx.rpc_budgets.get_mut(row) {
-        *budget = stream.budget;
-    }
-}
-
-/// Bytes of a stream are not in the capture; its RPC may be over already.
-fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
-    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
-        return;
-    };
-    stream.touches_gap = true;
-    if stream.finished {
-        cx.method(stream.method).touch_gaps += 1;
-        if let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize) {
-            *flags |= rpc_flag::TOUCHES_GAP;
-        }
-    }
-}
-
-/// Adds the row of an RPC, which is filled when it ends.
-fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
-    let row = cx.rpcs.len();
-    stream.rpc = row as u32;
-    cx.rpcs.push(RpcRow {
-        connection,
-        stream: stream.id,
-        method: stream.method,
-        start_time_ns: stream.first.time,
-        status: status::NOT_SEEN,
-        flags: if stream.method == NO_METHOD || stream.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
-            | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
-        first_packet: stream.first.packet,
-        ..RpcRow::default()
-    });
-    if stream.timeout_ns >= 0 || !cx.deadlines.is_empty() {
-        cx.deadlines.resize(row, -1);
-        cx.deadlines.push(stream.timeout_ns);
-    }
-    if cx.options.rpc_rows {
-        cx.rpc_sizes.push(RpcSizesRow::default());
-        cx.rpc_budgets.push(Budget::default());
     }
 }

@@ -201,6 +201,17 @@ impl FrameHeader {
             && self.length() <= DEFAULT_MAX_FRAME_SIZE
             && self.check().is_ok()
     }
+
+    /// Whether a peer has a reason to send this frame, whose payload begins with `octets`: not so an empty DATA that
+    /// ends nothing, an empty header block, or credit of nothing, which zeros in a message look like.
+    pub fn carries_something(&self, octets: &[u8]) -> bool {
+        match self.kind() {
+            FrameType::DATA => self.length() > 0 || self.has(flag::END_STREAM),
+            FrameType::HEADERS | FrameType::CONTINUATION => self.length() > 0,
+            FrameType::WINDOW_UPDATE => take_u32(octets).is_none_or(|(increment, _)| increment > 0),
+            _ => true,
+        }
+    }
 }
 
 /// Splits padding off the payload of a DATA, HEADERS or PUSH_PROMISE frame; `None` when the frame is not padded.

@@ -27,6 +27,8 @@ mod content {
 pub struct Habits {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
     pub frames: [u32; FrameType::KNOWN + 1],
+    /// The packet being read is cut by the snaplen: what else it holds is not known.
+    pub is_cut: bool,
     /// What the packet being read holds so far.
     content: u16,
     /// The packet in which a message ended last.
@@ -39,7 +41,8 @@ pub struct Habits {
 impl Default for Habits {
     fn default() -> Self {
         let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
-        Self { frames: Default::default(), content: 0, message_packet: 0, interval: i64::MIN, row }
+        let frames = Default::default();
+        Self { frames, is_cut: false, content: 0, message_packet: 0, interval: i64::MIN, row }
     }
 }
 
@@ -47,7 +50,7 @@ impl Habits {
     /// A packet begins; `inside` is the type of the frame that it continues, unknown types for other contents.
     #[inline]
     pub fn packet_begins(&mut self, inside: Option<FrameType>) {
-        self.content = inside.map_or(0, bit);
+        self.content = inside.map_or(0, bit) | if self.is_cut { content::OTHER } else { 0 };
     }
 
     /// A frame begins in the packet.

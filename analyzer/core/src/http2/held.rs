@@ -27,17 +27,38 @@ struct Resent {
 }
 
 /// What held up one sender.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Held {
     /// Offset behind the bytes that are being read.
     pub position: i64,
     /// What comes late now was behind a lost segment, not only behind one that took longer.
     pub lost: bool,
+    /// What comes was kept behind a hole, so that its waits were not judged.
+    pub late: bool,
+    /// Until when bytes of either side are missing that may have been of any stream, nanoseconds since the epoch; -1
+    /// when none are.
+    pub gap_time: i64,
     intervals: [Interval; limits::HELD_INTERVALS],
     kept: usize,
     resent: [Resent; limits::RESENT],
     resendings: usize,
     last_resent: i64,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            position: 0,
+            lost: false,
+            late: false,
+            gap_time: -1,
+            intervals: Default::default(),
+            kept: 0,
+            resent: Default::default(),
+            resendings: 0,
+            last_resent: 0,
+        }
+    }
 }
 
 impl Held {

@@ -13,14 +13,15 @@ use super::Http2;
 use super::data::Remaining;
 use super::frame::{FrameHeader, flag};
 use super::streams::NONE;
+use super::watch::Watch;
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, whose RPC nothing more
 /// can be told of, has one of the server's.
-pub(crate) const PROOFS: [u8; 2] = [1, 2];
+const PROOFS: [u8; 2] = [1, 2];
 
 /// What is known of one such stream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Probe {
+struct Probe {
     /// By side: payload bytes up to the end of a message that began with a DATA frame; 0 for none.
     to_end: [u64; 2],
     /// By side: message boundaries seen.
@@ -68,23 +69,8 @@ fn cut_of(octets: &[u8], length: u32) -> Cut {
 }
 
 impl Probe {
-    /// It is followed, has ended, or is not gRPC.
-    pub(crate) fn settle(&mut self) {
-        self.settled = true;
-    }
-
-    /// Whether nothing more of it is looked at.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.settled
-    }
-
-    /// Whether no message of a side is known to be unfinished.
-    pub(crate) fn is_between(&self, side: usize) -> bool {
-        self.to_end[side] == 0
-    }
-
     /// Takes a DATA frame in; whether its first octet is proved to begin a message, by itself or by what came before.
-    pub(crate) fn data(&mut self, side: usize, octets: &[u8], length: u32, limit: u8) -> bool {
+    fn data(&mut self, side: usize, octets: &[u8], length: u32, limit: u8) -> bool {
         let known = self.boundaries[side] > 0 && self.to_end[side] == 0;
         let left = std::mem::take(&mut self.to_end[side]);
         if left > u64::from(length) {
@@ -110,7 +96,14 @@ impl Http2 {
     /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
     /// that it is gRPC: it is an RPC that began before the capture.
     #[cold]
-    pub(super) fn late_data(&mut self, side: usize, header: FrameHeader, octets: &[u8], cx: &mut Context) -> u32 {
+    pub(super) fn late_data<W: Watch + ?Sized>(
+        &mut self,
+        side: usize,
+        header: FrameHeader,
+        octets: &[u8],
+        cx: &mut Context,
+        watch: &mut W,
+    ) -> u32 {
         let id = header.stream;
         if !self.opened_before(id) || header.has(flag::PADDED) || self.sides[self.client].is_searching() {
             return NONE;
@@ -123,7 +116,14 @@ impl Http2 {
         }
         let needed = PROOFS[usize::from(side != self.client)];
         let probe = self.late.streams.entry(id).or_default();
-        if probe.settled || !probe.data(side, octets, header.length(), needed) {
+        if probe.settled {
+            return NONE;
+        }
+        let is_between = probe.to_end[side] == 0;
+        if !probe.data(side, octets, header.length(), needed) {
+            if is_between {
+                watch.beginnings(octets, header);
+            }
             return NONE;
         }
         probe.settled = true;

@@ -17,13 +17,14 @@ pub mod rst_stream;
 pub mod settings;
 pub mod streams;
 pub mod turns;
+pub mod watch;
 pub mod window_update;
 
 mod blocks;
 mod control;
-pub(crate) mod late;
+mod late;
 mod parser;
-pub(crate) mod resync;
+mod resync;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -35,12 +36,14 @@ use crate::budget::Budget;
 use crate::context::Context;
 use crate::grpc::headers::Strings;
 use crate::grpc::used::UsedMethods;
+use crate::limits;
 use crate::tables::Layer;
 
 use frame::FrameType;
 use held::Held;
 use settings::Settings;
 use streams::Streams;
+use watch::Watch;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -117,6 +120,8 @@ pub struct Http2 {
     pub policy: policy::Policy,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
+    /// What is read now is behind bytes that may still come: at the capture's end.
+    pub unproven: bool,
     highest_client_stream: u32,
     /// The first stream that the client opened in the capture, 0 before: lower ones were opened before it.
     first_stream: u32,
@@ -152,6 +157,7 @@ impl Http2 {
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             answered_early: false,
+            unproven: false,
             highest_client_stream: 0,
             first_stream: 0,
             late: late::Before::default(),
@@ -180,11 +186,6 @@ impl Http2 {
     /// The user says that this is HTTP/2: frame boundaries are searched whatever comes first.
     pub fn assume_http2(&mut self) {
         self.forced = true;
-    }
-
-    /// The user says that this is HTTP/2.
-    pub fn is_assumed(&self) -> bool {
-        self.forced
     }
 
     /// Whether every frame since the preface was read: else windows are unknown, not 65,535.
@@ -223,6 +224,24 @@ impl Http2 {
         }
     }
 
+    /// Frames are missing, which may have ended any RPC that is open: those that go on are seen again. They do not count
+    /// as open any more, for else each hole would leave some open for ever.
+    #[cold]
+    fn doubt_open_rpcs(&mut self, until: At) {
+        for held in &mut self.held {
+            held.gap_time = held.gap_time.max(until.time);
+        }
+        if self.open_rpcs == 0 {
+            return; // also the bound of what holes cost: each stream is doubted once
+        }
+        for stream in self.streams.open_rpcs() {
+            stream.waiting = false;
+            stream.counted = false;
+        }
+        self.open_rpcs = 0;
+        self.turns.doubt();
+    }
+
     pub(crate) fn problem(&self, layer: Layer, text: &'static str, at: At, cx: &mut Context) {
         cx.problem(layer, text, self.connection, at.packet, at.time);
     }
@@ -234,19 +253,41 @@ impl Http2 {
 
     /// Bytes of `side` are missing from the capture.
     pub fn gap(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
-        parser::gap(self, side, length, at, cx);
+        parser::gap(self, side, length, at, cx, &mut ());
     }
 
     /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
     #[inline]
     pub fn feed(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
-        parser::feed(self, side, bytes, at, cx);
+        parser::feed(self, side, bytes, at, cx, &mut ());
+    }
+
+    /// [`gap`](Self::gap), watched.
+    pub fn gap_watched(&mut self, side: usize, length: u64, at: At, cx: &mut Context, watch: &mut dyn Watch) {
+        parser::gap(self, side, length, at, cx, watch);
+    }
+
+    /// [`feed`](Self::feed), watched.
+    pub fn feed_watched(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut dyn Watch) {
+        parser::feed(self, side, bytes, at, cx, watch);
+    }
+
+    /// First octets of a side that do not tell yet what they are.
+    pub fn undecided(&self, side: usize) -> Option<&[u8]> {
+        let side = &self.sides[side];
+        side.search.as_ref().filter(|_| side.state == side::State::Opening).map(|kept| kept.bytes())
     }
 
     /// The highest stream identifier the client has used; new streams have higher ones (RFC 9113 section 5.1.1).
     #[inline]
     pub(crate) fn highest_stream(&self) -> u32 {
         self.highest_client_stream
+    }
+
+    /// The highest stream identifier that a frame may have, as far as earlier ones tell: clients number upwards.
+    fn highest_plausible(&self) -> Option<u32> {
+        let known = !self.begun_late || (self.rpcs > 0 && self.highest_client_stream > 0);
+        known.then(|| self.highest_client_stream.saturating_add(limits::RESYNC_STREAMS))
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use super::frame::{FrameHeader, FrameType, HEADER_LEN};
 
 /// Bytes kept while a boundary is searched, with the packet of each piece.
 #[derive(Debug, Default)]
-pub(crate) struct Search {
+pub(super) struct Search {
     bytes: Vec<u8>,
     /// Where each piece begins in `bytes`.
     pieces: Vec<(usize, At)>,
@@ -27,22 +27,22 @@ enum Chain {
 
 impl Search {
     /// Bytes kept.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The bytes kept.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Where the first kept byte came.
-    pub(crate) fn first(&self) -> At {
+    pub(super) fn first(&self) -> At {
         self.pieces.first().map(|&(_, at)| at).unwrap_or_default()
     }
 
     /// Keeps a piece; gives how many old bytes were dropped for it.
-    pub(crate) fn add(&mut self, bytes: &[u8], at: At) -> u64 {
+    pub(super) fn add(&mut self, bytes: &[u8], at: At) -> u64 {
         self.searched += bytes.len() as u64;
         self.pieces.push((self.bytes.len(), at));
         self.bytes.extend_from_slice(bytes);
@@ -65,15 +65,18 @@ impl Search {
     }
 
     /// Whether so much was searched in vain that this is another protocol.
-    pub(crate) fn given_up(&self) -> bool {
+    pub(super) fn given_up(&self) -> bool {
         self.searched > limits::RESYNC_GIVE_UP
     }
 
     /// The first offset that is a frame boundary. A piece's start that is not yet decided holds later offsets back,
     /// because writers flush whole frames.
-    pub(crate) fn find(&mut self) -> Option<usize> {
+    pub(super) fn find(&mut self, highest: Option<u32>) -> Option<usize> {
+        if let Some(highest) = highest {
+            return self.find_known(highest);
+        }
         for offset in self.tried..self.bytes.len() {
-            let starts_piece = self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok();
+            let starts_piece = self.starts_piece(offset);
             match self.chain(offset, starts_piece) {
                 Chain::Boundary => return Some(offset),
                 Chain::Open if starts_piece => {
@@ -85,6 +88,46 @@ impl Search {
         }
         self.tried = self.bytes.len().saturating_sub(HEADER_LEN);
         None
+    }
+
+    /// The same where streams above `highest` cannot have come yet. That makes a header's stream identifier a sign too:
+    /// two headers in a row are enough, and one whose frame ends exactly where the bytes end.
+    fn find_known(&mut self, highest: u32) -> Option<usize> {
+        for offset in self.tried..self.bytes.len() {
+            match self.chain_known(offset, highest) {
+                Chain::Boundary => return Some(offset),
+                Chain::Open => {
+                    self.tried = offset;
+                    return None;
+                }
+                Chain::None => {}
+            }
+        }
+        self.tried = self.bytes.len();
+        None
+    }
+
+    fn chain_known(&self, offset: usize, highest: u32) -> Chain {
+        let mut position = offset;
+        for frames in 0..2 {
+            let Some(octets) = self.bytes.get(position..).and_then(|b| b.first_chunk::<HEADER_LEN>()) else {
+                // a frame that ends with the bytes; an empty one only where a writer's flush begins
+                let whole = frames == 1 && position == self.bytes.len();
+                let sure = whole && (position - offset > HEADER_LEN || self.starts_piece(offset));
+                return if sure { Chain::Boundary } else { Chain::Open };
+            };
+            let header = FrameHeader::parse(octets);
+            let payload = self.bytes.get(position + HEADER_LEN..).unwrap_or_default();
+            if !header.is_plausible() || header.stream > highest || !header.carries_something(payload) {
+                return Chain::None;
+            }
+            position += HEADER_LEN + header.length() as usize;
+        }
+        Chain::Boundary
+    }
+
+    fn starts_piece(&self, offset: usize) -> bool {
+        self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok()
     }
 
     /// Follows frame headers from `offset`. One header is too weak a sign; enough are three in a row, two with a
@@ -116,7 +159,7 @@ impl Search {
     }
 
     /// The rest of the piece that holds an offset.
-    pub(crate) fn piece(&self, from: usize) -> Option<(&[u8], At)> {
+    pub(super) fn piece(&self, from: usize) -> Option<(&[u8], At)> {
         let index = self.pieces.partition_point(|&(start, _)| start <= from).checked_sub(1)?;
         let end = self.pieces.get(index + 1).map_or(self.bytes.len(), |&(start, _)| start);
         let &(_, at) = self.pieces.get(index)?;

@@ -226,6 +226,12 @@ impl Side {
         self.frame_first
     }
 
+    /// Payload bytes of the DATA frame whose first `read` bytes these are; `None` when they are not the first.
+    pub(crate) fn frame_from(&self, read: usize) -> Option<u32> {
+        let length = self.frame.length();
+        (self.data.data as usize + read == length as usize).then_some(length)
+    }
+
     /// The peer has announced, and may come to be answered with, a table of `bytes`.
     pub(super) fn announce_table_size(&mut self, bytes: u32) {
         self.hpack.announce_max_size_setting(bytes);
@@ -270,8 +276,10 @@ impl Side {
         matches!(self.state, State::Lost | State::Foreign) || self.search.is_some()
     }
 
-    /// Forgets the frame that is being read: the boundary is lost at packet `packet`.
-    pub(super) fn lose(&mut self, packet: u32) {
+    /// Forgets the frame that is being read: the boundary is lost at packet `packet`, with header blocks in `missing`
+    /// bytes perhaps.
+    pub(super) fn lose(&mut self, missing: u64, packet: u32) {
+        let unread = self.kept.len() + self.block.as_ref().map_or(0, |block| block.octets.len());
         self.state = State::Lost;
         self.head_have = 0;
         self.kept.clear();
@@ -279,17 +287,18 @@ impl Side {
         self.unfinished_messages = 0;
         self.gaps = self.gaps.wrapping_add(1);
         self.lost_until = self.lost_until.max(packet);
-        self.hpack.mark_begun_late();
+        self.hpack.mark_hole(missing.saturating_add(unread as u64));
     }
 
-    /// A boundary was found after `skipped` bytes, the last of them in packet `until`. What was skipped, or lost
-    /// before, may have been of any stream that opened by then; at the very beginning of a capture nothing was.
+    /// A boundary was found after `skipped` bytes, the last of them in packet `until`, which may have been of any stream
+    /// that opened by then.
     pub(super) fn found_boundary(&mut self, skipped: usize, until: u32) {
         self.state = State::Header;
+        if self.gaps > 0 {
+            self.hpack.mark_hole(skipped as u64);
+        }
         if skipped > 0 {
             self.lost_until = self.lost_until.max(until);
-        }
-        if skipped > 0 || self.gaps > 0 {
             self.gaps = self.gaps.wrapping_add(1);
         }
     }

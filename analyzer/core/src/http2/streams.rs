@@ -78,10 +78,14 @@ pub struct Stream {
     pub answered_before: u32,
     /// Its client waits for an answer, or a message is on the way.
     pub waiting: bool,
+    /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
+    pub counted: bool,
     /// Its deadline as the client sent it, nanoseconds, -1 for none.
     pub timeout_ns: i64,
     /// Bytes of it are missing from the capture.
     pub touches_gap: bool,
+    /// Fields of its request's headers are not known.
+    pub headers_unknown: bool,
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
@@ -153,6 +157,10 @@ impl Stream {
     pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, held: &[Held; 2]) {
         if at.ready_time > self.since {
             let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
+            if held[side].gap_time > self.since {
+                // what was said meanwhile is not in the capture
+                self.charge(held[side].gap_time.min(at.ready_time), Cause::CaptureGap);
+            }
             if at.time != at.ready_time || held[side].is_held() || held[1 - side].resent_after(self.since) {
                 self.charge_held(side, &turn, at, held);
             } else {
@@ -318,6 +326,11 @@ impl Streams {
         let mut ids: Vec<u32> = self.slab.iter().map(|stream| stream.id).filter(|&id| id != 0).collect();
         ids.sort_unstable();
         ids
+    }
+
+    /// The RPCs that have not ended.
+    pub fn open_rpcs(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.slab.iter_mut().filter(|stream| stream.id != 0 && stream.kind == Kind::Grpc && !stream.finished)
     }
 
     /// Up to `most` streams in the order of their slots that have an unfinished message of `side`; of a connection with

@@ -112,6 +112,14 @@ impl Turns {
         }
     }
 
+    /// Bytes are missing: who holds the ball is not known until the next message, and neither is what is open.
+    pub fn doubt(&mut self) {
+        self.waiting = 0;
+        self.idle_since = None;
+        self.limit.since = -1;
+        self.limit.freed = 0;
+    }
+
     /// A message begins.
     #[inline]
     pub fn message_begins(&mut self, by_client: bool) {

@@ -1,84 +1,58 @@
 //! Header blocks with their strings replaced (RFC 7541): every octet that is no string stays, so that both ends of the
 //! dynamic table, all indices and all sizes stay what they were.
 
+use crate::grpc::headers;
 use crate::http2::hpack::reader::Reader;
-use crate::http2::hpack::{Classifier, Decoder, Representation, huffman};
+use crate::http2::hpack::{Representation, huffman};
 
 use super::fields::{self, Around};
 use super::replace::{Kind, Part, Replacer};
 
-/// Fields without a meaning: only their texts are asked for.
+/// The fields of a block as its reader found them.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    seen: Vec<Seen>,
+    other_content: bool,
+}
+
 #[derive(Debug)]
-pub(super) struct NoMeaning;
-
-impl Classifier for NoMeaning {
-    type Class = ();
-
-    fn classify(&mut self, _name: Option<&[u8]>, _value: Option<&[u8]>) {}
-}
-
-/// What a block says that decides how its stream is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
-    /// It is a request.
-    pub request: bool,
-    /// `content-type`, and whether it is gRPC's.
-    pub grpc_content: Option<bool>,
-    /// `te: trailers` was there.
-    pub te_trailers: bool,
-    /// A field is not known.
-    pub unknown: bool,
-}
-
-/// A field as the decoder sees it.
 struct Seen {
     name: Option<Vec<u8>>,
     literal: bool,
 }
 
-/// The block with its strings replaced, and what it says.
+impl Fields {
+    /// The next field; `None` where it is not known.
+    pub fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>, representation: Representation) {
+        if name == Some(b"content-type") {
+            self.other_content = value.is_some_and(|value| !headers::is_grpc(value));
+        }
+        let literal = representation != Representation::Indexed;
+        self.seen.push(Seen { name: name.filter(|_| literal).map(<[u8]>::to_vec), literal });
+    }
+}
+
+/// The block, which had these fields, with its strings replaced; not `whole` when a part of it could not be read.
 pub(super) fn rewrite(
     block: &[u8],
-    decoder: &mut Decoder<NoMeaning>,
+    fields: &Fields,
+    whole: bool,
     replacer: &mut Replacer,
     hide_methods: bool,
-) -> (Vec<u8>, Facts) {
-    let (mut seen, mut facts) = (Vec::new(), Facts::default());
-    let done = decoder.decode(block, &mut NoMeaning, &mut |field| {
-        facts.add(field.name, field.value);
-        let literal = field.representation != Representation::Indexed;
-        seen.push(Seen { name: field.name.filter(|_| literal).map(<[u8]>::to_vec), literal });
-    });
-    facts.unknown |= done.is_err();
+) -> Vec<u8> {
     let mut walk = Walk { reader: Reader::new(block), block, out: vec![0; block.len()] };
-    let around = Around { other_content: facts.grpc_content == Some(false), hide_methods };
-    let mut seen = seen.iter();
+    let around = Around { other_content: fields.other_content, hide_methods };
+    let mut seen = fields.seen.iter();
     while let Some(octet) = walk.reader.peek() {
         let size_update = octet & 0xe0 == 0x20;
         let field = if size_update { None } else { seen.next() };
-        let faulty = !size_update && field.is_none() && done.is_err();
+        let faulty = !size_update && field.is_none() && !whole;
         let name = field.filter(|field| field.literal).and_then(|field| field.name.as_deref());
         if walk.field(octet, name, around, replacer).is_none() || faulty {
             break; // what is behind a fault is not read, and stays zero
         }
     }
-    (walk.out, facts)
-}
-
-impl Facts {
-    fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>) {
-        self.unknown |= name.is_none() || value.is_none();
-        match name.unwrap_or_default() {
-            b":path" | b":method" | b":scheme" | b":authority" => self.request = true,
-            b"te" => self.te_trailers |= value == Some(b"trailers"),
-            b"content-type" => {
-                let rest = value.map(|value| value.strip_prefix(b"application/grpc"));
-                self.grpc_content =
-                    rest.map(|rest| rest.is_some_and(|r| matches!(r.first(), None | Some(b'+' | b';'))));
-            }
-            _ => {}
-        }
-    }
+    walk.out
 }
 
 /// Reading a block while another one is written beside it.
@@ -174,6 +148,8 @@ fn decoded(encoded: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grpc::headers::{HeaderClass, Strings};
+    use crate::http2::hpack::{Decoder, Field};
     use proptest::prelude::*;
 
     /// Literals with incremental indexing, Huffman-coded or plain.
@@ -190,10 +166,24 @@ mod tests {
         block
     }
 
-    fn decode(block: &[u8], decoder: &mut Decoder<NoMeaning>) -> Vec<(String, String)> {
+    /// The block with its strings replaced, by what a decoder says of it.
+    fn scrubbed(block: &[u8], decoder: &mut Decoder<Strings>, replacer: &mut Replacer) -> Vec<u8> {
+        let mut fields = Fields::default();
+        let done = decoder.decode(block, &mut Strings::default(), &mut |field| {
+            fields.add(field.name, field.value, field.representation);
+        });
+        rewrite(block, &fields, done.is_ok(), replacer, false)
+    }
+
+    fn new_decoder() -> Decoder<Strings> {
+        Decoder::new(&mut Strings::default())
+    }
+
+    fn decode(block: &[u8], decoder: &mut Decoder<Strings>) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let text = |octets: Option<&[u8]>| String::from_utf8_lossy(octets.unwrap_or(b"?")).into_owned();
-        decoder.decode(block, &mut NoMeaning, &mut |field| fields.push((text(field.name), text(field.value)))).unwrap();
+        let mut add = |field: Field<'_, HeaderClass>| fields.push((text(field.name), text(field.value)));
+        decoder.decode(block, &mut Strings::default(), &mut add).unwrap();
         fields
     }
 
@@ -203,16 +193,15 @@ mod tests {
             let first =
                 literals(&[(":path", "/a.B/C"), ("x-secret", "hunter2hunter2"), ("te", "trailers")], huffman_coded);
             let second = [0xbe, 0xbf, 0xc0];
-            let (mut ours, mut theirs) = (Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning));
+            let (mut ours, mut theirs) = (new_decoder(), new_decoder());
             let mut replacer = Replacer::new(b"key");
-            let (block, facts) = rewrite(&first, &mut ours, &mut replacer, false);
+            let block = scrubbed(&first, &mut ours, &mut replacer);
             assert_eq!(block.len(), first.len());
-            assert!(facts.request && facts.te_trailers && !facts.unknown);
             let fields = decode(&block, &mut theirs);
             assert_eq!((fields[0].1.as_str(), fields[2].1.as_str()), ("/a.B/C", "trailers"));
             let (name, value) = &fields[1];
             assert!(name != "x-secret" && name.len() == 8 && value != "hunter2hunter2" && value.len() == 14);
-            assert_eq!(rewrite(&second, &mut ours, &mut replacer, false).0, second);
+            assert_eq!(scrubbed(&second, &mut ours, &mut replacer), second);
             assert_eq!(decode(&second, &mut theirs)[1], fields[1]);
         }
     }
@@ -220,13 +209,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_octets_are_taken_and_decode_as_before(block in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let (mut ours, mut before, mut after) =
-                (Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning), Decoder::new(&mut NoMeaning));
-            let (scrubbed, _) = rewrite(&block, &mut ours, &mut Replacer::new(b"key"), false);
+            let (mut ours, mut before, mut after) = (new_decoder(), new_decoder(), new_decoder());
+            let scrubbed = scrubbed(&block, &mut ours, &mut Replacer::new(b"key"));
             prop_assert_eq!(scrubbed.len(), block.len());
-            let lengths = |block: &[u8], decoder: &mut Decoder<NoMeaning>| {
+            let lengths = |block: &[u8], decoder: &mut Decoder<Strings>| {
                 let mut lengths = Vec::new();
-                let done = decoder.decode(block, &mut NoMeaning, &mut |field| {
+                let done = decoder.decode(block, &mut Strings::default(), &mut |field| {
                     lengths.push((field.name.map(<[u8]>::len), field.value.map(<[u8]>::len), field.representation));
                 });
                 (lengths, done.is_ok())

@@ -1,21 +1,22 @@
 //! Payloads of control frames: what RFC 9113 defines stays, free octets do not.
 
 use crate::grpc::implementation::Implementation;
-use crate::http2::frame::{FrameType, HEADER_LEN};
+use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN};
 use crate::http2::ping::Purpose;
 
 use super::replace::Key;
 
 /// A frame header: what its type does not define is cleared, so that octets that are none survive as one in pieces only.
 /// Of a frame of an unknown type the length stays, and the type if it is registered: ALTSVC, ORIGIN, PRIORITY_UPDATE.
-pub(super) fn header(octets: &[u8; HEADER_LEN]) -> [u8; HEADER_LEN] {
+pub(super) fn header(header: FrameHeader) -> [u8; HEADER_LEN] {
     const UNASSIGNED: u8 = 0x0b;
-    let &[a, b, c, kind, flags, d, e, f, g] = octets;
-    if !FrameType(kind).is_known() {
+    let ([_, a, b, c], FrameType(kind)) = (header.length().to_be_bytes(), header.kind());
+    if !header.kind().is_known() {
         let kind = if matches!(kind, 0x0a | 0x0c | 0x10) { kind } else { UNASSIGNED };
         return [a, b, c, kind, 0, 0, 0, 0, 0];
     }
-    [a, b, c, kind, flags & FrameType(kind).defined_flags(), d & 0x7f, e, f, g]
+    let [d, e, f, g] = header.stream.to_be_bytes();
+    [a, b, c, kind, header.flags() & header.kind().defined_flags(), d, e, f, g]
 }
 
 /// Settings that are defined (RFC 9113 section 6.5.2, RFC 8441, RFC 9218), and C-core's own, 0xfe03 to 0xfe05.
@@ -113,10 +114,10 @@ mod tests {
 
     #[test]
     fn headers_keep_what_is_defined() {
-        assert_eq!(header(&[0, 0, 5, 0, 0xff, 0x80, 0, 0, 7]), [0, 0, 5, 0, 0x09, 0, 0, 0, 7]);
-        assert_eq!(header(&[0, 0, 5, 1, 0xff, 0, 0, 0, 7]), [0, 0, 5, 1, 0x2d, 0, 0, 0, 7]);
-        assert_eq!(header(b"hunter2!!"), [b'h', b'u', b'n', 0x0b, 0, 0, 0, 0, 0]);
-        assert_eq!(header(&[0, 0, 5, 0x10, 1, 0, 0, 0, 7]), [0, 0, 5, 0x10, 0, 0, 0, 0, 0]);
+        assert_eq!(header(FrameHeader::parse(&[0, 0, 5, 0, 0xff, 0x80, 0, 0, 7])), [0, 0, 5, 0, 0x09, 0, 0, 0, 7]);
+        assert_eq!(header(FrameHeader::parse(&[0, 0, 5, 1, 0xff, 0, 0, 0, 7])), [0, 0, 5, 1, 0x2d, 0, 0, 0, 7]);
+        assert_eq!(header(FrameHeader::parse(b"hunter2!!")), [b'h', b'u', b'n', 0x0b, 0, 0, 0, 0, 0]);
+        assert_eq!(header(FrameHeader::parse(&[0, 0, 5, 0x10, 1, 0, 0, 0, 7])), [0, 0, 5, 0x10, 0, 0, 0, 0, 0]);
     }
 
     #[test]

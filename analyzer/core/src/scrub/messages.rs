@@ -1,73 +1,31 @@
 //! The five octets before each gRPC message, which stay, and the message behind them, which does not.
 
-use crate::grpc::message::PREFIX_LEN;
+use crate::at::At;
+use crate::grpc::message::{PREFIX_LEN, Reader};
 
 use super::edits::Edits;
 
 /// Neither 0 nor 1, the flags a message may have: a reader sees that no message begins here.
 const NO_FLAG: u8 = 0xff;
 
-/// Where one direction of a stream is in its messages, as `grpc::message::Reader` follows them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Messages {
-    prefix: [u8; PREFIX_LEN as usize],
-    have: u8,
-    remaining: u32,
-    lost: bool,
-}
-
-impl Messages {
-    /// Message boundaries are unknown from here on.
-    pub fn lose(&mut self) {
-        (self.lost, self.have, self.remaining) = (true, 0, 0);
+/// Keeps the prefixes in DATA that `reader` reads next, the first octet of it at `position`. Where messages cannot be
+/// told, a frame that `begins` says so, for a reader looks there for the next one.
+pub(super) fn put_prefixes(reader: &Reader, data: &[u8], begins: bool, position: i64, edits: &mut Edits) {
+    let (mut reader, mut data, mut position) = (*reader, data, position);
+    if reader.is_lost() && begins {
+        edits.put(position, &[NO_FLAG]);
     }
-
-    /// `length` octets are not in the capture.
-    pub fn skip(&mut self, length: u32) {
-        if self.have == PREFIX_LEN && length < self.remaining {
-            self.remaining -= length;
-        } else {
-            self.lose();
-        }
-    }
-
-    /// Takes the next octets, the first of them at `position`.
-    pub fn feed(&mut self, data: &[u8], position: i64, edits: &mut Edits) {
-        let (mut data, mut position) = (data, position);
-        while !data.is_empty() && !self.lost {
-            let taken =
-                if self.have < PREFIX_LEN { self.feed_prefix(data, position, edits) } else { self.feed_body(data) };
-            if self.have == PREFIX_LEN && self.remaining == 0 {
-                self.have = 0;
-            }
-            data = data.get(taken..).unwrap_or_default();
-            position += taken as i64;
-        }
-    }
-
-    fn feed_prefix(&mut self, data: &[u8], position: i64, edits: &mut Edits) -> usize {
-        if self.have == 0 && data.first().is_some_and(|&flag| flag > 1) {
+    while let Some(&first) = data.first().filter(|_| !reader.is_lost()) {
+        let owed = if reader.is_inside() { reader.owed() } else { u32::from(PREFIX_LEN) };
+        let (part, rest) = data.split_at(data.len().min(owed as usize));
+        let is_body = reader.is_inside() && reader.lacks(owed);
+        if !reader.is_inside() && first > 1 {
             edits.put(position, &[NO_FLAG]);
-            self.lose();
-            return 0;
+        } else if !is_body {
+            edits.put(position, part);
         }
-        let have = usize::from(self.have);
-        let taken = data.len().min(usize::from(PREFIX_LEN) - have);
-        let part = data.get(..taken).unwrap_or_default();
-        edits.put(position, part);
-        if let Some(room) = self.prefix.get_mut(have..have + taken) {
-            room.copy_from_slice(part);
-        }
-        self.have += taken as u8;
-        let [_, length @ ..] = self.prefix;
-        self.remaining = u32::from_be_bytes(length);
-        taken
-    }
-
-    fn feed_body(&mut self, data: &[u8]) -> usize {
-        let taken = data.len().min(self.remaining as usize);
-        self.remaining -= taken as u32;
-        taken
+        reader.feed(part, At::default(), &mut |_| {});
+        (data, position) = (rest, position + part.len() as i64);
     }
 }
 
@@ -91,11 +49,17 @@ pub(super) fn put_beginnings(octets: &[u8], length: u32, position: i64, edits: &
 mod tests {
     use super::*;
 
-    /// What stays of pieces that follow each other, `.` for zero.
+    /// What stays of pieces that follow each other, `.` for zero; of a piece before `#` nothing was captured.
     fn kept(pieces: &[&[u8]]) -> Vec<u8> {
-        let (mut messages, mut edits, mut position) = (Messages::default(), Edits::default(), 0);
+        let (mut reader, mut edits, mut position) = (Reader::default(), Edits::default(), 0);
         for piece in pieces {
-            messages.feed(piece, position, &mut edits);
+            match piece {
+                [b'#', gone @ ..] => reader.skip(gone.len() as u32),
+                _ => {
+                    put_prefixes(&reader, piece, false, position, &mut edits);
+                    reader.feed(piece, At::default(), &mut |_| {});
+                }
+            }
             position += piece.len() as i64;
         }
         edits.finish();
@@ -121,15 +85,20 @@ mod tests {
 
     #[test]
     fn a_gap_in_a_message_is_bridged_and_any_other_is_not() {
-        let (mut messages, mut edits) = (Messages::default(), Edits::default());
-        messages.feed(b"\0\0\0\0\x09ab", 0, &mut edits);
-        messages.skip(6);
-        messages.feed(b"c\0\0\0\0\x01d", 13, &mut edits);
-        messages.skip(3);
-        messages.feed(b"\0\0\0\0\x01", 23, &mut edits);
+        let pieces = [&b"\0\0\0\0\x09ab"[..], b"#123456", b"c\0\0\0\0\x01d", b"#12", b"\0\0\0\0\x01"];
+        assert_eq!(kept(&pieces), b"\0\0\0\0\x09.........\0\0\0\0\x01.........");
+    }
+
+    #[test]
+    fn a_frame_without_a_boundary_has_none_afterwards() {
+        let (mut reader, mut edits) = (Reader::default(), Edits::default());
+        reader.lose();
+        put_prefixes(&reader, b"secret secret", true, 0, &mut edits);
         edits.finish();
-        let mut out = vec![b'.'; 28];
+        let mut out = [0; 13];
         edits.apply(0, &mut out);
-        assert_eq!(&out, b"\0\0\0\0\x09.........\0\0\0\0\x01.........");
+        reader.resume(&out, Some(13));
+        assert!(reader.is_lost());
+        assert!(!out.windows(2).any(|two| two == b"se"));
     }
 }

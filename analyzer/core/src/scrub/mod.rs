@@ -21,11 +21,15 @@ mod replace;
 mod stream;
 mod tls;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::any::Any;
 
-use crate::at::At;
 use crate::capture_file::{CaptureReader, OpenError, Source};
-use crate::context::{Delivered, Options, Tap};
+use crate::context::{Options, Tap};
+use crate::grpc::message::Reader;
+use crate::http2::detect::Opening;
+use crate::http2::frame::FrameHeader;
+use crate::http2::hpack::Representation;
+use crate::http2::watch::Watch;
 use crate::limits;
 use crate::packet::{Dissector, Outcome, Segment, TcpFlags};
 use crate::pipeline::Pipeline;
@@ -51,45 +55,119 @@ pub struct Wishes {
 struct Learner {
     conversations: Vec<Conversation>,
     shared: Shared,
+    /// Whose bytes are being read: row and side.
+    now: (usize, usize),
     memory: usize,
     full: bool,
 }
 
-#[derive(Debug)]
-struct Shown(Arc<Mutex<Learner>>);
-
-impl Shown {
-    fn lock(&self) -> MutexGuard<'_, Learner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tap for Shown {
-    fn delivered(&mut self, delivered: &Delivered<'_>) {
-        let mut learner = self.lock();
-        let Learner { conversations, shared, memory, full } = &mut *learner;
-        let Some(conversation) = of_row(conversations, delivered.connection).filter(|_| !*full) else { return };
-        let before = conversation.memory();
-        conversation.delivered(delivered, shared);
-        *memory += conversation.memory() - before.min(conversation.memory());
-        *full = *memory > limits::SCRUB_STRUCTURE_BYTES;
+impl Learner {
+    fn new(shared: Shared) -> Self {
+        Self { conversations: Vec::new(), shared, now: (0, 0), memory: 0, full: false }
     }
 
-    fn missing(&mut self, connection: u32, side: usize, length: u64, at: At) {
-        let mut learner = self.lock();
-        let Learner { conversations, shared, .. } = &mut *learner;
-        if let Some(conversation) = of_row(conversations, connection) {
-            conversation.missing(side, length, at.packet, shared);
+    /// Bytes of a side of a connection come next.
+    fn turn_to(&mut self, connection: u32, side: usize) {
+        if let Some(before) = self.conversations.get_mut(self.now.0) {
+            self.memory += before.grown();
+            self.full = self.memory > limits::SCRUB_STRUCTURE_BYTES;
+        }
+        self.now = (connection as usize, side);
+        if self.conversations.len() <= self.now.0 {
+            self.conversations.resize_with(self.now.0 + 1, Conversation::default);
+        }
+    }
+
+    /// Tells the conversation whose bytes are being read.
+    fn tell(&mut self, what: impl FnOnce(&mut Conversation, usize, &mut Shared)) {
+        let (row, side) = self.now;
+        if let Some(conversation) = self.conversations.get_mut(row).filter(|_| !self.full) {
+            what(conversation, side, &mut self.shared);
         }
     }
 }
 
-fn of_row(conversations: &mut Vec<Conversation>, row: u32) -> Option<&mut Conversation> {
-    let row = row as usize;
-    if conversations.len() <= row {
-        conversations.resize_with(row + 1, Conversation::new);
+impl Tap for Learner {
+    fn delivered(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8], tls: bool) {
+        self.turn_to(connection, side);
+        self.tell(|conversation, side, _| conversation.delivered(side, offset, bytes, tls));
     }
-    conversations.get_mut(row)
+
+    fn missing(&mut self, connection: u32, side: usize, length: u64) {
+        self.turn_to(connection, side);
+        self.tell(|conversation, side, _| conversation.missing(side, length));
+    }
+
+    fn unread(&mut self, connection: u32, side: usize, kept: &[u8]) {
+        self.turn_to(connection, side);
+        self.undecided(kept);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl Watch for Learner {
+    fn watches(&self) -> bool {
+        true
+    }
+
+    fn reads(&mut self, behind: usize) {
+        self.tell(|conversation, side, _| conversation.reads(side, behind));
+    }
+
+    fn opening(&mut self, kept: &[u8], what: Opening) {
+        self.tell(|conversation, side, _| conversation.opening(side, kept, what));
+    }
+
+    fn http1(&mut self, kept: &[u8], head: usize, upgrade: bool, agreed: bool) {
+        self.tell(|conversation, side, shared| conversation.http1(side, kept, head, upgrade, agreed, shared));
+    }
+
+    fn undecided(&mut self, kept: &[u8]) {
+        self.tell(|conversation, side, _| conversation.undecided(side, kept));
+    }
+
+    fn searched(&mut self, left: usize, boundary: Option<usize>) {
+        self.tell(|conversation, side, _| conversation.searched(side, left, boundary));
+    }
+
+    fn foreign(&mut self, left: usize) {
+        self.tell(|conversation, side, _| conversation.foreign(side, left));
+    }
+
+    fn frame(&mut self, header: FrameHeader, left: usize) {
+        self.tell(|conversation, side, _| conversation.frame(side, header, left));
+    }
+
+    fn control(&mut self, header: FrameHeader, payload: &[u8]) {
+        self.tell(|conversation, side, shared| conversation.control(side, header, payload, shared));
+    }
+
+    fn field(&mut self, name: Option<&[u8]>, value: Option<&[u8]>, representation: Representation) {
+        self.tell(|conversation, side, _| conversation.field(side, name, value, representation));
+    }
+
+    fn block(&mut self, octets: &[u8], whole: bool) {
+        self.tell(|conversation, side, shared| conversation.block(side, octets, whole, shared));
+    }
+
+    fn pad_length(&mut self, pad: u8, left: usize) {
+        self.tell(|conversation, side, _| conversation.pad_length(side, pad, left));
+    }
+
+    fn data(&mut self, left: usize) {
+        self.tell(|conversation, side, _| conversation.data(side, left));
+    }
+
+    fn beginnings(&mut self, octets: &[u8], header: FrameHeader) {
+        self.tell(|conversation, side, _| conversation.beginnings(side, octets, header));
+    }
+
+    fn messages(&mut self, reader: &Reader, octets: &[u8], begins: bool) {
+        self.tell(|conversation, side, _| conversation.messages(side, reader, octets, begins));
+    }
 }
 
 /// Where a sender's bytes are in its sequence numbers.
@@ -159,12 +237,12 @@ struct Writing {
     rewriter: Rewriter,
     writer: Writer,
     queue: Queue,
-    learner: Learner,
+    learner: Box<Learner>,
     report: Report,
 }
 
 enum Stage {
-    Learning { reader: Box<CaptureReader>, pipeline: Box<Pipeline>, learner: Arc<Mutex<Learner>> },
+    Learning { reader: Box<CaptureReader>, pipeline: Box<Pipeline> },
     Writing(Box<Writing>),
     Over(Box<Report>),
     Broken,
@@ -209,10 +287,8 @@ impl Scrub {
         let Wishes { hide_methods, ports } = wishes;
         let mut pipeline = Box::new(Pipeline::new(Options { ports, ..Options::default() }));
         let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new() };
-        let learner = Learner { conversations: Vec::new(), shared, memory: 0, full: false };
-        let learner = Arc::new(Mutex::new(learner));
-        pipeline.tables().tap = Some(Box::new(Shown(Arc::clone(&learner))));
-        Ok(Self { stage: Stage::Learning { reader, pipeline, learner }, sources })
+        pipeline.tables().tap = Some(Box::new(Learner::new(shared)));
+        Ok(Self { stage: Stage::Learning { reader, pipeline }, sources })
     }
 
     /// Reads up to `packets` packets; the bytes of the file that are due, `None` when there are no more.
@@ -256,18 +332,14 @@ impl Scrub {
     }
 
     fn begin_writing(&mut self) -> Result<Vec<u8>, Refusal> {
-        let Stage::Learning { mut reader, pipeline, learner } = std::mem::replace(&mut self.stage, Stage::Broken)
-        else {
+        let Stage::Learning { mut reader, pipeline } = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Ok(Vec::new());
         };
         let (_, cx, counts) = pipeline.finish();
-        drop(cx); // and the tap in it
         while reader.next_packet().is_some() {}
-        let learner = Arc::into_inner(learner).map(|mutex| mutex.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let learner = cx.tap.and_then(|tap| tap.into_any().downcast::<Learner>().ok());
         let Some(mut learner) = learner.filter(|learner| !learner.full) else { return Err(Refusal::TooLong) };
-        for conversation in &mut learner.conversations {
-            conversation.finish(&mut learner.shared);
-        }
+        learner.conversations.iter_mut().for_each(Conversation::finish);
         let times = counts.first_time_ns.zip(counts.last_time_ns);
         let layout = Layout::of(reader.info(), times);
         let writer = Writer::new(layout, reader.info());
@@ -341,7 +413,7 @@ impl Writing {
     fn finish(mut self) -> (Vec<u8>, Report) {
         self.queue.write_all(&mut self.writer);
         self.writer.finish(self.reader.info());
-        let Learner { conversations, mut shared, .. } = self.learner;
+        let Learner { conversations, mut shared, .. } = *self.learner;
         let mut report = Report { fragments: self.queue.emptied, ..self.report };
         // as long as names are kept
         let kept = |octets: &[u8]| octets.get(..limits::INTERNED_BYTES).unwrap_or(octets).to_vec();

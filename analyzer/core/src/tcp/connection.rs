@@ -2,7 +2,7 @@
 
 use crate::at::At;
 use crate::budget::{Budget, Cause};
-use crate::context::{Context, Delivered};
+use crate::context::Context;
 use crate::http2::held::Interval;
 use crate::http2::{End, Http2, Protocol};
 use crate::limits;
@@ -13,6 +13,7 @@ use crate::waits;
 use super::encrypted::Encrypted;
 use super::half::{self, Ack, Half};
 use super::note::Note;
+use super::reassembly::New;
 use super::roles::{self, RolesFrom};
 use super::rtt;
 
@@ -164,7 +165,7 @@ impl Connection {
             self.row_of(side, segment, offset, at, note, cx);
         }
         if segment.flags.intersects(CLOSING) {
-            self.closing(side, segment, at);
+            self.closing(side, segment, end, at);
         }
         self.check_holes(at, cx);
     }
@@ -306,8 +307,14 @@ impl Connection {
     #[inline]
     fn answers_the_unseen(&self, side: usize) -> bool {
         let peer = &self.halves[1 - side];
-        let fin = i64::from(self.fins[1 - side].is_some()); // takes a sequence number of its own
-        peer.started && (fin + 1..limits::MIXED_BYTES).contains(&(peer.acked - peer.next))
+        peer.started && self.is_unseen(1 - side, peer.acked)
+    }
+
+    /// Whether bytes of `side` before `offset` are not in the capture, or not yet.
+    #[inline]
+    fn is_unseen(&self, side: usize, offset: i64) -> bool {
+        let half = &self.halves[side];
+        (1..limits::MIXED_BYTES).contains(&(half.payload_before(offset) - half.next))
     }
 
     /// All of it was delivered before: a retransmission, or a keep-alive that repeats the last byte
@@ -345,7 +352,7 @@ impl Connection {
         if clocks.is_some_and(|(now, then)| now.wrapping_sub(then) as i32 > 0) {
             return Note::Retransmission;
         }
-        match store.and_then(|store| store.first_at()) {
+        match store.and_then(|store| store.behind(offset)) {
             Some(before) if at.time.saturating_sub(before.time) < round_trip => Note::OutOfOrder,
             _ => Note::Retransmission,
         }
@@ -381,8 +388,8 @@ impl Connection {
         if end <= self.halves[side].highest {
             return;
         }
-        // behind a hole it is not known what the side owes
-        if self.halves[side].out_of_order.is_none() {
+        // behind a hole it is not known what the side owes, nor when it last sent
+        if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
             if self.http2.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held()
@@ -409,6 +416,8 @@ impl Connection {
         } else {
             self.deliver(side, segment.payload, offset, end, at, cx);
         }
+        self.halves[side].filled = Some((at, lost));
+        self.halves[side].hole_patience = 0; // the next hole may be filled as well
         self.http2.held[side].lost = lost;
         self.drain(side, Some(at), cx);
         self.http2.held[side].lost = false;
@@ -423,37 +432,48 @@ impl Connection {
         let known = usize::try_from(known).unwrap_or(usize::MAX);
         let fresh = payload.get(known..).unwrap_or_default();
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
+        let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
+        self.http2.sides[side].habits.is_cut = cut > 0;
         if !fresh.is_empty() {
             self.http2.held[side].position = end;
             if cx.tap.is_some() {
                 self.show(side, fresh, offset + known as i64, at, cx);
+            } else {
+                self.read(side, fresh, at, cx);
             }
-            self.read(side, fresh, at, cx);
         }
-        let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         if cut > 0 {
             self.counters.missing_bytes += cut;
             self.lack(side, cut, at, cx);
         }
     }
 
-    /// Shows the next bytes to who wants to see them.
+    /// Reads the next bytes, and shows them to who wants to see them.
     #[cold]
-    fn show(&self, side: usize, bytes: &[u8], offset: i64, at: At, cx: &mut Context) {
-        let Http2 { client, begun_late, .. } = self.http2;
-        let searched = begun_late || self.http2.is_assumed();
-        if let Some(tap) = &mut cx.tap {
-            tap.delivered(&Delivered { connection: self.row, side, client, searched, offset, bytes, at });
+    fn show(&mut self, side: usize, bytes: &[u8], offset: i64, at: At, cx: &mut Context) {
+        let Some(mut tap) = cx.tap.take() else { return };
+        self.begin(bytes, cx);
+        tap.delivered(self.row, side, offset, bytes, self.tls.is_some());
+        match &mut self.tls {
+            Some(tls) => tls.feed(&mut self.http2, side, bytes, at, cx),
+            None => self.http2.feed_watched(side, bytes, at, cx, &mut *tap),
         }
+        cx.tap = Some(tap);
     }
 
-    /// Reads the next bytes: TLS when the connection begins as TLS does.
+    /// TLS when the connection begins as TLS does.
     #[inline]
-    fn read(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    fn begin(&mut self, bytes: &[u8], cx: &mut Context) {
         if !self.begun {
             self.begun = true;
             self.tls = Encrypted::if_begins(bytes, cx);
         }
+    }
+
+    /// Reads the next bytes.
+    #[inline]
+    fn read(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+        self.begin(bytes, cx);
         match &mut self.tls {
             Some(tls) => tls.feed(&mut self.http2, side, bytes, at, cx),
             None => self.http2.feed(side, bytes, at, cx),
@@ -462,13 +482,16 @@ impl Connection {
 
     /// Bytes of `side` are missing from the capture.
     fn lack(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
-        if let Some(tap) = &mut cx.tap {
-            tap.missing(self.row, side, length, at);
+        let mut tap = cx.tap.take();
+        if let Some(tap) = &mut tap {
+            tap.missing(self.row, side, length);
         }
-        match &mut self.tls {
-            Some(tls) => tls.gap(&mut self.http2, side, length, at, cx),
-            None => self.http2.gap(side, length, at, cx),
+        match (&mut self.tls, &mut tap) {
+            (Some(tls), _) => tls.gap(&mut self.http2, side, length, at, cx),
+            (None, Some(tap)) => self.http2.gap_watched(side, length, at, cx, &mut **tap),
+            (None, None) => self.http2.gap(side, length, at, cx),
         }
+        cx.tap = tap;
     }
 
     /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
@@ -482,21 +505,24 @@ impl Connection {
         cx: &mut Context,
     ) -> Note {
         self.counters.out_of_order += 1;
+        let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
         let before = store.bytes();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
+        let (bytes, length, lost) = (segment.payload, i64::from(segment.payload_len), note == Note::Retransmission);
         let clock = segment.timestamps.map(|(clock, _)| clock);
-        let kept = room && store.insert(offset, i64::from(segment.payload_len), segment.payload, at, clock);
+        let kept = room && store.insert(&New { bytes, offset, length, at, answers, lost, clock });
         let grown = store.bytes() - before.min(store.bytes());
         cx.out_of_order_bytes += grown;
         // bytes that are not kept again were seen before, or cannot be kept
         self.counters.retransmitted_bytes +=
             if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
-            self.skip_hole(side, at, cx);
-            if self.halves[side].out_of_order.is_none() {
-                self.skip_to(side, offset, at, at, cx); // no other hole is in front
+            self.give_up(side, at, cx);
+            if self.halves[side].out_of_order.as_ref().is_none_or(|store| store.first().is_none()) {
+                self.halves[side].out_of_order = None;
+                self.skip(side, offset, at, at, cx); // no other hole is in front
             }
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
@@ -516,27 +542,57 @@ impl Connection {
         }
     }
 
-    /// Delivers kept segments that have become due; `hole` filled the gap before them. Without it the capture lacks
-    /// the gap's packets, and their receiver did not wait.
+    /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.
     fn drain(&mut self, side: usize, hole: Option<At>, cx: &mut Context) {
+        while self.deliver_kept(side, hole, cx) {}
+    }
+
+    /// Delivers the first kept segment of `side` if it is due. Without a `hole` that was filled the capture lacks the
+    /// packets before it, and its receiver waited only for those in front of it that came later.
+    fn deliver_kept(&mut self, side: usize, hole: Option<At>, cx: &mut Context) -> bool {
+        let half = &mut self.halves[side];
+        let next = half.next;
+        let Some(store) = &mut half.out_of_order else { return false };
+        let Some((offset, kept)) = store.take_ready(next) else { return false };
+        if store.first().is_none() {
+            half.out_of_order = None;
+        }
+        cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
+        let end = offset + kept.length;
+        self.http2.held[side].late = true;
+        if end <= next {
+            self.counters.retransmitted_bytes += kept.bytes.len() as u64;
+        } else if let Some(hole) = hole {
+            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), cx);
+        } else if let Some((filled, lost)) = half.filled.filter(|(filled, _)| filled.time > kept.at.time) {
+            self.http2.held[side].lost = lost;
+            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), cx);
+            self.http2.held[side].lost = false;
+        } else {
+            half.filled = Some((kept.at, kept.lost));
+            self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
+        }
+        self.http2.held[side].late = false;
+        true
+    }
+
+    /// The packet of the first kept segment of `side` if that continues what was read, and answers nothing unseen.
+    fn due(&self, side: usize) -> Option<u32> {
+        let half = &self.halves[side];
+        let (offset, kept) = half.out_of_order.as_ref()?.head()?;
+        (offset <= half.next && !self.is_unseen(1 - side, kept.answers)).then_some(kept.at.packet)
+    }
+
+    /// Delivers what is due of both sides in the order in which it was recorded: requests before their answers.
+    #[cold]
+    fn catch_up(&mut self, cx: &mut Context) {
         loop {
-            let half = &mut self.halves[side];
-            let next = half.next;
-            let Some(store) = &mut half.out_of_order else { return };
-            let Some((offset, kept)) = store.take_ready(next) else {
-                if store.first().is_none() {
-                    half.out_of_order = None;
-                }
-                return;
+            let side = match [self.due(0), self.due(1)] {
+                [None, None] => return,
+                [Some(first), Some(second)] => usize::from(second < first),
+                [first, _] => usize::from(first.is_none()),
             };
-            cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
-            let end = offset + kept.length;
-            if end <= next {
-                self.counters.retransmitted_bytes += kept.bytes.len() as u64;
-            } else {
-                let at = hole.map_or(kept.at, |hole| kept.at.waited(hole));
-                self.deliver(side, &kept.bytes, offset, end, at, cx);
-            }
+            self.deliver_kept(side, None, cx);
         }
     }
 
@@ -551,8 +607,8 @@ impl Connection {
                 continue;
             };
             let is_hole = first > half.next;
-            if !is_hole && !self.answers_the_unseen(side) {
-                self.drain(side, None, cx);
+            if !is_hole && self.due(side).is_some() {
+                self.catch_up(cx);
             } else if !is_hole || half.acked >= first {
                 self.lose_patience(side, at, cx);
             }
@@ -564,39 +620,95 @@ impl Connection {
         half.hole_patience += 1;
         if half.hole_patience > limits::MISSING_AFTER_PACKETS {
             half.hole_patience = 0;
-            self.skip_hole(side, at, cx);
+            self.give_up(side, at, cx);
         }
     }
 
-    /// Gives up on the first hole of `side`.
-    fn skip_hole(&mut self, side: usize, at: At, cx: &mut Context) {
-        let half = &mut self.halves[side];
-        let Some(store) = &half.out_of_order else { return };
-        // the receiver went on when it had what comes behind the hole, not when the hole is given up here
-        let (Some(first), Some(behind)) = (store.first(), store.first_at()) else {
-            half.out_of_order = None; // nothing could be kept
-            return;
-        };
-        self.skip_to(side, first, behind, at, cx);
-        self.drain(side, None, cx);
+    /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
+    /// that it answers. What holds earlier packets of the other side back comes first, if that is missing too.
+    fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
+        let Some((until, _, _)) = self.head(side) else { return };
+        while let Some((_, behind, _)) = self.head(side).filter(|head| head.0 <= until) {
+            let other = self.head(1 - side).filter(|head| head.1.packet < behind.packet);
+            let half = &self.halves[1 - side];
+            let first = other.is_some_and(|(offset, _, _)| offset <= half.next.max(half.acked));
+            self.pass(if first { 1 - side } else { side }, at, cx);
+            self.catch_up(cx);
+        }
     }
 
-    /// The capture lacks the bytes of `side` up to `offset`; what follows them came at `behind`.
-    fn skip_to(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) {
-        let half = &mut self.halves[side];
-        let missing = offset.saturating_sub(half.next);
-        if missing > 0 {
-            half.advance(offset);
-            self.counters.missing_bytes += missing.unsigned_abs();
-            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
-            self.lack(side, missing.unsigned_abs(), behind, cx);
+    /// Takes away what holds the first kept segment of `side` back, or a part of it.
+    fn pass(&mut self, side: usize, at: At, cx: &mut Context) {
+        // the receiver went on when it had what comes behind the hole, not when the hole is given up here
+        let Some((first, behind, answers)) = self.head(side) else { return };
+        let passed = if first > self.halves[side].next {
+            self.skip(side, first, behind, at, cx)
+        } else {
+            self.skip_unseen(1 - side, answers, behind, at, cx)
+        };
+        if !passed {
+            self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
+        }
+    }
+
+    /// Where the first kept segment of `side` begins, its packet, and what it answers.
+    fn head(&self, side: usize) -> Option<(i64, At, i64)> {
+        let (first, kept) = self.halves[side].out_of_order.as_ref()?.head()?;
+        Some((first, kept.at, kept.answers))
+    }
+
+    /// Bytes of `side` up to `offset` were acknowledged and are not in the capture; what is behind them may be.
+    fn skip_unseen(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+        if !self.is_unseen(side, offset) {
+            return false;
+        }
+        let kept = self.head(side).filter(|head| head.0 < offset).map(|(first, at, _)| (first, at));
+        let (end, behind) = kept.unwrap_or((self.halves[side].payload_before(offset), behind));
+        self.skip(side, end, behind, at, cx)
+    }
+
+    /// Gives up on the bytes of `side` up to `offset`; `behind` is the packet that shows that they were there.
+    fn skip(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+        let missing = offset.saturating_sub(self.halves[side].next);
+        if missing <= 0 {
+            return false;
+        }
+        self.halves[side].advance(offset);
+        self.counters.missing_bytes += missing.unsigned_abs();
+        cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        self.lack(side, missing.unsigned_abs(), behind, cx);
+        true
+    }
+
+    /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
+    /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
+    fn give_up_all(&mut self, cx: &mut Context) {
+        let at = self.last;
+        loop {
+            let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
+            let side = match heads.map(|head| head.map(|at| at.packet)) {
+                [None, None] => break,
+                [Some(first), Some(second)] => usize::from(second < first),
+                [first, _] => usize::from(first.is_none()),
+            };
+            // nobody has acknowledged the hole yet: its bytes may come again, and what is behind it is not readable
+            let waits = self.head(side).is_some_and(|(first, _, _)| first > self.halves[side].acked.max(1));
+            self.http2.unproven |= waits && self.closed_at().is_none() && self.halves[side].acked > 0;
+            self.give_up(side, at, cx);
+        }
+        for side in 0..2 {
+            let half = &self.halves[side];
+            if half.started && half.acked - half.next > 1 {
+                self.skip_unseen(side, half.acked, at, at, cx);
+            }
         }
     }
 
     /// FIN or RST.
-    fn closing(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
+            self.halves[side].fin.get_or_insert(end);
             self.fins[side].get_or_insert(at);
         }
         if segment.flags.contains(TcpFlags::RST) {
@@ -628,13 +740,13 @@ impl Connection {
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
     pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> Ended {
-        for side in 0..2 {
-            while self.halves[side].out_of_order.is_some() {
-                let at = self.last;
-                self.skip_hole(side, at, cx);
+        self.give_up_all(cx);
+        let (end, at) = self.end_of_rpcs(replaced, capture_end);
+        if let Some(tap) = &mut cx.tap {
+            for side in 0..2 {
+                self.http2.undecided(side).into_iter().for_each(|kept| tap.unread(self.row, side, kept));
             }
         }
-        let (end, at) = self.end_of_rpcs(replaced, capture_end);
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.http2, at, cx);
         }
@@ -667,6 +779,8 @@ impl Connection {
             payload_bytes: segment.payload_len,
             captured_payload_bytes: segment.payload.len() as u32,
             note: note as u8,
+            identification: segment.ip_id.map_or(u32::MAX, u32::from),
+            timestamp: segment.timestamps.map_or(0, |(value, _)| value),
         });
     }
 

@@ -1,6 +1,7 @@
 //! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
 //! bursts, and what the capture shows of its congestion window.
 
+use crate::at::At;
 use crate::limits;
 use crate::waits::Stop;
 
@@ -158,6 +159,8 @@ pub struct Half {
     pub next: i64,
     /// Highest offset sent.
     pub highest: i64,
+    /// Offset of its FIN, which takes a sequence number of its own and is acknowledged too.
+    pub fin: Option<i64>,
     /// Highest offset the peer acknowledged.
     pub acked: i64,
     /// What this sender knew to be acknowledged when it last sent new data.
@@ -184,6 +187,9 @@ pub struct Half {
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
+    /// When the last hole was filled, and whether it was a loss that was sent again: nothing behind it was readable
+    /// before.
+    pub filled: Option<(At, bool)>,
     /// Segments that wait for a hole to be filled.
     pub out_of_order: Option<Box<OutOfOrder>>,
     /// To recognise packets recorded twice.
@@ -227,12 +233,23 @@ impl Half {
         self.next + i64::from(seq.wrapping_sub(self.next_seq) as i32)
     }
 
+    /// As much of `offset`, which was acknowledged, as is payload.
+    #[inline]
+    pub fn payload_before(&self, offset: i64) -> i64 {
+        self.fin.map_or(offset, |fin| offset.min(fin))
+    }
+
     /// Bytes up to `offset` were delivered.
     #[inline]
     pub fn advance(&mut self, offset: i64) {
         let by = offset - self.next;
         self.next_seq = self.next_seq.wrapping_add(by as u32);
         self.next = offset;
+    }
+
+    /// The sequence number of offset 0.
+    pub fn first_sequence(&self) -> u32 {
+        self.next_seq.wrapping_sub(self.next as u32)
     }
 
     /// By how many bits this sender's windows are shifted, `None` while not known (RFC 7323 section 2.2): windows are
@@ -292,6 +309,15 @@ mod tests {
         }
         assert_eq!(sent.behind(3_101), None, "forgotten");
     }
+    #[test]
+    fn the_sequence_number_of_offset_0_stays_known() {
+        let mut half = Half::default();
+        half.start(u32::MAX - 5);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+        half.advance(5_000_000_000);
+        assert_eq!(half.first_sequence(), u32::MAX - 5);
+    }
+
     #[test]
     fn a_far_sender_knows_an_earlier_window() {
         let mut windows = Windows::default();

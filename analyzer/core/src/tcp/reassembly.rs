@@ -14,7 +14,30 @@ pub struct Kept {
     pub length: i64,
     /// The packet.
     pub at: At,
+    /// Its sender had received all bytes of the other side before this offset.
+    pub answers: i64,
+    /// It was sent again: what lies behind it waited for it.
+    pub lost: bool,
     /// The sender's clock in it (RFC 7323 section 3).
+    pub clock: Option<u32>,
+}
+
+/// A segment to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct New<'a> {
+    /// The captured bytes.
+    pub bytes: &'a [u8],
+    /// Where they begin.
+    pub offset: i64,
+    /// Bytes on the wire.
+    pub length: i64,
+    /// The packet.
+    pub at: At,
+    /// See [`Kept::answers`].
+    pub answers: i64,
+    /// See [`Kept::lost`].
+    pub lost: bool,
+    /// See [`Kept::clock`].
     pub clock: Option<u32>,
 }
 
@@ -27,7 +50,8 @@ pub struct OutOfOrder {
 
 impl OutOfOrder {
     /// Keeps a segment; `false` when it would exceed the limits.
-    pub fn insert(&mut self, offset: i64, length: i64, bytes: &[u8], at: At, clock: Option<u32>) -> bool {
+    pub fn insert(&mut self, new: &New<'_>) -> bool {
+        let &New { bytes, offset, length, at, answers, lost, clock } = new;
         if self.bytes + bytes.len() > limits::OUT_OF_ORDER_BYTES || self.segments.len() >= limits::OUT_OF_ORDER_SEGMENTS
         {
             return false;
@@ -37,7 +61,7 @@ impl OutOfOrder {
             match self.segments.get(&offset).map(|kept| kept.length) {
                 None => {
                     self.bytes += bytes.len();
-                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, clock });
+                    self.segments.insert(offset, Kept { bytes: bytes.into(), length, at, answers, lost, clock });
                     return true;
                 }
                 Some(known) if known >= length => return true,
@@ -61,9 +85,19 @@ impl OutOfOrder {
         Some((first, kept))
     }
 
+    /// Where the first kept segment begins, and the segment.
+    pub fn head(&self) -> Option<(i64, &Kept)> {
+        self.segments.first_key_value().map(|(&offset, kept)| (offset, kept))
+    }
+
     /// Where the first kept segment begins.
     pub fn first(&self) -> Option<i64> {
         self.segments.first_key_value().map(|(&offset, _)| offset)
+    }
+
+    /// The packet of the first kept segment behind `offset`.
+    pub fn behind(&self, offset: i64) -> Option<At> {
+        self.segments.range(offset..).next().map(|(_, kept)| kept.at)
     }
 
     /// The packet of the first kept segment.

@@ -54,6 +54,8 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         packets_server,
         bytes_client: counters.bytes[client],
         bytes_server: counters.bytes[server],
+        client_sequence: connection.halves[client].first_sequence(),
+        server_sequence: connection.halves[server].first_sequence(),
         congestion_after_loss_ns: h2.after_loss_ns,
         retransmission_timeouts: counters.timeouts,
         recovery_ns: counters.recovery.ns,

@@ -11,6 +11,7 @@ use grpcdiag_core::budget::Budget;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
 use grpcdiag_core::context::{Context, Options};
 use grpcdiag_core::limits;
+use grpcdiag_core::methods::nearest_rank;
 use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
 use grpcdiag_core::tables::rpc_flag;
 
@@ -280,7 +281,8 @@ fn methods(analysis: &mut Analysis) -> Vec<String> {
     for (index, stats) in analysis.cx.methods.iter_mut().enumerate() {
         let Some(stats) = stats else { continue };
         let name = index.checked_sub(1).and_then(|method| names.get(method));
-        let latency = stats.durations.quantiles([0.01, 0.3, 0.5, 0.9]);
+        let ranks = [0.0, 0.01, 0.3, 0.5, 0.9].map(|share| nearest_rank(share, stats.durations.len() as u64) as usize);
+        let latency = (stats.durations.at_ranks(&ranks), stats.durations.longest());
         let counts = (stats.rpcs, stats.complete, stats.touch_gaps, stats.statuses, stats.messages);
         let times = (stats.first_start, stats.last_end, stats.durations.sum(), stats.turnaround_sum, stats.budget);
         lines.push(format!("{name:?} {counts:?} {latency:?} {times:?}"));

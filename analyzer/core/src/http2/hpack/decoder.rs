@@ -2,6 +2,7 @@
 
 use super::error::{HpackError, HpackErrorKind};
 use super::reader::Reader;
+use super::realign::{self, Aside};
 use super::size_settings::SizeSettings;
 use super::tables::Tables;
 use super::text::{Scratch, read_text};
@@ -22,6 +23,8 @@ use crate::limits::{HPACK_MAX_LIST_BYTES, HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_
 pub struct Decoder<C: Classifier> {
     pub(super) tables: Tables<C::Class>,
     settings: SizeSettings,
+    /// The entries from before a hole, while it is not known what was inserted in it.
+    aside: Option<Box<Aside<C::Class>>>,
     name_scratch: Scratch,
     pub(super) value_scratch: Scratch,
 }
@@ -49,6 +52,7 @@ impl<C: Classifier> Decoder<C> {
         Self {
             tables,
             settings: SizeSettings::from_start(),
+            aside: None,
             name_scratch: Scratch::default(),
             value_scratch: Scratch::default(),
         }
@@ -57,8 +61,40 @@ impl<C: Classifier> Decoder<C> {
     /// A header block, or a part of one, was not captured: every entry inserted so far becomes
     /// unknown, and so does the setting in force, since its ACK may be lost too.
     pub fn mark_begun_late(&mut self) {
+        self.aside = None;
         self.tables.dynamic.forget();
         self.settings.forget();
+    }
+
+    /// `bytes` bytes of this direction, with header blocks perhaps, were not captured. Every entry inserted so far is
+    /// unknown until a block tells how many were inserted in the hole.
+    pub fn mark_hole(&mut self, bytes: u64) {
+        let since = self.tables.dynamic.set_aside();
+        self.aside = match self.aside.take() {
+            None => Some(Box::new(Aside::new(since, bytes))),
+            Some(mut before) if since.is_append_only() => {
+                before.widen(bytes, since.len());
+                Some(before)
+            }
+            Some(_) => Some(Box::new(Aside::new(since, bytes))),
+        };
+        self.settings.forget();
+    }
+
+    /// A block after a hole: if it tells what was inserted there, older entries are known again.
+    #[cold]
+    fn realign(&mut self, block: &[u8], classifier: &mut C) {
+        let Some(mut aside) = self.aside.take() else { return };
+        if !self.tables.dynamic.is_append_only() || realign::is_hopeless(&aside) {
+            return;
+        }
+        match realign::inserted_in_hole(block, &self.tables, &mut aside, classifier) {
+            Some(inserted) => {
+                let unknown = self.tables.unknown_class;
+                self.tables.dynamic = realign::joined(*aside, inserted, &self.tables.dynamic, unknown);
+            }
+            None => self.aside = Some(aside),
+        }
     }
 
     /// The receiver of these header blocks has sent SETTINGS_HEADER_TABLE_SIZE, not yet
@@ -98,6 +134,9 @@ impl<C: Classifier> Decoder<C> {
         classifier: &mut C,
         sink: &mut impl FnMut(Field<'_, C::Class>),
     ) -> Result<BlockStats, HpackError> {
+        if self.aside.is_some() {
+            self.realign(block, classifier);
+        }
         let result = self.decode_block(block, classifier, sink);
         if result.is_err() {
             self.mark_begun_late();
@@ -105,6 +144,14 @@ impl<C: Classifier> Decoder<C> {
         self.name_scratch.trim();
         self.value_scratch.trim();
         result
+    }
+
+    /// Decodes the beginning of a header block whose rest was not captured, which
+    /// [`mark_hole`](Self::mark_hole) has to be told of then.
+    #[cold]
+    pub fn decode_part(&mut self, block: &[u8], classifier: &mut C, sink: &mut impl FnMut(Field<'_, C::Class>)) {
+        // it may end in the middle of a field: what came before has been handed on
+        let _ = self.decode_block(block, classifier, sink);
     }
 
     #[inline]

@@ -50,6 +50,8 @@ pub(super) struct DynamicTable<Class> {
     older_unknown: bool,
     /// Counts what may change the meaning of an index.
     changes: u64,
+    /// Nothing was evicted, and the encoder has not signalled a size.
+    append_only: bool,
     /// The number of the next entry. Entries count upwards; those from before the capture have the numbers below the
     /// first. After a hole, in which nobody knows how many were inserted, they start anew far above.
     next_number: u64,
@@ -71,6 +73,7 @@ impl<Class: Copy> DynamicTable<Class> {
             max_size_exact: true,
             older_unknown: false,
             changes: 0,
+            append_only: true,
             next_number: 0,
         }
     }
@@ -116,6 +119,15 @@ impl<Class: Copy> DynamicTable<Class> {
         self.max_size_exact.then_some(self.max_size)
     }
 
+    /// Takes the entries away, which may still exist for the encoder, and leaves an empty table of unknown size.
+    pub fn set_aside(&mut self) -> Self {
+        let (changes, next_number) = (self.changes + 1, self.next_number);
+        let mut empty = Self { changes, next_number, max_size: self.max_size, ..Self::from_start() };
+        empty.forget();
+        empty.append_only = true;
+        std::mem::replace(self, empty)
+    }
+
     /// Forgets all entries, which may still exist for the encoder, and the maximum size.
     pub fn forget(&mut self) {
         self.changes += 1;
@@ -126,9 +138,38 @@ impl<Class: Copy> DynamicTable<Class> {
         self.max_size = self.max_size.max(HPACK_LATE_TABLE_BYTES);
     }
 
+    /// A hole inserted so many entries, of which nothing is known; it may have held a size update too.
+    pub fn pass_hole(&mut self, inserted: u32, class: Class) {
+        for _ in 0..inserted {
+            self.push(Text::unknown(0), Text::unknown(0), ENTRY_OVERHEAD, class);
+        }
+        self.older_unknown = true;
+        self.max_size_exact = false;
+        self.changes += 1;
+        self.evict();
+    }
+
+    /// Inserts the entries of `other`, which came since.
+    pub fn append(&mut self, other: &Self) {
+        for nth in (0..other.len()).rev() {
+            if let Some(found) = other.get(nth) {
+                let [name, value] = [found.name, found.value].map(|text| text.map_or(Text::unknown(0), Text::known));
+                self.insert(name, value, found.class);
+            }
+        }
+        self.changes = self.changes.max(other.changes) + 1;
+        self.next_number = other.next_number; // an entry keeps the number that it had since the hole
+    }
+
+    /// Whether it still holds every entry that was ever inserted, and the encoder has not resized it.
+    pub fn is_append_only(&self) -> bool {
+        self.append_only
+    }
+
     /// The encoder signalled a maximum size (RFC 7541 6.3).
     pub fn resize(&mut self, max_size: u32) {
         self.changes += 1;
+        self.append_only = false;
         self.max_size = max_size;
         self.max_size_exact = true;
         self.evict();
@@ -195,6 +236,7 @@ impl<Class: Copy> DynamicTable<Class> {
             let Some(oldest) = self.entries.pop_back() else {
                 break;
             };
+            self.append_only = false;
             self.size = self.size.saturating_sub(oldest.size);
             // Where the encoder evicts too, anything older is gone as well; else only the observer
             // forgets.
@@ -203,6 +245,7 @@ impl<Class: Copy> DynamicTable<Class> {
     }
 
     fn clear(&mut self) {
+        self.append_only = false;
         self.entries.clear();
         self.size = 0;
     }

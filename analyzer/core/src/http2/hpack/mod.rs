@@ -8,13 +8,15 @@
 //! An observer may lack entries inserted before the capture or in a hole of it. Dynamic indices
 //! count from the newest entry, hence everything inserted since resolves exactly, and older
 //! references are known to be unknown: a field is exact or says that it is not, and is never a
-//! guess. For the same reason keeping an entry too long is harmless.
+//! guess. For the same reason keeping an entry too long is harmless. After a hole older entries are
+//! found again when the blocks behind it allow one place only (`realign`).
 
 mod decoder;
 mod dynamic_table;
 mod error;
 pub(crate) mod huffman;
 pub(crate) mod reader;
+mod realign;
 mod size_settings;
 mod static_table;
 mod tables;
@@ -41,6 +43,10 @@ pub trait Classifier {
     /// The class of a field. `None` stands for a name or value unknown to the observer: inserted
     /// before the capture began, in a hole of it, or longer than the limits.
     fn classify(&mut self, name: Option<&[u8]>, value: Option<&[u8]>) -> Self::Class;
+
+    /// Whether a peer may have sent a header block of these fields, in this order, so that no field has another's
+    /// place. It has to ask for fields that each block of a kind has exactly once.
+    fn is_whole_block(&self, fields: &[Self::Class]) -> bool;
 }
 
 /// One field of a header block, borrowed from the block or the decoder for the time of the call.

@@ -117,6 +117,30 @@ fn open_rpcs_end_with_their_connection() {
 }
 
 #[test]
+fn the_budget_until_the_end_of_the_request_is_kept() {
+    let mut exchange = Exchange::begun();
+    exchange.cx.options.packets = true;
+    let request = request(1, "/a/B", 10);
+    let (first, rest) = request.split_at(20);
+    exchange.client(first);
+    exchange.client(rest);
+    let asked = exchange.packet;
+    exchange.server(&response(1, 6, "0"));
+    assert_eq!(exchange.cx.request_ends, [asked]);
+    assert_eq!(exchange.cx.request_budgets[0].total(), 1_000_000);
+    assert_eq!(exchange.cx.rpc_budgets[0].total(), 2_000_000);
+}
+
+#[test]
+fn a_request_that_does_not_end_has_no_such_budget() {
+    let mut exchange = Exchange::begun();
+    exchange.cx.options.packets = true;
+    exchange.client(request(1, "/a/B", 10).split_at(20).0);
+    exchange.finish(End::CaptureEnds);
+    assert_eq!(exchange.cx.request_ends, vec![0; exchange.cx.rpcs.len()]);
+}
+
+#[test]
 fn an_answer_recorded_before_its_request_leaves_others_without_a_status() {
     let mut exchange = asked();
     exchange.server(&response(3, 6, "0"));

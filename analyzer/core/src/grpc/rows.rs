@@ -1,0 +1,198 @@
+//! Rows of RPCs and what is counted of them: written as they begin, carry messages, and end.
+
+use crate::at::At;
+use crate::budget::Budget;
+use crate::context::{Context, NO_METHOD};
+use crate::http2::streams::{Kind, NONE, Stream, Streams};
+use crate::limits;
+use crate::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
+
+use super::message::Message;
+use super::status;
+
+/// Notes that a stream's first DATA came late after its HEADERS.
+#[cold]
+pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
+    if cx.delays.len() < limits::DELAYS {
+        cx.delays.push(DelayRow {
+            connection: place[0],
+            stream: place[1],
+            direction,
+            headers_packet: headers.1,
+            headers_time_ns: headers.0,
+            data_packet: at.packet,
+            duration_ns: at.time.saturating_sub(headers.0),
+            method: place[2],
+        });
+    }
+}
+
+/// Notes an RPC that ended otherwise than OK.
+#[cold]
+fn push_failure(stream: &Stream, cx: &mut Context) {
+    if cx.failures.len() < limits::FAILURES {
+        let (reset_by, reset_code) = stream.reset.unwrap_or((2, 0));
+        cx.failures.push(FailureRow { rpc: stream.rpc, reset_by, reset_code });
+        cx.failure_budgets.push(stream.budget);
+    }
+}
+
+#[inline]
+pub(super) fn count_message(
+    place: [u32; 2],
+    direction: u8,
+    method: u32,
+    message: &Message<'_>,
+    last: At,
+    cx: &mut Context,
+) {
+    let [connection, stream] = place;
+    cx.totals.messages += 1;
+    cx.totals.compressed_messages += u64::from(message.compressed);
+    cx.method(method).messages += 1;
+    if cx.options.messages {
+        let (last_packet, last_time_ns) = last.completes(message.first);
+        cx.messages.push(MessageRow {
+            connection,
+            stream,
+            direction,
+            index: message.index,
+            length: message.length,
+            compressed: u8::from(message.compressed),
+            first_packet: message.first.packet,
+            first_time_ns: message.first.time,
+            last_packet,
+            last_time_ns,
+        });
+    }
+}
+
+/// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
+/// back.
+#[cold]
+pub(super) fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
+    let row = stream.rpc as usize;
+    if stream.finished || stream.kind != Kind::Grpc {
+        return;
+    }
+    if let Some(cell) = cx.request_ends.get_mut(row) {
+        *cell = at.completes(&stream.first).0;
+    }
+    if let Some(budget) = cx.request_budgets.get_mut(row) {
+        *budget = stream.budget;
+    }
+}
+
+/// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
+#[inline]
+pub(super) fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
+    if !cx.options.rpc_rows {
+        return;
+    }
+    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
+    let row = stream.rpc as usize;
+    macro_rules! set {
+        ($column:ident, $value:expr) => {
+            if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
+                *cell = $value;
+            }
+        };
+    }
+    set!(request_messages, request.messages);
+    set!(request_bytes, request.bytes);
+    set!(response_messages, response.messages);
+    set!(response_bytes, response.bytes);
+}
+
+/// Takes an RPC in at its end: into its method's statistics, and into a row of its own if it has one or deserves it.
+#[inline]
+pub(super) fn write_rpc(
+    connection: u32,
+    stream: &mut Stream,
+    client: usize,
+    status: u8,
+    complete: bool,
+    at: At,
+    cx: &mut Context,
+) {
+    let stats = cx.method(stream.method);
+    stats.touch_gaps += u64::from(stream.touches_gap);
+    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
+    let failed = status != status::OK && complete;
+    if stream.rpc == NONE && (long || failed) {
+        push_rpc(connection, stream, cx);
+    }
+    if stream.rpc != NONE {
+        write_row(stream, client, status, complete, at, cx);
+    }
+    if failed {
+        push_failure(stream, cx);
+    }
+}
+
+/// Fills an RPC's row.
+fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+    write_counts(stream, client, cx);
+    let row = stream.rpc as usize;
+    macro_rules! set {
+        ($column:ident, $value:expr) => {
+            if let Some(cell) = cx.rpcs.$column.get_mut(row) {
+                *cell = $value;
+            }
+        };
+    }
+    set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
+    set!(status, status);
+    set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
+    if let Some(flags) = cx.rpcs.flags.get_mut(row) {
+        *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
+        *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
+        *flags |= if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
+    }
+    if let Some(budget) = cx.rpc_budgets.get_mut(row) {
+        *budget = stream.budget;
+    }
+}
+
+/// Bytes of a stream are not in the capture; its RPC may be over already.
+pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
+    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
+        return;
+    };
+    stream.touches_gap = true;
+    if stream.finished {
+        cx.method(stream.method).touch_gaps += 1;
+        if let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize) {
+            *flags |= rpc_flag::TOUCHES_GAP;
+        }
+    }
+}
+
+/// Adds the row of an RPC, which is filled when it ends.
+pub(super) fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
+    let row = cx.rpcs.len();
+    stream.rpc = row as u32;
+    cx.rpcs.push(RpcRow {
+        connection,
+        stream: stream.id,
+        method: stream.method,
+        start_time_ns: stream.first.time,
+        status: status::NOT_SEEN,
+        flags: if stream.method == NO_METHOD || stream.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
+            | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
+        first_packet: stream.first.packet,
+        ..RpcRow::default()
+    });
+    if stream.timeout_ns >= 0 || !cx.deadlines.is_empty() {
+        cx.deadlines.resize(row, -1);
+        cx.deadlines.push(stream.timeout_ns);
+    }
+    if cx.options.rpc_rows {
+        cx.rpc_sizes.push(RpcSizesRow::default());
+        cx.rpc_budgets.push(Budget::default());
+        if cx.options.keeps_requests() {
+            cx.request_budgets.push(Budget::default());
+            cx.request_ends.push(0);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+"""Two captures of the same connections, taken at two places: one clock, times on the way, where packets were lost."""
+
+from __future__ import annotations
+
+from .clock import NoClock
+from .places import vantages
+from .split import SPLIT_CAUSES
+from .together import RpcBudgets, analyze_files, rpc_budgets
+
+__all__ = ["SPLIT_CAUSES", "NoClock", "RpcBudgets", "analyze_files", "rpc_budgets", "vantages"]

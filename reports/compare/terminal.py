@@ -1,0 +1,306 @@
+"""The report of `compare` for a terminal: the difference in a sentence, then the figures side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
+from ..text import count, duration, safe, size
+from .comparison import Comparison
+from .figures import Changed, Figure, Shift, weight
+from .run import Run
+from .saved import Finding
+from .scaling import Point, Scaling
+
+MOST_METHODS = 10
+"""Methods shown; the rest are in the JSON report."""
+MOST_DIFFERENCES = 8
+"""Further sentences shown."""
+TITLE_COLUMNS, CELL_COLUMNS = 34, 11
+"""Columns that the titles of figures and each capture's values need: as many captures stand side by side as fit."""
+_SECTIONS = {"work": "work", "rates": "rates", "packets": "packets, both directions"}
+_CHANGES = {
+    "appears": ("appears", "red"),
+    "grows": ("grows", "red"),
+    "vanishes": ("vanishes", "green"),
+    "shrinks": ("shrinks", "green"),
+    "stays": ("stays", "dim"),
+}
+_ALIKE = 0.005
+"""Difference of a ratio from 1 that is not shown."""
+
+
+def render(comparison: Comparison, *, width: int = 100, colour: bool = False) -> str:
+    """The report as text, with escape sequences only when `colour` is set."""
+    width = max(60, width)
+    return draw(_parts(comparison, max(2, (width - TITLE_COLUMNS) // CELL_COLUMNS)), width=width, colour=colour)
+
+
+def _parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
+    """`fitting` captures fit side by side."""
+    yield _captures(c.runs)
+    yield Text()
+    yield Panel(Text(safe(c.verdict)), title="difference" if c.scaling is None else "scaling", title_align="left")
+    rest = [d for d in c.differences if d.sentence not in c.verdict and not (c.scaling and d.what == "throughput")]
+    if rest:
+        yield Text("also", style="bold")
+        yield _listed([Text(safe(d.sentence)) for d in rest[:MOST_DIFFERENCES]])
+        yield from _more(len(rest) - MOST_DIFFERENCES, "more difference")
+    if c.notes:
+        yield _listed([Text(f"note: {safe(note)}", style="dim") for note in c.notes])
+    if c.scaling:
+        yield from (Text(), _scaling_table(c.scaling), Text(), _curve(c.scaling))
+    shown = c.runs[:fitting]
+    yield from (Text(), _figures(c, shown))
+    labels = {run.label for run in shown}
+    if c.shifts:
+        yield from (Text(), _latencies([shift for shift in c.shifts if shift.run in labels]))
+    yield from (Text(), _budgets(c, shown))
+    yield from _more(len(c.runs) - len(shown), "more capture")
+    if c.changes:
+        yield from (Text(), _findings(c.changes, several=len(c.runs) > 2))
+    if c.outcomes:
+        yield from (Text(), _outcomes(c))
+
+
+def _listed(lines: Sequence[Text]) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row(" -", line)
+    return table
+
+
+def _captures(runs: Sequence[Run]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for run in runs:
+        files = run.saved.files
+        named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
+        named.append(
+            f"  {count(run.rpcs, 'RPC')}, {count(run.messages, 'message')}, "
+            f"{count(run.connections, 'connection')} in {duration(run.span_ns)}",
+            style="not bold",
+        )
+        table.add_row(Text(run.label, style="bold"), named)
+    return table
+
+
+def _plain() -> Table:
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
+
+
+def _more(number: int, noun: str) -> Iterator[Text]:
+    if number > 0:
+        yield Text(f"... and {count(number, noun)}: --json has all", style="dim")
+
+
+def _figures(c: Comparison, shown: Sequence[Run]) -> Table:
+    table = _plain()
+    table.add_column("", overflow="fold")
+    for run in shown:
+        table.add_column(run.label, justify="right", no_wrap=True)
+        if run is not c.runs[0] and len(shown) == 2:
+            table.add_column(f"{run.label} / {c.runs[0].label}", justify="right", no_wrap=True)
+    section = ""
+    for figure in c.figures:
+        if figure.section != section:
+            section = figure.section
+            table.add_row(Text(_SECTIONS[section], style="bold"))
+        table.add_row(*_figure_row(figure, len(shown)))
+    return table
+
+
+_INNER = ("data_packets_per_message", "control_packets_per_message", "other_packets_per_message")
+
+
+def _figure_row(figure: Figure, shown: int) -> list[str]:
+    indent = "    " if figure.name in _INNER else "  "
+    cells = [_value(figure, value) for value in figure.values[:shown]]
+    if shown == 2:
+        cells.append(_times(figure.ratio(1)))
+    return [indent + figure.title, *cells]
+
+
+def _value(figure: Figure, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if figure.unit == "ns":
+        return duration(value)
+    if figure.name.endswith("share"):
+        return f"{value:.1%}"
+    if figure.unit == "B" or figure.name == "message_bytes_per_s":
+        return size(value)
+    return number(value)
+
+
+def number(value: float) -> str:
+    """Three significant digits, or all before the point."""
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
+
+
+def _times(ratio: float | None) -> str:
+    if ratio is None:
+        return "-"
+    return "=" if abs(ratio - 1) < _ALIKE else f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"
+
+
+def _latencies(shifts: Sequence[Shift]) -> RenderableType:
+    """One block per method: quantiles with their shift and its interval."""
+    parts: list[RenderableType] = []
+    methods = list(dict.fromkeys((shift.method, shift.kind) for shift in shifts))
+    several = len({shift.run for shift in shifts}) > 1
+    for method, kind in methods[:MOST_METHODS]:
+        parts.append(Text(f"{safe(method)}  {kind}", style="bold"))
+        table = _plain()
+        for name in ("", "from", "to", "shift", "95% interval", "times"):
+            table.add_column(name, justify="right" if name else "left", no_wrap=True)
+        for shift in shifts:
+            if shift.method == method:
+                table.add_row(*_shift_row(shift, several=several))
+        parts.append(table)
+    return Group(*parts, *_more(len(methods) - MOST_METHODS, "more method"))
+
+
+def _shift_row(s: Shift, *, several: bool) -> list[str]:
+    name = f"  {s.quantile}" + (f" {s.run}" if several else "")
+    if s.low_ns is None and s.high_ns is None:
+        between = "too few RPCs" if s.kind == "latency" else "too few messages"
+    else:
+        between = f"{_signed(s.low_ns)} to {_signed(s.high_ns)}"
+    alike = " (chance)" if s.certain is False else ""
+    return [name, duration(s.from_ns), duration(s.to_ns), _signed(s.shift_ns), between + alike, _times(s.ratio)]
+
+
+def _signed(ns: int | None) -> str:
+    return "?" if ns is None else ("+" if ns > 0 else "") + duration(ns)
+
+
+def _budgets(c: Comparison, shown: Sequence[Run]) -> Table:
+    """Of two captures with the shares of their RPC time, of more without."""
+    table = _plain()
+    table.add_column(f"RPC time per {c.unit}", no_wrap=True)
+    for run in shown:
+        table.add_column(run.label, justify="right", no_wrap=True)
+        if len(shown) == 2:
+            table.add_column("", justify="right", no_wrap=True)
+    if len(shown) == 2:
+        table.add_column("shift", justify="right", no_wrap=True)
+    for spent in c.budgets:
+        cells = []
+        for ns, share in zip(spent.each_ns[: len(shown)], spent.shares[: len(shown)], strict=True):
+            cells += [duration(ns), f"{share:.1%}"][: 2 if len(shown) == 2 else 1]
+        if len(shown) == 2:
+            cells.append(_signed(round(spent.each_ns[1] - spent.each_ns[0])))
+        table.add_row(Text(f"  {spent.cause}", style=CAUSE_STYLES.get(spent.cause, "")), *cells)
+    return table
+
+
+def _findings(changes: Sequence[Changed], *, several: bool) -> Table:
+    """One line for the captures in which the same becomes of a finding."""
+    table = _plain()
+    for name in ("findings", *(["in"] if several else []), "", ""):
+        table.add_column(name, no_wrap=name == "findings", overflow="fold")
+    alike: dict[tuple[str, str], list[Changed]] = {}
+    for changed in changes:
+        alike.setdefault((changed.id, changed.change), []).append(changed)
+    for group in alike.values():
+        worst = max(group, key=lambda changed: weight(changed.after))
+        word, style = _CHANGES[worst.change]
+        seen = worst.after or worst.before
+        what = Text().append(_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
+        where = [Text(" ".join(changed.run for changed in group))] if several else []
+        row = [Text(f"  {safe(worst.id)}"), *where, Text(word, style=style)]
+        table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}"))
+    return table
+
+
+def _severity(changed: Changed) -> str:
+    before, after = (f"{f.severity}{_lost(f)}" if f else None for f in (changed.before, changed.after))
+    if before == after or before is None or after is None:
+        return before or after or ""
+    if changed.before and changed.after and changed.before.severity == changed.after.severity:
+        return f"{before.removesuffix(' lost')} -> {after.split(', ')[-1]}"
+    return f"{before} -> {after}"
+
+
+def _lost(finding: Finding) -> str:
+    return "" if finding.lost_ns is None else f", {duration(finding.lost_ns)} lost"
+
+
+def _outcomes(c: Comparison) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for no_wrap in (True, True, False):
+        table.add_column(no_wrap=no_wrap, overflow="fold")
+    table.add_row(Text("--fail-on", style="bold"))
+    for outcome in c.outcomes:
+        word = Text("met", style="bold red") if outcome.met else Text("not met", style="green")
+        table.add_row(f"  {safe(outcome.rule)}", word, f"{outcome.run}: {safe(outcome.text)}")
+    return table
+
+
+def _scaling_table(s: Scaling) -> Table:
+    table = _plain()
+    table.add_column("", no_wrap=True)
+    for name in ("callers", "connec-\ntions", "open\nat once", f"{s.unit}s/s", "ideal", "of\nideal"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("RPC time,\nmostly", overflow="fold")
+    for point in s.points:
+        table.add_row(*_point_row(point, s))
+    return table
+
+
+def _point_row(p: Point, s: Scaling) -> list[str]:
+    cause, share = max(p.shares.items(), key=lambda item: item[1], default=("-", 0.0))
+    return [
+        p.run + (" knee" if p.run == s.knee else ""),
+        f"{p.callers:,}",
+        f"{p.connections:,}",
+        "-" if p.at_once is None else number(p.at_once),
+        number(p.per_s),
+        number(p.ideal_per_s),
+        f"{p.of_ideal:.0%}",
+        f"{cause} {share:.0%}",
+    ]
+
+
+_ROWS, _COLUMNS = 12, 56
+
+
+def _curve(s: Scaling) -> Text:
+    """The curve as text: letters are captures, dots the ideal line, both axes from 0."""
+    top = max(point.per_s for point in s.points) * 1.15
+    far = max(point.load for point in s.points)
+    grid = [[" "] * (_COLUMNS + 1) for _ in range(_ROWS + 1)]
+
+    def place(load: float, rate: float, mark: str) -> None:
+        row = _ROWS - round(rate / top * _ROWS)
+        if 0 <= row <= _ROWS:
+            column = round(load / far * _COLUMNS)
+            grid[row][column : column + len(mark)] = mark
+
+    slope = s.points[0].ideal_per_s / s.points[0].load
+    for column in range(_COLUMNS + 1):
+        place(far * column / _COLUMNS, slope * far * column / _COLUMNS, ".")
+    for point in s.points:
+        place(point.load, point.per_s, point.run)
+    label = [f"{top:,.0f}", f"{top / 2:,.0f}", "0"]
+    width = max(map(len, label))
+    sides = {0: label[0], _ROWS // 2: label[1], _ROWS: label[2]}
+    lines = [f"  {sides.get(number, ''):>{width}} |{''.join(row).rstrip()}" for number, row in enumerate(grid)]
+    axis = f"  {'':>{width}} +{'-' * (_COLUMNS + 1)}"
+    ends = f"  {'':>{width}}  0{f'{far:,} {s.by}':>{_COLUMNS}}"
+    said = f"{s.unit}s per second; . is the ideal: the rate of {_base(s)} for each of its {s.by}"
+    return Text("\n".join([said, *lines, axis, ends]))
+
+
+def _base(s: Scaling) -> str:
+    return next(point.run for point in s.points if abs(point.of_ideal - 1) < 1e-9)

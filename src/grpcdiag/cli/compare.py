@@ -1,0 +1,156 @@
+"""`grpcdiag compare`: the same work in two or more captures side by side."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .beside import recorded_beside
+from .common import (
+    UNREADABLE,
+    KeyLog,
+    Output,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    progress,
+    say,
+    wants_colour,
+    write,
+)
+
+if TYPE_CHECKING:
+    from ..analyzer.reading import How
+    from ..reports.compare.regression import Rule
+    from ..reports.compare.saved import Saved
+
+NAME = "compare"
+
+REGRESSED = 1
+"""Exit code: `--fail-on` is met."""
+WRONG_USAGE = 2
+"""Exit code: fewer than two captures, or a rule that cannot be read."""
+DOCUMENT_BYTES = 256 << 20
+"""Bytes of a saved document that are read: analyses have some ten thousand, and more per connection and method."""
+
+
+def command(
+    captures: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B [C...]",
+            help="Captures, or what analyze --json wrote of them; the others are held against the first. "
+            "- for standard input. Of rotated files analyze --json makes one.",
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
+    output: Output = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="RULE",
+            help="Exit with 1 when a capture is worse than the first, as often as wanted. "
+            "latency:1.2 (also p50, p90, p99), throughput:1.2, packets:1.2, control:1.2 (per message): worse by that "
+            "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding that severe appears or "
+            "grows; finding:ID: that one does.",
+        ),
+    ] = None,
+    port: Ports = None,
+    keylog: KeyLog = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the same work in two captures: what differs, how much, why. With three or more: how it scales."""
+    if len(captures) < 2:
+        fail("compare needs two captures or more", WRONG_USAGE)
+    if captures.count("-") > 1:
+        fail("standard input can be only one of the captures", WRONG_USAGE)
+    rules = _rules(fail_on or [])
+    from ..reports.compare.comparison import compare
+
+    reading = how(port, keylog)
+    found = compare([_document(capture, reading, quiet) for capture in captures], rules)
+    if as_json:
+        from ..reports.compare import json
+
+        write(json.render(found), output)
+    else:
+        from ..reports.compare import terminal
+
+        to_terminal = output is None and sys.stdout.isatty()
+        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
+        write(terminal.render(found, width=width, colour=to_terminal and wants_colour()), output)
+    met = [outcome for outcome in found.outcomes if outcome.met]
+    if met:
+        if not quiet:
+            for outcome in met:
+                say(f"--fail-on {outcome.rule}: {outcome.run}: {outcome.text}")
+        raise typer.Exit(REGRESSED)
+
+
+def _rules(texts: list[str]) -> list[Rule]:
+    from ..analyzer.detectors import DETECTORS
+    from ..reports.compare.regression import RuleError, parse
+
+    try:
+        return [parse(text, [detector.id for detector in DETECTORS]) for text in texts]
+    except RuleError as error:
+        fail(f"--fail-on {error}", WRONG_USAGE)
+
+
+def _document(capture: str, reading: How, quiet: bool) -> Saved:
+    """One of the captures: read as it was saved, or analysed."""
+    from ..reports.compare.saved import DocumentError, of_document, of_text
+
+    with tempfile.TemporaryDirectory(prefix="grpcdiag-") as folder:
+        path = capture
+        if capture == "-" or Path(capture).is_fifo():  # looked at before it is read, which a pipe allows once
+            path = str(Path(folder) / "piped")
+            _spool(capture, Path(path))
+        try:
+            saved = _saved_text(path)
+            return of_text(saved) if saved is not None else of_document(_analysed(path, capture, reading, quiet))
+        except DocumentError as error:
+            fail(f"{capture}: no analysis that grpcdiag wrote: {error}", UNREADABLE)
+
+
+def _spool(pipe: str, path: Path) -> None:
+    with ExitStack() as opened:
+        source = sys.stdin.buffer if pipe == "-" else opened.enter_context(Path(pipe).open("rb"))
+        shutil.copyfileobj(source, opened.enter_context(path.open("wb")))
+
+
+def _saved_text(path: str) -> bytes | None:
+    """The text of a file that is JSON by its first character, which no capture begins with; None for all others."""
+    try:
+        with Path(path).open("rb") as file:
+            if not file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n").startswith(b"{"):
+                return None
+            file.seek(0)
+            text = file.read(DOCUMENT_BYTES + 1)
+    except OSError:
+        return None  # reading it as a capture tells why
+    if len(text) > DOCUMENT_BYTES:
+        fail(f"{path}: larger than {DOCUMENT_BYTES >> 20} MiB, which no analysis is", UNREADABLE)
+    return text.removeprefix(b"\xef\xbb\xbf")
+
+
+def _analysed(path: str, name: str, reading: How, quiet: bool) -> dict[str, Any]:
+    from msgspec.structs import replace
+
+    from ..analyzer.analysis import of_tables
+    from ..analyzer.decode import decode
+    from ..reports import json_v1
+
+    with decoding(), progress(quiet) as told:
+        tables = decode([path], rpc_rows=False, progress=told, **reading)
+        analysis = of_tables(tables, *recorded_beside([name]))
+    return json_v1.document(replace(analysis, files=(name,)))
