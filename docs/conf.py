@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pygments.lexer import RegexLexer, bygroups
-from pygments.token import Generic, Text
+from pygments.lexer import RegexLexer
+from pygments.token import Generic
 
 from grpcdiag.analyzer import _core
 
@@ -102,9 +102,7 @@ class Console(RegexLexer):
     """Commands and what they print. Pygments' own takes `#45`, the number of a packet, for the prompt of root."""
 
     name = "console"
-    tokens: ClassVar[dict[str, Any]] = {
-        "root": [(r"^(\$ )(.*\n)", bygroups(Generic.Prompt, Text)), (r".*\n", Generic.Output)]
-    }
+    tokens: ClassVar[dict[str, Any]] = {"root": [(r"^\$ .*\n", Generic.Strong), (r".*\n", Generic.Output)]}
 
 
 def setup(app: Any) -> dict[str, bool]:

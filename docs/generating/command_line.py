@@ -1,8 +1,8 @@
 """The commands with their options, as a page and as a man page, out of the command line's own description.
 
 Only attributes that typer and click have had for years are read, so that the pages do not change with their versions.
-click-man, the usual generator, wants click's own classes, which typer no longer uses; `typer utils docs` writes Markdown
-alone. Both would give a page per command without tables.
+click-man, the usual generator of man pages, wants click's own classes, which typer no longer uses; `typer utils docs`
+writes Markdown alone, and other Markdown with other versions.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def page() -> str:
     lines = [
         "# Commands",
         "",
-        "What `grpcdiag COMMAND --help` says, in one place; `man grpcdiag` has the same. All commands also take `--help`.",
+        "What `grpcdiag COMMAND --help` says, in one place; `man grpcdiag` has the same. Each takes `--help`.",
         "",
         *textwrap.wrap(_markdown(str(app.info.epilog)), 118, break_long_words=False, break_on_hyphens=False),
     ]
@@ -125,8 +125,8 @@ _COMPLETION = (
     "## Completion",
     "",
     "`grpcdiag --install-completion` sets up the shell it is called from (bash, zsh, fish, PowerShell);",
-    "`grpcdiag --show-completion` prints what it would add. Commands, options, finding ids, formats, lab cases and file",
-    "names are completed.",
+    "`grpcdiag --show-completion` prints what it would add. Commands, options, finding ids, formats, lab cases and",
+    "names of files are completed.",
 )
 
 
@@ -180,9 +180,9 @@ def manual() -> str:
 
 
 _DESCRIPTION = (
-    "grpcdiag reads packet captures of gRPC traffic. It decodes TCP, HTTP/2 and gRPC, divides the duration of every RPC "
-    "among causes, and reports findings with the packets that prove them and the settings that change them. What the "
-    "packets do not tell is called unexplained."
+    "grpcdiag reads packet captures of gRPC traffic. It decodes TCP, HTTP/2 and gRPC, divides the duration of every "
+    "RPC among causes, and reports findings with the packets that prove them and the settings that change them. What "
+    "the packets do not tell is called unexplained."
 )
 _ENVIRONMENT = (
     ("NO_COLOR", "When set, nothing is coloured."),
