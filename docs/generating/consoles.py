@@ -84,7 +84,7 @@ def run(command: str, folder: Path) -> tuple[str, int]:
         done = CliRunner().invoke(app, files, env=PLAIN, prog_name="grpcdiag")
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return done.output, done.exit_code
+    return f"{done.stdout}\n{done.stderr}", done.exit_code  # as parts of their own
 
 
 def _expanded(word: str, folder: Path) -> Sequence[str]:

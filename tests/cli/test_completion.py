@@ -29,10 +29,10 @@ OFFERED = [
     ("grpcdiag compare --fail-on crit", {"critical"}),
     ("grpcdiag explain slow-s", {"slow-start-after-idle"}),
     ("grpcdiag explain connection-", {"connection-churn", "connection-closed-early", "connection-window-stall"}),
-    ("grpcdiag lab sl", {"slow-start", "slow-start-after-idle"}),
+    ("grpcdiag lab sl", {"slow-start"}),
 ]
 offered = pytest.mark.parametrize(("typed", "wanted"), OFFERED, ids=[typed for typed, _ in OFFERED])
-PATIENCE = 120.0
+PATIENCE = 60.0
 """Seconds after which a shell that does not answer is given up; nothing is measured by it."""
 
 
@@ -55,8 +55,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(home: Path) -> dict[str, str]:
     """No settings of whoever runs the tests."""
-    keep = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "LD_", "TMP"))}
-    return {**keep, "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "HOME": str(home), "LC_ALL": "C.UTF-8", "TERM": "dumb"}
+    keep = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        **keep,
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+    }
 
 
 def test_all_ids_and_cases_are_offered() -> None:
@@ -68,7 +74,7 @@ def test_all_ids_and_cases_are_offered() -> None:
 @offered
 def test_bash_is_offered(typed: str, wanted: set[str], home: Path) -> None:
     words = typed.split()
-    script = f"""source {home}/complete.bash; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}
+    script = f"""source {home}/complete.bash; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
         _grpcdiag_completion grpcdiag {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}" """
     done = subprocess.run(
         [require_tool("bash"), "--norc", "-c", script], capture_output=True, text=True, env=environment(home)
