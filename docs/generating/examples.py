@@ -23,7 +23,7 @@ CAPTURES = {
     "head-of-line-blocking": "synthetic/captures/head-of-line-fires.pcap",
     "header-overhead": "recorded/lab/header-overhead.pcap",
     "initial-congestion-window": "recorded/rtt205-go-14000.pcap",
-    "loss-recovery": "synthetic/captures/loss-fires-request.pcap",
+    "loss-recovery": "recorded/bench/lossy.pcap.gz",
     "max-concurrent-streams": "recorded/max-concurrent-streams.pcap",
     "ping-storm": "recorded/field-cases/ably-staggered-veth.pcap.zst",
     "receive-window-stall": "recorded/lab/receive-window-stall.pcap",
