@@ -24,6 +24,8 @@ from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
 
 DOCS = Path(__file__).resolve().parent
+MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
+"""Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
 
@@ -222,7 +224,7 @@ def pages() -> dict[Path, str]:
         DOCS / "tables.md": tables_page(),
         DOCS / "limits.md": limits_page(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
-        DOCS / "man" / "grpcdiag.1": command_line.manual(),
+        MANUAL: command_line.manual(),
     }
 
 

@@ -31,7 +31,7 @@ from generating import command_line, consoles, examples  # noqa: E402
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *RECORDED.rglob("*.md")])
 SCHEMAS = sorted((REPOSITORY / "reports" / "schema").glob("*.json"))
-MANUAL = DOCS / "man" / "grpcdiag.1"
+MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
 every_page = pytest.mark.parametrize(
     "page", [pytest.param(path, id=str(path.relative_to(REPOSITORY))) for path in PAGES]
 )
