@@ -81,15 +81,20 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
             assert parts.fragment in anchors(file), f"{target}: {sorted(anchors(file))}"
 
 
+HOSTS = """ably.com blog.ydb.tech docs.kernel.org duckdb.org github.com grpc.io keepachangelog.com opentelemetry.io
+    perfetto.dev pypi.org semver.org ui.perfetto.dev wiki.wireshark.org www.roguedb.com www.tcpdump.org
+    www.wireshark.org"""
+"""Where pages lead to. Nobody follows links here: follow a new one once, then write its host down."""
+
+
 @every_page
 def test_links_to_elsewhere_are_whole(page: Path) -> None:
-    """Nobody follows them here: they are looked at one by one when they are written."""
     for target in links(page):
         parts = urlsplit(target)
         if not parts.scheme:
             continue
         assert parts.scheme == "https", target
-        assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", parts.netloc), target
+        assert parts.netloc in HOSTS.split(), target
         assert re.fullmatch(r"[A-Za-z0-9_./~%#?=&:+-]*", parts.path + parts.query + parts.fragment), target
 
 
