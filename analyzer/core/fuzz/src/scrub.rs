@@ -18,8 +18,8 @@ pub fn run(data: &[u8]) {
     compare(&before, &packets(vec![memory("scrubbed", first)]));
     let mut planted = before;
     let [packet, at] = place.map(usize::from);
-    // pcap has one link type
-    planted.retain(|other| other.link_type == 1 && (0..1 << 60).contains(&other.time_ns));
+    let link_type = planted.first().map(|packet| packet.link_type);
+    planted.retain(|other| Some(other.link_type) == link_type && (0..1 << 60).contains(&other.time_ns));
     let Some(packet) = packet.checked_rem(planted.len()).and_then(|packet| planted.get_mut(packet)) else { return };
     plant(packet, at);
     // a method's name may stay
@@ -33,7 +33,8 @@ pub fn run(data: &[u8]) {
 
 /// Writes the canary over a part of the packet's payload.
 fn plant(packet: &mut Recorded, at: usize) {
-    let outcome = Dissector::new().dissect(packet.link_type, &packet.captured, packet.original_len, packet.time_ns);
+    let mut dissector = Dissector::new();
+    let outcome = dissector.dissect(packet.link_type, &packet.captured, packet.original_len, packet.time_ns);
     let Outcome::Tcp(segment) = outcome else { return };
     let from = segment.payload.as_ptr().addr().wrapping_sub(packet.captured.as_ptr().addr());
     let (from, room) = (from + at % segment.payload.len().max(1), segment.payload.len());
