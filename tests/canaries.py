@@ -136,9 +136,13 @@ def conversation(places: Places, port: int) -> list[Packet]:
     promise = response.encode([(":path", "/" + places.text("pushed")), (places.text("pushed-name"), "1")])
     talk.say(1, frame(5, 4, 5, struct.pack(">I", 2) + promise))
     talk.say(1, frame(7, 0, 0, struct.pack(">II", 5, 0) + places.octets("goaway")))
-    talk.say(0, frame(0, 0, 99, message(places.octets("stream-never-opened"))) + frame(0, 1, 5, places.octets("no-message")))
+    talk.say(
+        0, frame(0, 0, 99, message(places.octets("stream-never-opened"))) + frame(0, 1, 5, places.octets("no-message"))
+    )
     talk.say(0, frame(8, 0, 0, places.octets("wrong-length")) + frame(4, 0, 0, places.octets("half-a-setting")))
-    talk.say(0, frame(1, 4, 7, places.octets("no-header-block")) + frame(9, 4, 7, places.octets("no-block-to-continue")))
+    talk.say(
+        0, frame(1, 4, 7, places.octets("no-header-block")) + frame(9, 4, 7, places.octets("no-block-to-continue"))
+    )
     talk.say(1, places.octets("reset"), "RA")
     return talk.packets
 
@@ -152,7 +156,11 @@ def web_request(places: Places, port: int) -> list[Packet]:
     path = "/" + places.text("web-path") + "/" + places.text("web-path-2")
     fields = [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", places.text("web-authority"))]
     talk.say(0, frame(1, 5, 1, coder.encode([*fields, ("cookie", places.text("cookie"))])))
-    answer = [(":status", "200"), ("content-type", "text/" + places.text("web-type")), ("server", places.text("server"))]
+    answer = [
+        (":status", "200"),
+        ("content-type", "text/" + places.text("web-type")),
+        ("server", places.text("server")),
+    ]
     talk.say(1, frame(1, 4, 1, hpack.Encoder().encode(answer)))
     talk.say(1, frame(0, 1, 1, b"\0\0\0\0\4" + places.octets("web-body")))
     return talk.packets
@@ -163,13 +171,20 @@ def upgrade(places: Places, port: int) -> list[Packet]:
     talk = Talk(places, port)
     lines = ["POST /lab.v1.Lab/Echo HTTP/1.1", f"Host: {places.text('upgrade-host')}", "Upgrade: h2c"]
     lines += [f"Connection: Upgrade, HTTP2-Settings, {places.text('upgrade-connection')}", "HTTP2-Settings: AAMAAABk"]
-    lines += [f"Content-Type: application/grpc;{places.text('upgrade-type')}", f"Upgrade-{places.text('upgrade-name')}: 1"]
+    lines += [
+        f"Content-Type: application/grpc;{places.text('upgrade-type')}",
+        f"Upgrade-{places.text('upgrade-name')}: 1",
+    ]
     body = message(places.octets("upgrade-body"))
     talk.say(0, "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body)
-    talk.say(1, b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + frame(4, 0, 0, b""))
+    talk.say(
+        1, b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + frame(4, 0, 0, b"")
+    )
     talk.say(0, PREFACE + frame(4, 0, 0, b""))
     answer = [(":status", "200"), ("content-type", "application/grpc"), ("x-own", places.text("upgrade-answer"))]
-    talk.say(1, frame(1, 4, 1, hpack.Encoder().encode(answer)) + frame(0, 0, 1, message(places.octets("upgrade-message"))))
+    talk.say(
+        1, frame(1, 4, 1, hpack.Encoder().encode(answer)) + frame(0, 0, 1, message(places.octets("upgrade-message")))
+    )
     return talk.packets
 
 
@@ -178,7 +193,7 @@ def tunnelled(places: Places) -> list[Packet]:
     ether = Ether(src="00:16:3e:11:22:33", dst="00:16:3e:44:55:66")
     host = {"src": "8.20.30.40", "dst": "8.20.30.41"}
     inside = IP(**host) / TCP(sport=9, dport=50_051, flags="A", seq=1) / Raw(places.octets("in-a-tunnel"))
-    option = places.octets("ip-option")
+    option, padding = places.octets("ip-option"), PadN(optdata=places.octets("ip6-option"))
     return [
         ether / IP(**host, options=[IPOption(b"\x9e" + bytes([len(option) + 2]) + option)]) / TCP(sport=9, dport=9),
         ether / IP(**host) / GRE(key_present=1, key=7) / inside,
@@ -186,7 +201,7 @@ def tunnelled(places: Places) -> list[Packet]:
         ether / IP(**host) / UDP(sport=5, dport=4789) / Raw(b"\x08" + places.octets("not-vxlan")),
         ether / IP(**host) / UDP(sport=5, dport=6081) / Raw(b"\0\0\x12\x34" + places.octets("not-geneve")),
         ether / IP(**host) / ICMP(type=3) / inside,
-        ether / IPv6(src="2a01::1", dst="2a01::2") / IPv6ExtHdrDestOpt(options=PadN(optdata=places.octets("ip6-option"))) / TCP(),
+        ether / IPv6(src="2a01::1", dst="2a01::2") / IPv6ExtHdrDestOpt(options=padding) / TCP(),
         ether / IP(**host, flags="MF", proto=6) / Raw(places.octets("lone-fragment")),
         Ether(type=0x0800) / Raw(places.octets("not-ip")),
         Ether(type=0x86DD) / Raw(places.octets("not-ip6")),
@@ -257,7 +272,8 @@ def pcapng(places: Places, packets: Sequence[Packet | bytes], snaplen: int | Non
         time = 1_700_000_000_000_000_000 + number * 1_000_000
         words = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, len(data + trailer), len(packet) + len(trailer))
         padded = data + trailer + bytes(-len(data + trailer) % 4)
-        comment = option(1, places.octets("packet-comment")) + option(2989, struct.pack("<I", 32_473) + places.octets("own"))
+        comment = option(1, places.octets("packet-comment"))
+        comment += option(2989, struct.pack("<I", 32_473) + places.octets("own"))
         comment += option(3, b"\0" + places.octets("hash")) + option(0, b"")
         blocks.append(block(6, words + padded + comment))
     return b"".join(blocks)

@@ -9,19 +9,20 @@ use super::stream::Shared;
 
 /// The head of an upgrade request or of its answer with its free texts replaced, line by line.
 pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {
+    let is_grpc = detect::http1_head(head).is_some_and(|head| head.content_type.starts_with(b"application/grpc"));
+    let around = Around { other_content: !is_grpc, hide_methods: shared.hide_methods };
     let mut out = Vec::with_capacity(head.len());
     for (nth, line) in head.split_inclusive(|&c| c == b'\n').enumerate() {
         let bare = line.trim_ascii_end();
         let end = line.get(bare.len()..).unwrap_or_default();
-        out.extend(if nth == 0 { first_line(bare, shared) } else { field(bare, shared) });
+        out.extend(if nth == 0 { first_line(bare, around, shared) } else { field(bare, shared) });
         out.extend(end);
     }
     out
 }
 
 /// `POST /a.B/C HTTP/1.1` or `HTTP/1.1 101 Switching Protocols`: what is between is the path.
-fn first_line(line: &[u8], shared: &mut Shared) -> Vec<u8> {
-    let around = Around { other_content: false, hide_methods: shared.hide_methods };
+fn first_line(line: &[u8], around: Around, shared: &mut Shared) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     for word in line.split_inclusive(|&c| c == b' ') {
         let (bare, space) = match word {
@@ -142,7 +143,7 @@ mod tests {
     fn upgrades_stay_upgrades() {
         let head =
             b"POST /a.B/C HTTP/1.1\r\nHost: secret.acme\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
-            X-Secret: hunter2\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n\r\n";
+            Content-Type: application/grpc\r\nX-Secret: hunter2\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n\r\n";
         let scrubbed = upgrade(head, &mut shared());
         let (before, after) = (detect::http1_head(head).unwrap(), detect::http1_head(&scrubbed).unwrap());
         assert_eq!(before, after);
