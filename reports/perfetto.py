@@ -31,16 +31,18 @@ from .trace_writer import Value, Writer
 
 OWN_TRACKS = 50
 """A connection with this many RPCs has a line per stream; one with more shows its streams on one track."""
+_LISTED = 16
+"""Files and warnings that the capture's slice names."""
 _BLOCK = 8192
 """RPCs that are looked at together."""
-_CAPTURE, _FINDINGS, _CONNECTIONS = range(3)
+_CAPTURE, _FINDINGS, _CONNECTIONS = 0, 1, 1000
 """Ranks of tracks at the top."""
 _WAITS, _OPEN, _FLIGHTS, _AT_STOPS, _STREAMS = 0, 10, 20, 30, 100
 """Ranks of the tracks of a connection."""
-_AFTER_WAITS = {
-    "congestion_window_bytes": "congestion window when it stopped",
-    "stream_window_bytes": "HTTP/2 stream window when it stopped",
-    "connection_window_bytes": "HTTP/2 connection window when it stopped",
+_AT_STOP = {
+    "congestion_window_bytes": "congestion window",
+    "stream_window_bytes": "stream window",
+    "connection_window_bytes": "connection window",
 }
 _STREAM_WAITS = (CAUSES.index("client"), CAUSES.index("server"))
 
@@ -99,21 +101,19 @@ class _Drawing:
         if facts.first_time_ns is None or facts.last_time_ns is None:
             return
         notes: dict[str, Value] = {"verdict": analysis.verdict.text, "finding": analysis.verdict.finding}
-        notes |= {f"files.{number}": name for number, name in enumerate(analysis.files[:16])}
         notes |= {"packets": facts.packets, "bytes": facts.bytes, "rpcs": analysis.totals.rpcs}
-        notes |= {f"budget.{cause}_ns": int(ns) for cause, ns in analysis.budget.items()}
-        notes |= {f"warnings.{number}": text for number, text in enumerate(analysis.quality.warnings[:16])}
+        notes["budget_ns"] = analysis.budget
+        notes["files"] = {str(number): name for number, name in enumerate(analysis.files[:_LISTED])}
+        notes["warnings"] = {str(number): text for number, text in enumerate(analysis.quality.warnings[:_LISTED])}
         track = self.writer.track("capture", None, _CAPTURE, "The capture from its first packet to its last one.")
         begin, end = sorted((self.at(facts.first_time_ns), self.at(facts.last_time_ns)))
         self.writer.slice(track, begin, end, analysis.verdict.text, "capture", notes)
 
     def _findings(self) -> Iterator[None]:
-        if not self.analysis.findings:
-            return
-        group = self.writer.group("findings", None, _FINDINGS, "The packets that show each finding.")
+        """A track per finding: the viewer has them above the connections when they have no parent."""
         for rank, finding in enumerate(self.analysis.findings):
-            name = f"{finding.severity}: {finding.id}"
-            track = self.writer.track(name, group, rank, f"{finding.title}. {finding.explanation}")
+            name = f"{rank + 1}. {finding.severity}: {finding.id}"
+            track = self.writer.track(name, None, _FINDINGS + rank, f"{finding.title}. {finding.explanation}")
             for evidence in sorted(finding.evidence, key=lambda shown: shown.time_ns):
                 notes = {"packet": evidence.packet, **_finding_notes(finding)}
                 self.writer.instant(
@@ -147,33 +147,27 @@ class _Drawing:
             mine = rows[table.direction[rows] == direction]
             if not len(mine):
                 continue
-            other = DIRECTIONS[1 - direction]
             track = self.writer.track(
-                f"{side} waits", group, _WAITS + 2 * direction, f"The {side} owed bytes and sent none; named by cause."
+                f"{side} waits", group, _WAITS + 3 * direction, f"The {side} owed bytes and sent none; named by cause."
             )
-            packets: int | None = None
+            arrows = self._arrow_tracks(group, direction) if table.released_by_packet[mine].any() else None
             for row in mine.tolist():
                 start = self.at(table.start_time_ns[row])
                 end = start + int(table.duration_ns[row])
                 self.writer.slice(track, start, end, CAUSES[table.cause[row]], "wait", self._wait_notes(row))
-                if released := int(table.released_by_packet[row]):
-                    if packets is None:
-                        packets = self.writer.track(
-                            f"{other} releases",
-                            group,
-                            _WAITS + 2 * direction + 1,
-                            f"The {other}'s packet right before the {side} went on.",
-                        )
-                    arrow = self.writer.flow()
+                if arrows and (released := int(table.released_by_packet[row])):
                     when = min(max(self.at(table.released_time_ns[row]), start), end)
-                    self.writer.instant(
-                        packets, when, f"#{released} releases", "release", {"packet": released}, starts=[arrow]
-                    )
-                    resumed = int(table.resumed_at_packet[row])
-                    self.writer.instant(
-                        track, end, f"#{resumed} goes on", "release", {"packet": resumed}, ends=[arrow]
-                    )
+                    arrow, resumed = self.writer.flow(), int(table.resumed_at_packet[row])
+                    self.writer.instant(arrows[0], when, "releases", "release", {"packet": released}, starts=[arrow])
+                    self.writer.instant(arrows[1], end, "goes on", "release", {"packet": resumed}, ends=[arrow])
                 yield
+
+    def _arrow_tracks(self, group: int, direction: int) -> tuple[int, int]:
+        """Where arrows begin and where they end."""
+        side, other, rank = DIRECTIONS[direction], DIRECTIONS[1 - direction], _WAITS + 3 * direction
+        text = f"The {other}'s packet right before the {side} went on."
+        begin = self.writer.track(f"{other} releases", group, rank + 1, text)
+        return begin, self.writer.track(f"{side} goes on", group, rank + 2, f"The {side}'s next packet after a wait.")
 
     def _wait_notes(self, row: int) -> dict[str, Value]:
         table = self.tables.waits
@@ -205,7 +199,7 @@ class _Drawing:
         order = np.lexsort((steps, times))
         values, times = np.cumsum(steps[order]), times[order]
         last = np.append(np.diff(times) != 0, True)
-        track = self.writer.count("open RPCs", group, _OPEN)
+        track = self.writer.count("open RPCs", group, _OPEN, "RPCs")
         yield from self._values(track, times[last], np.maximum(values[last], 0))
 
     def _counters(self, group: int, points: slice) -> Iterator[None]:
@@ -230,22 +224,21 @@ class _Drawing:
         return self.writer.counter(f"{side} receive window", group, _FLIGHTS + 2 * (1 - direction) + 1, text)
 
     def _at_stops(self, group: int, rows: Ints) -> Iterator[None]:
-        """Windows that are known where a sender stopped."""
+        """Windows that are known only where a sender stopped, out of the way in a group of their own."""
         table = self.tables.waits
-        for place, (column, name) in enumerate(_AFTER_WAITS.items()):
-            windows = getattr(table, column)
-            for direction, side in enumerate(DIRECTIONS):
-                known = (windows[rows] >= 0) if place == 0 else (windows[rows] != WINDOW_NOT_KNOWN)
-                mine = rows[(table.direction[rows] == direction) & known]
-                if len(mine):
-                    estimate = ", estimate" if place == 0 and self.tables.measured is None else ""
-                    track = self.writer.counter(
-                        f"{side} {name}{estimate}",
-                        group,
-                        _AT_STOPS + 2 * place + direction,
-                        "Known where a wait begins, and drawn on until the next one.",
-                    )
-                    yield from self._values(track, table.start_time_ns[mine], windows[mine])
+        for direction, side in enumerate(DIRECTIONS):
+            mine = rows[table.direction[rows] == direction]
+            stops: int | None = None
+            for rank, (column, name) in enumerate(_AT_STOP.items()):
+                windows = getattr(table, column)[mine]
+                known = windows >= 0 if rank == 0 else windows != WINDOW_NOT_KNOWN
+                if known.any():
+                    if stops is None:
+                        text = f"Known where a wait of the {side} begins, and drawn on until its next one."
+                        stops = self.writer.group(f"{side} windows at stops", group, _AT_STOPS + direction, text)
+                    estimate = " (estimate)" if rank == 0 and self.tables.measured is None else ""
+                    track = self.writer.counter(name + estimate, stops, rank)
+                    yield from self._values(track, table.start_time_ns[mine][known], windows[known])
 
     def _values(self, track: int, times: Ints, values: Ints) -> Iterator[None]:
         for at, value in zip(np.maximum(times - self.zero, 0).tolist(), values.tolist(), strict=True):
@@ -335,7 +328,7 @@ def _rpcs(drawing: _Drawing, rows: Ints) -> Iterator[dict[str, Any]]:
             "response_bytes": rpc["response_bytes"],
             "first_packet": rpc["first_packet"],
             "last_packet": rpc["last_packet"] or None,
-            **{f"budget.{cause}_ns": ns for cause, ns in zip(CAUSES, budgets[i], strict=True) if ns},
+            "budget_ns": {cause: ns for cause, ns in zip(CAUSES, budgets[i], strict=True) if ns},
         }
         yield {
             "stream": rpc["stream"],

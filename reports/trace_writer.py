@@ -7,6 +7,7 @@ trace-packet-proto). Pieces of a trace one after the other are a trace, so that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     BuiltinClock,
@@ -20,16 +21,18 @@ from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
 from .text import safe
 
-Value = bool | int | str | None
-"""What an annotation may be; None is left out."""
+Value = bool | int | str | None | Mapping[str, int] | Mapping[str, str]
+"""What an annotation may be; None is left out, and a mapping holds annotations itself."""
 
 PIECE = 8192
 """Packets of a piece, about 0.5 MB."""
-MOST_TEXT = 1024
-"""Characters of a text; no reader sees more."""
+MOST_TEXT = 2048
+"""Characters of a text: explanations fit, what a stranger made longer is cut."""
 _SEQUENCE = 1
-_EXPLICIT = TrackDescriptor.EXPLICIT
-_BYTES = CounterDescriptor.UNIT_SIZE_BYTES
+
+
+class _Annotations(Protocol):
+    def add(self) -> DebugAnnotation: ...
 
 
 class Writer:
@@ -66,36 +69,36 @@ class Writer:
 
     def group(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
         """A track that holds others in the order of their ranks; it may have slices too."""
-        return self._track(name, parent, rank, description)
+        self._track(name, parent, rank, description)
+        return self._tracks
 
     def track(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
         """A track of slices and instants. Tracks of one parent and one name are shown as one, slices below each other."""
-        return self._track(name, parent, rank, description)
+        self._track(name, parent, rank, description)
+        return self._tracks
 
-    def counter(self, name: str, parent: int, rank: int, description: str = "", share: str = "") -> int:
-        """A counter of bytes; counters of one parent that share have one scale."""
-        return self._track(name, parent, rank, description, _BYTES, share)
+    def counter(self, name: str, parent: int, rank: int, description: str = "") -> int:
+        """A counter of bytes."""
+        track = self._track(name, parent, rank, description)
+        track.counter.unit = CounterDescriptor.UNIT_SIZE_BYTES
+        return self._tracks
 
-    def count(self, name: str, parent: int, rank: int, description: str = "") -> int:
+    def count(self, name: str, parent: int, rank: int, what: str) -> int:
         """A counter of things."""
-        return self._track(name, parent, rank, description, CounterDescriptor.UNIT_COUNT)
+        track = self._track(name, parent, rank, "")
+        track.counter.unit_name = what
+        return self._tracks
 
-    def _track(
-        self, name: str, parent: int | None, rank: int, description: str, unit: int | None = None, share: str = ""
-    ) -> int:
+    def _track(self, name: str, parent: int | None, rank: int, description: str) -> TrackDescriptor:
         self._tracks += 1
         track = self._packet().track_descriptor
         track.uuid, track.name = self._tracks, shown(name)
-        track.sibling_order_rank, track.child_ordering = rank, _EXPLICIT
+        track.sibling_order_rank, track.child_ordering = rank, TrackDescriptor.EXPLICIT
         if parent is not None:
             track.parent_uuid = parent
         if description:
-            track.description = description
-        if unit is not None:
-            track.counter.unit = unit
-        if share:
-            track.counter.y_axis_share_key = share
-        return self._tracks
+            track.description = shown(description)
+        return track
 
     def flow(self) -> int:
         """A number for an arrow between two events."""
@@ -158,19 +161,23 @@ class Writer:
         event.type, event.track_uuid = kind, track
         event.name_iid = self._number(packet, self._names, name)
         event.category_iids.append(self._number(packet, self._categories, category))
-        for key, value in (notes or {}).items():
-            if value is not None:
-                self._note(packet, event.debug_annotations.add(), key, value)
+        self._notes(packet, event.debug_annotations, notes or {})
         return event
 
-    def _note(self, packet: TracePacket, note: DebugAnnotation, key: str, value: bool | int | str) -> None:
-        note.name_iid = self._number(packet, self._keys, key)
-        if isinstance(value, bool):
-            note.bool_value = value
-        elif isinstance(value, int):
-            note.int_value = value
-        else:
-            note.string_value_iid = self._number(packet, self._texts, value)
+    def _notes(self, packet: TracePacket, into: _Annotations, notes: Mapping[str, Any]) -> None:
+        for key, value in notes.items():
+            if value is None:
+                continue
+            note = into.add()
+            note.name_iid = self._number(packet, self._keys, key)
+            if isinstance(value, bool):
+                note.bool_value = value
+            elif isinstance(value, int):
+                note.int_value = value
+            elif isinstance(value, str):
+                note.string_value_iid = self._number(packet, self._texts, value)
+            else:
+                self._notes(packet, note.dict_entries, value)
 
     def _number(self, packet: TracePacket, known: dict[str, int], text: str) -> int:
         """The number of a text; a packet with a new one tells it."""
