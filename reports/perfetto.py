@@ -379,7 +379,8 @@ def _finding_notes(finding: Finding) -> dict[str, Value]:
 
 def _described(fact: ConnectionFacts) -> str:
     ends = f"{fact.client_implementation or 'client'} -> {fact.server_implementation or 'server'}"
-    return f"{ends}; {count(fact.rpcs, 'RPC')}; smallest round trip {duration(fact.min_rtt_ns)}; captured at: {fact.vantage}"
+    seen = f"{count(fact.rpcs, 'RPC')}; smallest round trip {duration(fact.min_rtt_ns)}; captured at: {fact.vantage}"
+    return f"{ends}; {seen}"
 
 
 def _earliest(analysis: Analysis, traced: Traced) -> int:

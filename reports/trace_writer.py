@@ -51,7 +51,7 @@ class Writer:
         first = self._packet()
         first.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED | TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         first.trace_packet_defaults.timestamp_clock_id = BuiltinClock.BUILTIN_CLOCK_BOOTTIME
-        if 0 <= epoch_ns:
+        if epoch_ns >= 0:
             snapshot = self._packet().clock_snapshot
             snapshot.clocks.add(clock_id=BuiltinClock.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
             snapshot.clocks.add(clock_id=BuiltinClock.BUILTIN_CLOCK_REALTIME, timestamp=epoch_ns)
@@ -73,7 +73,7 @@ class Writer:
         return self._tracks
 
     def track(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
-        """A track of slices and instants. Tracks of one parent and one name are shown as one, slices below each other."""
+        """A track of slices and instants; those of one parent and one name are shown as one, with room for all."""
         self._track(name, parent, rank, description)
         return self._tracks
 
