@@ -112,7 +112,7 @@ class _Drawing:
     def _findings(self) -> Iterator[None]:
         """A track per finding: the viewer has them above the connections when they have no parent."""
         for rank, finding in enumerate(self.analysis.findings):
-            name = f"{rank + 1}. {finding.severity}: {finding.id}"
+            name = f"{_sortable(rank + 1, len(self.analysis.findings))}. {finding.severity}: {finding.id}"
             track = self.writer.track(name, None, _FINDINGS + rank, f"{finding.title}. {finding.explanation}")
             for evidence in sorted(finding.evidence, key=lambda shown: shown.time_ns):
                 notes = {"packet": evidence.packet, **_finding_notes(finding)}
@@ -124,7 +124,8 @@ class _Drawing:
     # a connection
 
     def _connection(self, fact: ConnectionFacts, rpcs: Ints, waits: Ints, points: slice) -> Iterator[None]:
-        name = f"connection {fact.connection}: {fact.client} -> {fact.server}"
+        number = _sortable(fact.connection, self.analysis.connections[-1].connection)
+        name = f"connection {number}: {fact.client} -> {fact.server}"
         group = self.writer.group(name, None, _CONNECTIONS + fact.connection, _described(fact))
         table, row = self.tables.connections, fact.connection
         begin, end = sorted((self.at(table.first_time_ns[row]), self.at(table.last_time_ns[row])))
@@ -192,6 +193,8 @@ class _Drawing:
 
     def _open_rpcs(self, group: int, rows: Ints) -> Iterator[None]:
         """How many RPCs are open."""
+        if not len(rows):
+            return
         table = self.tables.rpcs
         starts = table.start_time_ns[rows]
         times = np.concatenate([starts, starts + table.duration_ns[rows]])
@@ -361,6 +364,11 @@ def _deadlines(deadlines: Ints, rows: Ints) -> list[int | None]:
 def _stream_key(table: Any) -> Ints:
     key: Ints = table.connection.astype(np.int64) << 32 | table.stream
     return key
+
+
+def _sortable(number: int, most: int) -> str:
+    """A number for the beginning of a name: the viewer sorts what has no parent by name."""
+    return str(number).zfill(len(str(most)))
 
 
 def _known(value: Any, not_known: int = -1) -> int | None:
