@@ -105,7 +105,8 @@ class _Drawing:
         notes["budget_ns"] = analysis.budget
         notes["files"] = {str(number): name for number, name in enumerate(analysis.files[:_LISTED])}
         notes["warnings"] = {str(number): text for number, text in enumerate(analysis.quality.warnings[:_LISTED])}
-        track = self.writer.track("capture", None, _CAPTURE, "The capture from its first packet to its last one.")
+        name = f"{_sortable(0, len(analysis.findings))}. capture"
+        track = self.writer.track(name, None, _CAPTURE, "The capture from its first packet to its last one.")
         begin, end = sorted((self.at(facts.first_time_ns), self.at(facts.last_time_ns)))
         self.writer.slice(track, begin, end, analysis.verdict.text, "capture", notes)
 

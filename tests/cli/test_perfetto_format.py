@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import grpcdiag, recorded, require_tool, synthetic
+from support import REPOSITORY, grpcdiag, recorded, require_tool, synthetic
 from test_hostile_names import NASTY, OBEYED
 from traces import parse
 
@@ -178,7 +179,7 @@ def test_perfetto_opens_it_and_counts_the_same(tmp_path: Path) -> None:
     """The importer finds nothing wrong; slices, arrows and figures are those of the tables."""
     capture, trace = recorded("rtt205-go-32000.pcap"), tmp_path / "run.pftrace"
     assert grpcdiag("analyze", capture, *PERFETTO, "-o", str(trace)).code == 0
-    errors, calls, waits, arrows, time = asked(
+    errors, calls, waits, arrows, time, shares = asked(
         trace,
         [
             "select name, value from stats where severity != 'info' and value > 0",
@@ -188,6 +189,7 @@ def test_perfetto_opens_it_and_counts_the_same(tmp_path: Path) -> None:
             "select extract_arg(a.arg_set_id, 'debug.packet'), extract_arg(b.arg_set_id, 'debug.packet') from flow "
             "join slice a on a.id = slice_out join slice b on b.id = slice_in order by a.ts",
             "select to_realtime(min(ts)) from slice",
+            re.findall(r"```sql\n(.*?)```", (REPOSITORY / "docs" / "perfetto.md").read_text(), flags=re.DOTALL)[0],
         ],
     )
     assert errors == []
@@ -196,6 +198,8 @@ def test_perfetto_opens_it_and_counts_the_same(tmp_path: Path) -> None:
     assert calls == [
         [row["start_time_ns"] - zero, row["duration_ns"], row["stream"], row["budget"]["network"]] for row in rows
     ]
+    part = {row["stream"]: row["budget"]["congestion_window"] / row["duration_ns"] for row in rows}
+    assert {stream: share or 0 for _, _, stream, share in shares} == pytest.approx(part)
     assert time[0][0] == pytest.approx(zero, abs=1000)  # as a number of JavaScript
     table = [json.loads(line) for line in grpcdiag("waits", capture, "--format", "jsonl").text.splitlines()]
     assert waits == [[row["cause"], row["duration_ns"]] for row in table]

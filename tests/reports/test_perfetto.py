@@ -89,7 +89,7 @@ def test_tracks_have_names_and_an_order() -> None:
     assert len({track.sibling_order_rank for track in inside}) == len(inside)
     assert trace.tracks[connection].child_ordering == trace.tracks[connection].EXPLICIT
     tops = [track.name for track in trace.tracks.values() if not track.parent_uuid]
-    assert tops[:2] == ["capture", "1. critical: slow-start-after-idle"]
+    assert tops[:2] == ["0. capture", "1. critical: slow-start-after-idle"]
 
 
 def test_what_the_viewer_sorts_by_name_sorts_by_number() -> None:
