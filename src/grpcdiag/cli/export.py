@@ -67,7 +67,7 @@ def command(
 ) -> None:
     """Write every table to a folder as Parquet or CSV, with units and the meaning of columns.
 
-    The file `columns` says what columns mean; in Parquet their metadata do too. docs/sql.md has queries.
+    The file named columns says what they mean; in Parquet the metadata of each column does too.
     """
     chosen = tuple(dict.fromkeys(table)) if table else tuple(Table)
     if output.exists() and not output.is_dir():
