@@ -20,6 +20,7 @@ from ..analyzer.result import (
     Finding,
     Interval,
     MethodFacts,
+    Narrowed,
     Quantiles,
     RecordingFacts,
     Remedy,
@@ -110,6 +111,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
         "recording": _recording(analysis.recording),
+        **({"narrowed": _narrowed(analysis.narrowed)} if analysis.narrowed else {}),
         **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
         **({"apart": apart} if apart else {}),
     }
@@ -126,6 +128,20 @@ def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
         "waits_measured": r.waits_measured,
         "window_samples": r.window_samples,
         "window_samples_near_estimate": r.window_samples_near_estimate,
+    }
+
+
+def _narrowed(n: Narrowed) -> dict[str, Any]:
+    return {
+        "connections": None if n.connections is None else list(n.connections),
+        "method": n.method,
+        "from_ns": n.from_ns,
+        "to_ns": n.to_ns,
+        "rpcs": n.rpcs,
+        "of_rpcs": n.of_rpcs,
+        "rpc_time_ns": n.rpc_time_ns,
+        "of_rpc_time_ns": n.of_rpc_time_ns,
+        "connections_in_part": list(n.connections_in_part),
     }
 
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .beside import recorded_beside
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
+from .common import (
+    Files,
+    From,
+    KeyLog,
+    Output,
+    Ports,
+    Quiet,
+    To,
+    coloured,
+    columns,
+    decoding,
+    fail,
+    how,
+    one_after_the_other,
+    progress,
+    write,
+)
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How, Progress
@@ -45,13 +59,33 @@ def command(
     fail_on: Annotated[
         Severity | None, typer.Option("--fail-on", help="Exit with 1 when a finding is at least this severe.")
     ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Findings, methods and connections shown in the text.")
+    ] = None,
+    connection: Annotated[
+        list[int] | None,
+        typer.Option("--connection", "-c", min=0, help="Judge the RPCs of this connection; may be given again."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", metavar="PATTERN", help="Judge RPCs whose method has this in its name, or is like it with * and ?."),
+    ] = None,
+    from_: From = None,
+    to: To = None,
     port: Ports = None,
     keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
+    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it.
+
+    --connection, --method, --from and --to judge a part of the RPCs, those that begin in the time.
+    """
+    one_after_the_other(from_, to)
+    from ..analyzer.chosen import Chosen
+
+    chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
     with decoding(), progress(quiet) as told:
-        analysis = _analysis(files, how(port, keylog), told)
+        analysis = _part(files, chosen, told, how(port, keylog)) if chosen else _analysis(files, how(port, keylog), told)
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 
@@ -59,9 +93,7 @@ def command(
     else:
         from ..reports import terminal
 
-        to_terminal = output is None and sys.stdout.isatty()
-        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-        write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
+        write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
@@ -80,6 +112,24 @@ def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
 
     beside, notes = recorded_beside(files)
     return of_tables(tables_of(reading.finish(told)), beside, notes)
+
+
+def _part(files: list[str], chosen: Chosen, told: Progress | None, how: How) -> Analysis:
+    """The analysis of some of the RPCs; exits with 2 when there are none."""
+    from ..analyzer import narrowing
+    from ..analyzer.analysis import of_part
+    from ..analyzer.errors import NarrowError
+    from ..analyzer.ends import vantages
+
+    if len(files) > 1:
+        places = vantages(files, **how)
+        if len(places) > 1:
+            names = " and ".join(place[0] for place in places[:2])
+            fail(f"{names} are captures of the same connections at two places: a part of the RPCs is judged in one", 2)
+    try:
+        return of_part(narrowing.read(files, chosen, told, **how), chosen, *recorded_beside(files))
+    except NarrowError as error:
+        fail(str(error), 2)
 
 
 def _has(analysis: Analysis, severity: str) -> bool:

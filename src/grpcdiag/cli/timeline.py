@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress, wants_colour, write
+from .common import (
+    Files,
+    From,
+    KeyLog,
+    Output,
+    Ports,
+    Quiet,
+    To,
+    coloured,
+    columns,
+    decoding,
+    fail,
+    how,
+    one_after_the_other,
+    one_place,
+    progress,
+    write,
+)
 
 if TYPE_CHECKING:
     from ..analyzer.excerpt import Excerpt
 
 NAME = "timeline"
 
-_UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 _LISTED = 10
 """Connections or streams that a message names."""
-
-
-def _nanoseconds(text: str) -> int:
-    """A time after the capture's first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
-    if not match:
-        raise typer.BadParameter(f"{text!r} is no time: write seconds such as 1.5 or 1.5s, or 800ms, 250us")
-    return round(float(match[1]) * _UNITS[match[2]])
 
 
 def command(
@@ -37,15 +42,8 @@ def command(
     stream: Annotated[
         int | None, typer.Option("--stream", "-s", min=0, help="Only this HTTP/2 stream; 0 is the connection's own.")
     ] = None,
-    from_: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="TIME", parser=_nanoseconds, help="Begin here: 1.5, 1.5s, 800ms after the first packet."
-        ),
-    ] = None,
-    to: Annotated[
-        int | None, typer.Option("--to", metavar="TIME", parser=_nanoseconds, help="End here, written the same way.")
-    ] = None,
+    from_: From = None,
+    to: To = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Lines drawn; 0 for all, with nothing folded.")] = 200,
     output: Output = None,
     port: Ports = None,
@@ -53,8 +51,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
-    if from_ is not None and to is not None and from_ > to:
-        raise typer.BadParameter("--from lies behind --to")
+    one_after_the_other(from_, to)
     from ..analyzer.errors import NoGrpcError
     from ..analyzer.excerpt import excerpt
     from ..analyzer.facts import why_no_grpc
@@ -67,9 +64,7 @@ def command(
     _check(part)
     from ..reports import timeline
 
-    to_terminal = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-    write(timeline.render(part, width=width, colour=to_terminal and wants_colour(), limit=limit), output)
+    write(timeline.render(part, width=columns(output), colour=coloured(output), limit=limit), output)
 
 
 def _check(part: Excerpt) -> None:

@@ -1,0 +1,29 @@
+"""Which RPCs somebody asks for; imports nothing that takes long."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+
+
+class Chosen(Struct, frozen=True):
+    """Which RPCs are judged: those for which everything given holds."""
+
+    connections: tuple[int, ...] = ()
+    """Rows of the connections table; empty for all."""
+    method: str | None = None
+    """`*` and `?` stand for any text and any character; without them a part of the name is enough."""
+    from_ns: int | None = None
+    """RPCs begun then or later, after the capture's first packet."""
+    to_ns: int | None = None
+    """RPCs begun then or earlier."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.connections) or self.method is not None or self.from_ns is not None or self.to_ns is not None
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a method's name is meant."""
+    return fnmatchcase(name, pattern) if any(c in pattern for c in "*?[") else pattern in name
