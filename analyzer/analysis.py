@@ -15,7 +15,8 @@ from .tables import Tables
 
 if TYPE_CHECKING:
     from .beside import Beside
-    from .narrowing import Chosen, Part, Read
+    from .chosen import Chosen
+    from .narrowing import Part, Read
 
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:

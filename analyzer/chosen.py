@@ -19,10 +19,6 @@ class Chosen(Struct, frozen=True):
     to_ns: int | None = None
     """RPCs begun then or earlier."""
 
-    def __bool__(self) -> bool:
-        """Whether anything is left out."""
-        return bool(self.connections) or self.method is not None or self.from_ns is not None or self.to_ns is not None
-
 
 def matches(name: str, pattern: str) -> bool:
     """Whether a method's name is meant."""

@@ -27,6 +27,7 @@ from ..analyzer.result import (
     Traffic,
     Way,
 )
+from .text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -313,6 +314,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "share": f.share,
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
+        "display_filter": packet_filter(e.packet for e in f.evidence),
         "explanation": f.explanation,
         "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),

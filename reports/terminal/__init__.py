@@ -111,12 +111,16 @@ def _narrowed_line(narrowed: Narrowed) -> Text:
     if narrowed.method is not None:
         asked.append(f"of methods like {safe(narrowed.method)}")
     times = [
-        f"{word} {ns / 1e9:.9g} s" for word, ns in (("from", narrowed.from_ns), ("to", narrowed.to_ns)) if ns is not None
+        f"{word} {ns / 1e9:.9g} s"
+        for word, ns in (("from", narrowed.from_ns), ("to", narrowed.to_ns))
+        if ns is not None
     ]
     asked += [f"begun {' '.join(times)}"] if times else []
     line = Text("narrowed ", style="bold yellow")
     share = narrowed.rpc_time_ns / narrowed.of_rpc_time_ns if narrowed.of_rpc_time_ns else 1.0
-    line.append(f"to {narrowed.rpcs:,} of {count(narrowed.of_rpcs, 'RPC')} ({share:.1%} of their time), {', '.join(asked)}")
+    line.append(
+        f"to {narrowed.rpcs:,} of {count(narrowed.of_rpcs, 'RPC')} ({share:.1%} of their time), {', '.join(asked)}"
+    )
     line.append("; packets, bytes and notes are the capture's", style="dim")
     return line
 

@@ -94,7 +94,7 @@ def _evidence(finding: Finding, start: int, width: int) -> RenderableType:
         return Group(*lines)
     table = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("right", "right", "left"):
-        table.add_column(justify=justify, no_wrap=justify == "right")  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=justify == "right")
     for item in shown:
         table.add_row(f" #{item.packet}", _seconds(item, start), Text(safe(item.what)))
     return table

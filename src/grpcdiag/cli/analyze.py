@@ -12,6 +12,7 @@ from .common import (
     Files,
     From,
     KeyLog,
+    Method,
     Output,
     Ports,
     Quiet,
@@ -27,6 +28,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..analyzer.chosen import Chosen
     from ..analyzer.reading import How, Progress
     from ..analyzer.result import Analysis
 
@@ -66,10 +68,7 @@ def command(
         list[int] | None,
         typer.Option("--connection", "-c", min=0, help="Judge the RPCs of this connection; may be given again."),
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", metavar="PATTERN", help="Judge RPCs whose method has this in its name, or is like it with * and ?."),
-    ] = None,
+    method: Method = None,
     from_: From = None,
     to: To = None,
     port: Ports = None,
@@ -81,11 +80,15 @@ def command(
     --connection, --method, --from and --to judge a part of the RPCs, those that begin in the time.
     """
     one_after_the_other(from_, to)
-    from ..analyzer.chosen import Chosen
-
-    chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
+    narrowed = bool(connection) or method is not None or from_ is not None or to is not None
     with decoding(), progress(quiet) as told:
-        analysis = _part(files, chosen, told, how(port, keylog)) if chosen else _analysis(files, how(port, keylog), told)
+        if narrowed:
+            from ..analyzer.chosen import Chosen
+
+            chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
+            analysis = _part(files, chosen, how(port, keylog), told)
+        else:
+            analysis = _analysis(files, how(port, keylog), told)
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 
@@ -114,12 +117,12 @@ def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
     return of_tables(tables_of(reading.finish(told)), beside, notes)
 
 
-def _part(files: list[str], chosen: Chosen, told: Progress | None, how: How) -> Analysis:
+def _part(files: list[str], chosen: Chosen, how: How, told: Progress | None) -> Analysis:
     """The analysis of some of the RPCs; exits with 2 when there are none."""
     from ..analyzer import narrowing
     from ..analyzer.analysis import of_part
-    from ..analyzer.errors import NarrowError
     from ..analyzer.ends import vantages
+    from ..analyzer.errors import NarrowError
 
     if len(files) > 1:
         places = vantages(files, **how)

@@ -54,6 +54,15 @@ To = Annotated[
     typer.Option("--to", metavar="TIME", parser=lambda text: nanoseconds(text), help="End here, written the same way."),
 ]
 
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="PATTERN",
+        help="RPCs whose method has this in its name, or is like it with * and ? for any text and any character.",
+    ),
+]
+
 SLOW_BYTES = 50_000_000
 """Files below this are read before a progress bar could be drawn."""
 
@@ -179,7 +188,7 @@ def write(text: str, output: Path | None) -> None:
 
 
 def shows_unicode() -> bool:
-    """Whether standard output takes characters beyond ASCII: its encoding says so, and no terminal is set to plain C."""
+    """Whether standard output takes characters beyond ASCII, and the terminal, if it is one, is set to show them."""
     encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "").replace("_", "")
     if not encoding.startswith("utf"):
         return False

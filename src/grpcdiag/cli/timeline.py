@@ -10,6 +10,7 @@ from .common import (
     Files,
     From,
     KeyLog,
+    Method,
     Output,
     Ports,
     Quiet,
@@ -26,7 +27,9 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..analyzer.chosen import Chosen
     from ..analyzer.excerpt import Excerpt
+    from ..analyzer.reading import How
 
 NAME = "timeline"
 
@@ -37,13 +40,21 @@ _LISTED = 10
 def command(
     files: Files,
     connection: Annotated[
-        int, typer.Option("--connection", "-c", min=0, help="The connection, as `grpcdiag connections` numbers it.")
-    ],
+        int | None,
+        typer.Option("--connection", "-c", min=0, help="The connection, as `grpcdiag connections` numbers it."),
+    ] = None,
     stream: Annotated[
         int | None, typer.Option("--stream", "-s", min=0, help="Only this HTTP/2 stream; 0 is the connection's own.")
     ] = None,
     from_: From = None,
     to: To = None,
+    worst: Annotated[
+        int | None,
+        typer.Option(
+            "--worst", min=1, max=100, help="The slowest RPCs, of all connections unless --connection names one."
+        ),
+    ] = None,
+    method: Method = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Lines drawn; 0 for all, with nothing folded.")] = 200,
     output: Output = None,
     port: Ports = None,
@@ -52,19 +63,63 @@ def command(
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
     one_after_the_other(from_, to)
+    from ..analyzer.chosen import Chosen
+
+    if worst is not None:
+        if stream is not None:
+            raise typer.BadParameter("--worst picks streams: --stream is for --connection alone")
+        chosen = Chosen(() if connection is None else (connection,), method, from_, to)
+        parts = _slowest(files, worst, chosen, how(port, keylog), quiet)
+    elif connection is None:
+        raise typer.BadParameter("--connection N, or --worst N for the slowest RPCs")
+    elif method is not None:
+        raise typer.BadParameter("--method is for --worst")
+    else:
+        parts = [_one(files, connection, stream, (from_, to), how(port, keylog), quiet)]
+    from ..reports import timeline
+
+    width, colour = columns(output), coloured(output)
+    if worst is not None:
+        write(timeline.slowest(parts, width=width, colour=colour, limit=limit), output)
+    else:
+        write(timeline.render(parts[0], width=width, colour=colour, limit=limit), output)
+
+
+def _one(
+    files: list[str],
+    connection: int,
+    stream: int | None,
+    span: tuple[int | None, int | None],
+    chosen: How,
+    quiet: bool,
+) -> Excerpt:
+    """One connection or stream; exits when there is none."""
     from ..analyzer.errors import NoGrpcError
     from ..analyzer.excerpt import excerpt
     from ..analyzer.facts import why_no_grpc
 
     with decoding(), progress(quiet) as told:
-        one_place(files, how(port, keylog))
-        part = excerpt(files, connection, stream=stream, from_ns=from_, to_ns=to, **how(port, keylog), progress=told)
+        one_place(files, chosen)
+        part = excerpt(files, connection, stream=stream, from_ns=span[0], to_ns=span[1], **chosen, progress=told)
         if not len(part.tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(part.tables))
     _check(part)
-    from ..reports import timeline
+    return part
 
-    write(timeline.render(part, width=columns(output), colour=coloured(output), limit=limit), output)
+
+def _slowest(files: list[str], number: int, chosen: Chosen, reading: How, quiet: bool) -> list[Excerpt]:
+    """The slowest RPCs; exits when there is none."""
+    from ..analyzer.errors import NarrowError
+    from ..analyzer.excerpt import slowest
+
+    if "-" in files:
+        fail("--worst reads the capture twice, which standard input does not allow: give a file", 2)
+    with decoding(), progress(quiet) as told:
+        one_place(files, reading)
+        try:
+            return slowest(files, number, chosen, progress=told, **reading)
+        except NarrowError as error:
+            fail(str(error), 2)
 
 
 def _check(part: Excerpt) -> None:
