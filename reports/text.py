@@ -60,11 +60,11 @@ def packet_filter(packets: Iterable[int]) -> str:
     """The Wireshark display filter that shows some packets: `frame.number in {45, 54..56}`."""
     runs: list[list[int]] = []
     for packet in sorted(set(packets)):
-        if runs and packet == runs[-1][1] + 1:
-            runs[-1][1] = packet
+        if runs and packet == runs[-1][-1] + 1:
+            runs[-1].append(packet)
         else:
-            runs.append([packet, packet])
-    if len(runs) == 1 and runs[0][0] == runs[0][1]:
-        return f"frame.number == {runs[0][0]}"
-    said = [f"{first}" if first == last else f"{first}..{last}" for first, last in runs]
+            runs.append([packet])
+    said = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if said == [str(runs[0][0])]:
+        return f"frame.number == {said[0]}"
     return f"frame.number in {{{', '.join(said)}}}"

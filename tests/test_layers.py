@@ -70,7 +70,9 @@ def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
 
 def test_the_walk_finds_imports() -> None:
     assert "grpcdiag.reports.json_v1" in set(imported("cli", LAYERS["cli"] / "analyze.py"))
-    assert "grpcdiag.analyzer.result.Analysis" in set(imported("reports", LAYERS["reports"] / "terminal.py"))
+    assert "grpcdiag.analyzer.result.Analysis" in set(
+        imported("reports", LAYERS["reports"] / "terminal" / "__init__.py")
+    )
     assert "grpcdiag.analyzer.tables.Tables" in set(
         imported("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
     )

@@ -85,7 +85,7 @@ def _stops(excerpt: Excerpt, events: Sequence, side: int, columns: int) -> Itera
         known = (values != unknown) & inside
         if known.any():
             least = _least(column[known], np.maximum(values[known], 0), columns)
-            yield Lane(name, least, f"{_range(values[known])} at stops")
+            yield Lane(name, least, _range(values[known]))
 
 
 def _column(excerpt: Excerpt, times: Ints, columns: int) -> Ints:
@@ -107,10 +107,9 @@ def _carried(values: Ints) -> Ints:
 
 
 def _range(values: Ints) -> str:
+    """From the least to the most, in at most 20 characters."""
     least, most = int(values.min()), int(values.max())
-    return f"{least:,} B" if least == most else f"{_short(least)} to {_short(most)}"
-
-
-def _short(number: int) -> str:
-    """Bytes in few characters."""
-    return f"{number:,} B" if abs(number) < 100_000 else f"{number / 1000:,.0f} kB"
+    largest = max(abs(least), abs(most))
+    unit, name = (1, "B") if largest < 10**6 else (10**3, "kB") if largest < 10**9 else (10**6, "MB")
+    ends = [f"{round(end / unit):,}" for end in (least, most)]
+    return f"{ends[0]} {name}" if least == most else f"{ends[0]} to {ends[1]} {name}"

@@ -24,7 +24,11 @@ _MOST_STREAMS = 4
 _USUAL_ACKS = 2
 _LONGEST = 5
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
-_LEGEND = "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n"
+_LEGEND = (
+    "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n. "
+    "Lanes: the most bytes in flight, the least of each window that bounds the side; congestion (an estimate), stream "
+    "and connection windows are known where it stopped"
+)
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
 _STYLES = ("cyan", "blue")

@@ -85,12 +85,12 @@ def one_after_the_other(from_: int | None, to: int | None) -> None:
         raise typer.BadParameter("--from lies behind --to")
 
 
-def columns(output: Path | None) -> int:
-    """How wide a report is drawn: as the terminal, or as COLUMNS says."""
+def columns(output: Path | None, otherwise: int = WIDTH) -> int:
+    """How wide a report is drawn: as the terminal, as COLUMNS says, or `otherwise`."""
     if output is None and sys.stdout.isatty():
         return shutil.get_terminal_size((WIDTH, 24)).columns
     said = os.environ.get("COLUMNS", "")
-    return int(said) if said.isdecimal() and 0 < int(said) < 10_000 else WIDTH
+    return int(said) if said.isdecimal() and 0 < int(said) < 10_000 else otherwise
 
 
 def coloured(output: Path | None) -> bool:
