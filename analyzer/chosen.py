@@ -13,7 +13,8 @@ class Chosen(Struct, frozen=True):
     connections: tuple[int, ...] = ()
     """Rows of the connections table; empty for all."""
     method: str | None = None
-    """`*` and `?` stand for any text and any character; without them a part of the name is enough."""
+    """`*` and `?` stand for any text and any character; without them what begins with a slash is the whole name, and
+    for anything else a part of the name is enough."""
     from_ns: int | None = None
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None = None
@@ -22,4 +23,6 @@ class Chosen(Struct, frozen=True):
 
 def matches(name: str, pattern: str) -> bool:
     """Whether a method's name is meant."""
-    return fnmatchcase(name, pattern) if any(c in pattern for c in "*?[") else pattern in name
+    if any(c in pattern for c in "*?["):
+        return fnmatchcase(name, pattern)
+    return pattern == name if pattern.startswith("/") else pattern in name

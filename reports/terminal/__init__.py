@@ -54,10 +54,9 @@ def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableTy
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)]
     parts += [Text(), *overviews.connections(analysis.connections, width, most)]
-    parts += [Text(f"\nnot judged: {line}", style="dim") for line in _not_judged(analysis)]
-    for warning in analysis.quality.warnings:
-        parts.append(Text(f"\nnote: {safe(warning)}", style="dim"))
-    return parts
+    notes = [f"not judged: {line}" for line in _not_judged(analysis)]
+    notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
+    return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
 
 
 def _capture_line(analysis: Analysis) -> Text:

@@ -13,21 +13,21 @@ from ..text import count
 CAUSE_STYLES = {
     "client": "cyan",
     "server": "blue",
-    "network": "white",
-    "network_up": "white",
-    "network_down": "white",
+    "network": "default",
+    "network_up": "default",
+    "network_down": "default",
     "transmission": "green",
     "congestion_window": "red",
     "receive_window": "magenta",
     "stream_window": "yellow",
-    "connection_window": "bright_yellow",
+    "connection_window": "bright_blue",
     "loss_recovery": "bright_red",
     "delayed_ack": "bright_magenta",
     "head_of_line": "bright_cyan",
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }
-"""Colours of causes in bars; the words beside them carry the meaning."""
+"""Colours of causes in bars, to be seen on dark and on light; the words beside them carry the meaning."""
 
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 """Colours of severities."""

@@ -88,7 +88,7 @@ def _listed(noun: str, names: Sequence[str]) -> str:
 
 
 def _evidence(finding: Finding, start: int, width: int) -> RenderableType:
-    shown = finding.evidence[:MOST_EVIDENCE]
+    shown = sorted(finding.evidence[:MOST_EVIDENCE], key=lambda item: (item.time_ns, item.packet))
     if width < NARROW - _INDENT:
         lines = [Text(f" #{item.packet}  {_seconds(item, start)}  {safe(item.what)}") for item in shown]
         return Group(*lines)

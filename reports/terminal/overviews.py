@@ -70,35 +70,49 @@ def _stream(method: MethodFacts) -> Text:
 
 def connections(found: Sequence[ConnectionFacts], width: int, most: int) -> Iterator[RenderableType]:
     """Who spoke to whom, how much, and what ran there."""
+    shown = found[:most]
+    runs = sorted({_runs(c) for c in shown})
     if width < NARROW:
         yield Text("connections", style="bold")
-        yield from (_connection_line(connection) for connection in found[:most])
+        yield from (_connection_line(connection, with_runs=len(runs) > 1) for connection in shown)
     else:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column("#", justify="right", no_wrap=True)
-        table.add_column("client -> server", overflow="fold")
-        for name in ("RPCs", "at once", "min RTT", "packets"):
-            table.add_column(name, justify="right", no_wrap=True)
-        table.add_column("runs", overflow="fold")
-        for c in found[:most]:
-            figures = (f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", duration(c.min_rtt_ns), _packets(c))
-            table.add_row(str(c.connection), _ends(c), *figures, Text(_runs(c)))
-        yield table
+        yield _connection_table(shown, with_runs=len(runs) > 1)
+    if len(runs) == 1:
+        yield Text(f"{'all run' if len(shown) > 1 else 'runs'} {runs[0]}", style="dim")
     yield from more(len(found) - most, "connection")
 
 
-def _packets(c: ConnectionFacts) -> str:
-    packets = f"{c.packets_client + c.packets_server:,}"
-    return packets + (f" ({c.retransmitted_packets:,} again)" if c.retransmitted_packets else "")
+def _connection_table(shown: Sequence[ConnectionFacts], with_runs: bool) -> Table:
+    again = any(c.retransmitted_packets for c in shown)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("#", justify="right", no_wrap=True)
+    # an address is never parted
+    longest = max((len(word) for c in shown for word in _ends(c).split()), default=0)
+    table.add_column("client -> server", overflow="fold", min_width=longest)
+    for name in ("RPCs", "at once", "min RTT", "packets", *(["again"] if again else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    if with_runs:
+        table.add_column("runs", overflow="fold")
+    for c in shown:
+        figures = [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", duration(c.min_rtt_ns), f"{_packets(c):,}"]
+        figures += [f"{c.retransmitted_packets:,}"] if again else []
+        table.add_row(str(c.connection), _ends(c), *figures, *([Text(_runs(c))] if with_runs else []))
+    return table
+
+
+def _packets(c: ConnectionFacts) -> int:
+    return c.packets_client + c.packets_server
 
 
 def _ends(c: ConnectionFacts) -> str:
     return f"{c.client} -> {c.server}" + (" TLS" if c.tls else "") + ("" if c.complete else " (begun before)")
 
 
-def _connection_line(c: ConnectionFacts) -> Text:
+def _connection_line(c: ConnectionFacts, with_runs: bool) -> Text:
     figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} at once, min RTT {duration(c.min_rtt_ns)}"
-    return Text(f"  #{c.connection} {_ends(c)}: {figures}, {_packets(c)} packets; {_runs(c)}")
+    figures += f", {count(_packets(c), 'packet')}"
+    figures += f" ({c.retransmitted_packets:,} sent again)" if c.retransmitted_packets else ""
+    return Text(f"  #{c.connection} {_ends(c)}: {figures}" + (f"; {_runs(c)}" if with_runs else ""))
 
 
 def _runs(c: ConnectionFacts) -> str:

@@ -9,10 +9,10 @@ from rich.text import Text
 from ...analyzer import _core, facts
 from ...analyzer.budget import named
 from ...analyzer.excerpt import Excerpt
-from ...analyzer.tables import COMPLETE, DIRECTIONS, NO_METHOD, NOT_SEEN, Tables
+from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
 from ..text import count, duration, safe, size
 from .lanes import lanes
-from .page import Page, wrapped
+from .page import Page, method_name, wrapped
 
 _CAUSES = 3
 """Causes of an RPC's time that are named."""
@@ -82,7 +82,9 @@ def rpc_line(page: Page, number: int) -> Iterator[Text]:
     took = int(rpcs.duration_ns[row])
     where = f"connection {page.excerpt.connection}, stream {page.excerpt.stream}"
     end = "" if rpcs.flags[row] & COMPLETE else ", no end in the capture"
-    text = f"{number}. {duration(took)} {method_name(tables, row)} {_status(tables, row)}{end}; {where}"
+    text = (
+        f"{number}. {duration(took)} {method_name(tables, int(rpcs.method[row]))} {_status(tables, row)}{end}; {where}"
+    )
     lines = wrapped(text, page.width, "   ")
     for line in lines:
         line.stylize("bold")
@@ -92,15 +94,6 @@ def rpc_line(page: Page, number: int) -> Iterator[Text]:
     rest = sum(ns for _, ns in causes[_CAUSES:])
     spent += f", other causes {duration(rest)}" if rest else ""
     yield from wrapped(f"time: {spent or 'none'}", page.width, "  ")
-
-
-def method_name(tables: Tables, row: int) -> str:
-    """The method of an RPC, as it may be shown."""
-    number = int(tables.rpcs.method[row])
-    if number == NO_METHOD:
-        return "(method not in the capture)"
-    found = next((method for method in tables.methods if method.number == number), None)
-    return safe((found and (found.name or found.label)) or "(method not in the capture)")
 
 
 def _status(tables: Tables, row: int) -> str:

@@ -12,6 +12,7 @@ from ...analyzer.excerpt import Excerpt
 from ...analyzer.sequence import SYN, Sequence, in_flight
 from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
 from ..terminal.drawing import NARROW
+from .page import STYLES
 
 LABEL = 22
 """Columns before a lane."""
@@ -32,6 +33,8 @@ class Lane(Struct, frozen=True, eq=False):
     values: Ints
     """The most, or for windows the least, in each part; `_NOTHING` without any."""
     figures: str
+    sent: bool = False
+    """Whether these are bytes sent; else they are what bounds them."""
 
 
 def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
@@ -40,11 +43,11 @@ def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
     lines = []
     for side, name in enumerate(DIRECTIONS):
         for lane in (*_packets(excerpt, side, room), *_stops(excerpt, events, side, room)):
-            label = f"  {lane.name}, {name}"
+            label, bars = f"  {lane.name}, {name}", (_bars(lane.values), STYLES[side] if lane.sent else "dim")
             if width < NARROW:
-                lines += [Text(f"{label}: {lane.figures}"), Text(f"  {_bars(lane.values)}")]
+                lines += [Text(f"{label}: {lane.figures}"), Text.assemble("  ", bars)]
             else:
-                lines.append(Text(f"{label:<{LABEL}}{_bars(lane.values)} {lane.figures}"))
+                lines.append(Text.assemble(f"{label:<{LABEL}}", bars, f" {lane.figures}"))
     return lines
 
 
@@ -59,7 +62,7 @@ def _packets(excerpt: Excerpt, side: int, columns: int) -> Iterator[Lane]:
     most = int(flight.max(initial=0))
     if not most:
         return
-    yield Lane("in flight", np.where(flight > 0, flight, _NOTHING), f"to {most:,} B")
+    yield Lane("in flight", np.where(flight > 0, flight, _NOTHING), f"to {most:,} B", sent=True)
     packets = excerpt.packets
     mine = packets.direction == 1 - side
     known = mine & (packets.flags & SYN == 0)  # a SYN's window is not scaled

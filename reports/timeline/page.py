@@ -16,7 +16,7 @@ from ...analyzer import _core
 from ...analyzer.budget import CAUSES
 from ...analyzer.excerpt import Excerpt
 from ...analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
-from ...analyzer.tables import DIRECTIONS, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints
+from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
 from ..terminal.drawing import CAUSE_STYLES, NARROW
 from ..text import count, duration, safe, size
 
@@ -31,7 +31,8 @@ _LEGEND = (
 )
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
-_STYLES = ("cyan", "blue")
+STYLES = ("cyan", "bright_blue")
+"""Colours of the client's and the server's bytes."""
 
 
 class Page:
@@ -153,8 +154,8 @@ class Page:
         texts = [f"{what}  ({meta})" if payload else what]
         if len(texts[0]) > self.inner - 6:
             texts = [*_fill(what, self.inner - 6), *(_fill(f"({meta})", self.inner - 6) if payload else ())]
-        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), _STYLES[side])]
-        lines += [self._row(None, None, None, self._beside(text, side), _STYLES[side]) for text in texts[1:]]
+        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), STYLES[side])]
+        lines += [self._row(None, None, None, self._beside(text, side), STYLES[side]) for text in texts[1:]]
         notes = [line for note in self._notes(first, last, side) for line in _fill(note, self.inner - 2)]
         return lines + [self._row(None, None, None, self._beside(line, side), "bold") for line in notes]
 
@@ -284,10 +285,7 @@ class Page:
     def _begun(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
         numbers = list(dict.fromkeys(int(rpcs.method[r]) for r in rows))
-        names = [
-            safe(self.excerpt.tables.method_name(n) or "?") if n != NO_METHOD else "method not in the capture"
-            for n in numbers
-        ]
+        names = [method_name(self.excerpt.tables, n) for n in numbers]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}: {names[0]}{more}"
 
@@ -334,6 +332,12 @@ class Page:
 
 def _packets(first: int, last: int) -> str:
     return f"#{first}" if first == last else f"#{first}-{last}"
+
+
+def method_name(tables: Tables, number: int) -> str:
+    """A method by its number, as it may be shown."""
+    found = next((method for method in tables.methods if method.number == number), None)
+    return safe((found and (found.name or found.label)) or "method not in the capture")
 
 
 def wrapped(text: str, width: int, indent: str, style: str = "") -> list[Text]:

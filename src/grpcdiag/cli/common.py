@@ -59,7 +59,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="PATTERN",
-        help="RPCs whose method has this in its name, or is like it with * and ? for any text and any character.",
+        help="RPCs of this method: /package.Service/Method, a part of it, or a pattern with * and ?.",
     ),
 ]
 

@@ -55,7 +55,7 @@ def command(
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
     last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
-    parts = [table, Text(), known, last]
-    write(terminal.draw(parts, width=max(80, columns(None)), colour=coloured(None)), None)
+    drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
+    write(drawn, None)
     if missing:
         raise typer.Exit(LACKING)
