@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _FROM_HELP = "Begin here: 1.5, 1.5s, 800ms after the first packet."
 _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+
 WIDTH = 100
 """Columns of a report that no terminal shows, unless COLUMNS says otherwise."""
 
@@ -194,8 +196,9 @@ def shows_unicode() -> bool:
         return False
     if not sys.stdout.isatty() or "PYTHONIOENCODING" in os.environ:
         return True
-    # Python writes UTF-8 in the locale C all the same (PEP 540); the terminal need not
-    named = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    # Python writes UTF-8 in the locale C all the same, and puts that into LC_CTYPE (PEP 538, 540); terminals need not
+    own = os.environ.get("LC_CTYPE", "")
+    named = os.environ.get("LC_ALL") or (own if own not in _COERCED else "") or os.environ.get("LANG", "")
     return named not in ("C", "POSIX")
 
 
