@@ -11,14 +11,14 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import Analysis, Narrowed, RecordingFacts
+from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
 from .. import ends
 from ..text import count, duration, safe, size
 from . import overviews
 from .drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
-from .findings import findings
+from .findings import findings, in_full
 
-__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "render"]
+__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "one", "render"]
 
 _BAR = 40
 """Columns of the longest bar where the report has a hundred."""
@@ -40,6 +40,11 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
         for other in analysis.apart.others:
             parts += [Text(), Rule(style="dim"), Text(), *_parts(other, width, top)]
     return draw(parts, width=width, colour=colour)
+
+
+def one(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
+    """One finding as the report shows it when it is no remark, numbered as the first."""
+    return draw(in_full(1, finding, analysis, width), width=width, colour=False)
 
 
 def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:

@@ -30,7 +30,7 @@ def findings(analysis: Analysis, width: int, top: int | None) -> Iterator[Render
     costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank)
     for number, finding in enumerate(costly[:top], start=1):
         yield Text()
-        yield from _finding(number, finding, analysis, width)
+        yield from in_full(number, finding, analysis, width)
     left = costly[top:] if top else []
     if left:
         yield Text()
@@ -49,7 +49,8 @@ def _rank(finding: Finding) -> tuple[int, int, bool]:
     return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
-def _finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
+def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """One finding with its proof and its remedies."""
     style = SEVERITY_STYLES[finding.severity]
     head = Text.assemble((finding.severity, style), (f" {finding.id}", "bold"), f"  {safe(finding.title)}")
     numbered = Table.grid(padding=(0, 1, 0, 0))

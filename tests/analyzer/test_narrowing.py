@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -131,7 +132,7 @@ def test_all_times_one_after_the_other_are_the_whole(name: str) -> None:
     assert whole.capture.last_time_ns
     span = whole.capture.last_time_ns - whole.capture.first_time_ns
     ends = [-1, span // 5, span // 2, span]
-    chosen = [Chosen(from_ns=begin + 1, to_ns=end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    chosen = [Chosen(from_ns=begin + 1, to_ns=end) for begin, end in itertools.pairwise(ends)]
     parts = []
     for one in chosen:
         try:
