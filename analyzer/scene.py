@@ -112,7 +112,7 @@ class ScenePackets(Struct, frozen=True, eq=False):
     direction: Annotated[Column, "sender"]
     flags: Annotated[Column, "TCP flags"]
     payload_bytes: Annotated[Column, "TCP payload on the wire"]
-    window: Annotated[Column, "its sender's receive window"]
+    window: Annotated[Column, "its sender's receive window, -1 when its scale is not known"]
     note: Annotated[Column, "index into `PACKET_NOTES`"]
     client_in_flight: Annotated[Column, "bytes of the client not acknowledged after it"]
     server_in_flight: Annotated[Column, "bytes of the server not acknowledged after it"]
@@ -314,8 +314,10 @@ def _frames(tables: Tables, zero: int) -> SceneFrames:
 
 def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> ScenePackets:
     p = tables.packets
-    names = ("packet", "connection", "direction", "flags", "payload_bytes", "window", "note")
+    names = ("packet", "connection", "direction", "flags", "payload_bytes", "note")
+    scaled = tables.connections.complete[p.connection] == 1  # else the factor of the windows is not known
     return ScenePackets(
+        window=np.where(scaled, p.window.astype(np.int64), -1),
         time_ns=p.time_ns - zero,
         client_in_flight=flights[0],
         server_in_flight=flights[1],
