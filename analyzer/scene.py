@@ -27,13 +27,13 @@ Column = npt.NDArray[Any]
 class Bounds(NamedTuple):
     """How much of a capture is drawn in detail."""
 
-    packets: int = 100_000
-    """Packets with rows [what is told of that many fits into some 600 kB]."""
-    frames: int = 200_000
+    packets: int = 200_000
+    """Packets with rows [a browser has them ready within a second]."""
+    frames: int = 500_000
     """Frames with rows."""
-    rpcs: int = 120_000
-    """RPCs with rows [some 1.2 MB]."""
-    waits: int = 40_000
+    rpcs: int = 250_000
+    """RPCs with rows."""
+    waits: int = 60_000
     """Waits with rows."""
     around: int = 150
     """Packets of its connection before and after one that is evidence."""
@@ -41,6 +41,8 @@ class Bounds(NamedTuple):
     """Slowest RPCs whose packets have rows."""
     slow_packets: int = 300
     """Packets of a slow RPC's connection at its beginning, and as many at its end."""
+    begun: int = 20
+    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
     connections: int = 2_000
     """Connections that are named."""
 

@@ -34,7 +34,7 @@ class Timeline {
   /** Everything anew: lanes, sizes, colours. */
   build() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", ...this.model.facts.causes];
+    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", "flight", ...this.model.facts.causes];
     this.colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.colours.mark = this.colours.accent;
     this.narrow = this.element.clientWidth < 560;
@@ -59,7 +59,7 @@ class Timeline {
     const left = this.narrow ? 64 : 92;
     const right = this.narrow ? 12 : 24;
     const tops = [22, ...(this.hasBytes ? [0, 1].map((n) => 22 + this.height + 52 + n * (BYTES + 46)) : [])];
-    const grids = tops.map((top, n) => ({ left, right, top, height: n === 0 ? this.height : BYTES, tooltip: n === 0 ? {} : { trigger: "axis" } }));
+    const grids = tops.map((top, n) => ({ left, right, top, outerBoundsMode: "none", height: n === 0 ? this.height : BYTES, tooltip: n === 0 ? {} : { trigger: "axis" } }));
     const axes = tops.map((_, n) => n);
     const label = { color: faint, fontSize: this.narrow ? 10 : 11 };
     return {
@@ -100,7 +100,7 @@ class Timeline {
   bytesName(side) {
     const [from, to] = side === 0 ? ["client", "server"] : ["server", "client"];
     const arrived = this.model.connections.get(this.view.connection)?.vantage === to ? ", seen on arrival" : "";
-    return this.narrow ? `${SIDES[side]} bytes in flight, receive window` : `${from} → ${to}: bytes in flight (filled${arrived}), ${to}'s receive window (line)`;
+    return this.narrow ? `${SIDES[side]} in flight, receive window` : `${from} → ${to}: bytes in flight (filled${arrived}), ${to}'s receive window (line)`;
   }
 
   byteSeries(side) {
@@ -108,7 +108,7 @@ class Timeline {
     const line = { type: "line", step: "end", symbol: "none", ...axis, data: [], connectNulls: false };
     const dots = DOTS.map(([name, , colour, symbol], n) => ({ id: `dots${side}${n}`, name, type: "scatter", symbol, symbolSize: 6, ...axis, data: [], itemStyle: { color: this.colours[colour], opacity: 0.75 } }));
     return [
-      { ...line, id: `flight${side}`, name: "in flight", lineStyle: { width: 1, color: this.colours.server }, itemStyle: { color: this.colours.server }, areaStyle: { color: this.colours.server, opacity: 0.3 } },
+      { ...line, id: `flight${side}`, name: "in flight", lineStyle: { width: 1, color: this.colours.flight }, itemStyle: { color: this.colours.flight }, areaStyle: { color: this.colours.flight, opacity: 0.3 } },
       { ...line, id: `window${side}`, name: "receive window", lineStyle: { width: 1.5, color: this.colours.receive_window }, itemStyle: { color: this.colours.receive_window } },
       ...dots,
     ];
@@ -276,7 +276,7 @@ class Timeline {
 /** What is said of a receive window that lies above the axis. */
 function above(line, max) {
   const least = Math.min(...line.map(([, value]) => value ?? Infinity).filter((value) => value > 0));
-  return least > max && Number.isFinite(least) ? `, which is above: ${short(least)} or more` : "";
+  return least > max && Number.isFinite(least) ? `; above: ${short(least)} or more` : "";
 }
 
 function short(value) {

@@ -64,7 +64,9 @@ function evidenceItems(model, connection, lane, from, to, pixel) {
   }
   const items = [...at.values()];
   items.forEach((item, place) => {
-    item.labelled = !(items[place + 1]?.start - item.start < 52 * pixel); // else its number would lie on the next one
+    const room = 52 * pixel; // a number that would lie on another mark is left out
+    const leftwards = to - item.start < 1.2 * room && item.start - items[place - 1]?.start < room;
+    item.labelled = !(items[place + 1]?.start - item.start < room) && !leftwards;
   });
   return items;
 }
