@@ -284,5 +284,5 @@ def left_out(scene: Scene) -> list[str]:
     said = []
     for noun, here, total, which in kinds:
         if here < total and (noun != "packets" or not scene.spans.whole):
-            said.append(f"{here:,} of {total:,} {noun} ({which})")
+            said.append(f"{here:,} of {total:,} {noun} ({which})" if here else f"none of {total:,} {noun}")
     return said
