@@ -87,5 +87,7 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     assert "tcp_slow_start_after_idle" in done.stdout
     done = subprocess.run([*command, "--json"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
     assert '"grpcdiag.analysis/1"' in done.stdout
-    done = subprocess.run([*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60
+    )
     assert "Content-Security-Policy" in done.stdout and 'id="library"' in done.stdout, done.stderr

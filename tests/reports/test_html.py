@@ -150,7 +150,9 @@ def test_the_library_is_the_released_file() -> None:
 
 def test_no_part_of_the_script_writes_markup() -> None:
     script = page._script()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", script)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", script
+    )
     assert "</script" not in script.lower() and "<!--" not in script
 
 
@@ -274,7 +276,10 @@ NUMBERS = st.integers(-columns.LARGEST, columns.LARGEST)
 @given(st.lists(NUMBERS), st.lists(st.integers(-5, 5).map(lambda n: n * 1000)))
 def test_columns_come_back(first: list[int], second: list[int]) -> None:
     half = [n // 4 for n in first]  # differences of differences stay within 64 bits
-    tables = {"a": {"x": np.array(half, dtype=np.int64), "y": np.array(first, dtype=np.int64)}, "b": {"z": np.array(second, dtype=np.int64)}}
+    tables = {
+        "a": {"x": np.array(half, dtype=np.int64), "y": np.array(first, dtype=np.int64)},
+        "b": {"z": np.array(second, dtype=np.int64)},
+    }
     layout, text = columns.packed(tables, ("x", "z"))
     assert decoded(layout, text) == {"a": {"x": half, "y": first}, "b": {"z": second}}
 
@@ -323,7 +328,9 @@ def test_both_ends() -> None:
     assert "Both ends" in text and "network_up" in text and "no drift to be seen" in text
 
 
-@pytest.mark.parametrize("name", ["tls13-go-secrets", "mid-connection-go", "ydb-stream-single-inflight8", "snaplen-128"])
+@pytest.mark.parametrize(
+    "name", ["tls13-go-secrets", "mid-connection-go", "ydb-stream-single-inflight8", "snaplen-128"]
+)
 def test_other_recordings_are_pages(name: str) -> None:
     text = html.render(*made(*recording(name).files))
     Read(text)

@@ -1,4 +1,4 @@
-"""The page in a real browser: it comes to life, zooms, leads from a finding to its packets, and sends nothing anywhere."""
+"""The page in a real browser: it comes to life, zooms, leads from a finding to its packets, and sends nothing."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_from_a_finding_to_its_packets(opened: Opened, rtt: str) -> None:
     view = opened(rtt)
     view.locator("button.see[data-packet='54']").first.click()
     begin, end = span(view)
-    assert begin < 2_823_837_000 and 3_029_081_000 < end  # the wait that packet 54 begins, whole
+    assert begin < 2_823_837_000 and end > 3_029_081_000  # the wait that packet 54 begins, whole
     assert end - begin < 1_000_000_000
     details = view.locator("#details")
     assert "packet #54 and those around it on connection 0" in details.inner_text()
@@ -158,7 +158,7 @@ def test_from_a_finding_to_its_packets(opened: Opened, rtt: str) -> None:
     assert "packet #55" in details.locator("h3").inner_text()
     view.locator("button.all").first.click()
     begin, end = span(view)
-    assert begin < 2_823_837_000 and 5_851_630_000 < end
+    assert begin < 2_823_837_000 and end > 5_851_630_000
     view.get_by_role("link", name="back to slow-start-after-idle").click()
     assert view.url.endswith("#finding-1")
 
@@ -264,7 +264,9 @@ def test_in_print(opened: Opened, rtt: str) -> None:
 
 def test_what_is_injected_does_not_run(browser: Browser, rtt: str, tmp_path: Path) -> None:
     """Were markup to slip into the page, its policy would not let it act. The browser itself says so."""
-    slipped = '<img src="https://example.org/x.png"><script>document.title = "ran"</script><p onclick="alert(1)" id="p">x</p>'
+    slipped = (
+        '<img src="https://example.org/x.png"><script>document.title = "ran"</script><p onclick="alert(1)" id="p">x</p>'
+    )
     path = tmp_path / "slipped.html"
     path.write_text(rtt.replace("</main>", slipped + "</main>"), encoding="utf-8")
     view = browser.new_page()
