@@ -265,6 +265,15 @@ class Timeline {
     this.draw();
   }
 
+  /** Outlines a packet. */
+  markPacket(row) {
+    const { packets } = this.model;
+    const lane = this.view.layout.lanes.findIndex((one) => one.kind === "packet" && one.side === packets.direction[row]);
+    const time = packets.time_ns[row];
+    this.cursor = { kind: "packet", row, lane, start: time, end: time, count: 1 };
+    this.draw();
+  }
+
   resized() {
     if (!this.view || this.element.clientWidth === this.chart.getWidth()) return;
     if (this.element.clientWidth < 560 !== this.narrow) this.build();

@@ -94,6 +94,7 @@ function toPacket(model, timeline, details, packet, finding) {
   const span = Math.min(Math.max(far === undefined ? 2e6 : far * 1.15, 1e5), 2e9);
   if (timeline.view.connection !== connection) choose(timeline, connection, [time - span, time + span]);
   else timeline.zoom(time - span, time + span);
+  timeline.markPacket(row);
   details.showPackets(row, finding);
 }
 
@@ -108,6 +109,7 @@ function toFinding(model, timeline, details, number) {
   const [from, to] = [Math.min(...times), Math.max(...times)];
   const pad = Math.max((to - from) * 0.08, 1e5);
   choose(timeline, connection, [from - pad, to + pad]);
+  timeline.markPacket(first);
   return details.showPackets(first, number);
 }
 
@@ -148,7 +150,7 @@ function keys(model, timeline, details) {
     ArrowLeft: () => timeline.move(-0.25), ArrowRight: () => timeline.move(0.25), ArrowUp: () => timeline.scale(0.6), ArrowDown: () => timeline.scale(1 / 0.6),
     "+": () => timeline.scale(0.6), "=": () => timeline.scale(0.6), "-": () => timeline.scale(1 / 0.6), Home: () => timeline.whole(), 0: () => timeline.whole(),
     n: () => stepped(model, timeline, details, 1), p: () => stepped(model, timeline, details, -1),
-    Enter: () => timeline.cursor && timeline.zoom(timeline.cursor.start - 0.1 * (timeline.cursor.end - timeline.cursor.start), timeline.cursor.end + 0.1 * (timeline.cursor.end - timeline.cursor.start)),
+    Enter: () => timeline.cursor?.end > timeline.cursor?.start && timeline.zoom(timeline.cursor.start - 0.1 * (timeline.cursor.end - timeline.cursor.start), timeline.cursor.end + 0.1 * (timeline.cursor.end - timeline.cursor.start)),
   };
   byId("chart").addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !acts[event.key]) return;
