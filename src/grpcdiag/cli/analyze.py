@@ -45,6 +45,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    html = "html"
     perfetto = "perfetto"
 
 
@@ -85,12 +86,10 @@ def command(
     one_after_the_other(from_, to)
     narrowed = bool(connection) or method is not None or from_ is not None or to is not None
     chosen_format = Format.json if as_json else format_
-    if chosen_format is Format.perfetto:
+    if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to do not go", 2)
-        from .trace import write_trace
-
-        analysis = write_trace(files, how(port, keylog), output, quiet)
+        analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as told:
             if narrowed:
@@ -103,6 +102,17 @@ def command(
         _report(analysis, chosen_format, output, top)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
+
+
+def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
+    """Write a report that shows packets against time and give the analysis."""
+    if format_ is Format.perfetto:
+        from .trace import write_trace
+
+        return write_trace(files, chosen, output, quiet)
+    from . import html
+
+    return html.write_page(files, chosen, output, quiet, _analysis)
 
 
 def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
