@@ -61,6 +61,9 @@ class Limits(Struct, frozen=True, eq=False):
 
     first_flights: int = 8
     """Flights of a direction that are its beginning (own choice: preface, SETTINGS, PINGs, the first messages)."""
+    grown_segments: int = 2
+    """Segments by which ACKs of short packets may have let the window grow before the first wait (Linux adds one for
+    each packet; preface and SETTINGS ACK are two)."""
     longest_round_trips: float = 2.0
     """Round trips after which the ACK itself was late (own choice: the window frees after one, a delayed ACK apart)."""
     paying_share: float = 0.20
@@ -102,15 +105,15 @@ def _beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     ]
     rows = rows[waits.start_time_ns[rows] < _first_loss(tables)[_ends(tables, rows)]]
     rows = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
-    return rows[_begun_without_ack(tables, rows)]
+    return rows[_begun_without_ack(tables, rows, limits)]
 
 
-def _begun_without_ack(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which of the sorted waits are of ends whose first one came before any ACK could have let the window grow."""
+def _begun_without_ack(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArray[np.bool_]:
+    """Which of the sorted waits are of ends whose first one came before the ACK of a message let the window grow."""
     waits = tables.waits
     into_flight = waits.start_time_ns[rows] - waits.flight_start_time_ns[rows]
     grown = waits.congestion_window_bytes[rows] - waits.window_before_idle_bytes[rows]
-    still = grown < waits.mss[rows]  # the ACK of SETTINGS and the like lets the estimate grow by their few bytes
+    still = grown <= limits.grown_segments * waits.mss[rows]
     begun = still | (into_flight < waits.rtt_ns[rows] // 2)
     _, first, end = np.unique(_ends(tables, rows), return_index=True, return_inverse=True)
     return np.asarray(begun[first][end])
