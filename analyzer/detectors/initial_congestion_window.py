@@ -113,7 +113,7 @@ def _begun_without_ack(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArra
     waits = tables.waits
     into_flight = waits.start_time_ns[rows] - waits.flight_start_time_ns[rows]
     grown = waits.congestion_window_bytes[rows] - waits.window_before_idle_bytes[rows]
-    still = grown <= limits.grown_segments * waits.mss[rows]
+    still = grown < (limits.grown_segments + 1) * waits.mss[rows]
     begun = still | (into_flight < waits.rtt_ns[rows] // 2)
     _, first, end = np.unique(_ends(tables, rows), return_index=True, return_inverse=True)
     return np.asarray(begun[first][end])
