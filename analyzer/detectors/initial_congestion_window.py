@@ -62,8 +62,8 @@ class Limits(Struct, frozen=True, eq=False):
     first_flights: int = 8
     """Flights of a direction that are its beginning (own choice: preface, SETTINGS, PINGs, the first messages)."""
     grown_segments: int = 2
-    """Segments by which ACKs of short packets may have let the window grow before the first wait (Linux adds one for
-    each packet; preface and SETTINGS ACK are two)."""
+    """Segments by which the window may have grown before the first wait (own choice: Linux adds one for each packet that
+    is acknowledged, and preface and SETTINGS ACK are two)."""
     longest_round_trips: float = 2.0
     """Round trips after which the ACK itself was late (own choice: the window frees after one, a delayed ACK apart)."""
     paying_share: float = 0.20
