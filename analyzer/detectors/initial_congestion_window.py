@@ -10,11 +10,12 @@ short-lived, because then most RPCs are first ones.
 How it is decided
 -----------------
 A wait counts when all of this holds: the capture has the connection's opening; the flight is one of the direction's
-first; its congestion window, followed from the opening, had never been above the initial one; the sender stopped
-inside a message with that window full and HTTP/2 and TCP receive windows open; it resumed right after an ACK that took
-no longer than two round trips; nothing had been sent again before. The time lost is that of the waits, times the
-streams that they interrupted. It is a warning only when several connections of a capture were closed after few RPCs, so
-that a fifth of all RPCs paid for it; otherwise it is told once per connection, as information.
+first; its congestion window, followed from the opening, had never been above the initial one, but for what the ACKs of
+one or two short packets right before let it grow; the sender stopped inside a message with that window full and HTTP/2
+and TCP receive windows open; it resumed right after an ACK that took no longer than two round trips; nothing had been
+sent again before. The time lost is that of the waits, times the streams that they interrupted. It is a warning only
+when several connections of a capture were closed after few RPCs, so that a fifth of all RPCs paid for it; otherwise it
+is told once per connection, as information.
 
 When it cannot tell
 -------------------
@@ -62,8 +63,8 @@ class Limits(Struct, frozen=True, eq=False):
     first_flights: int = 8
     """Flights of a direction that are its beginning (own choice: preface, SETTINGS, PINGs, the first messages)."""
     grown_segments: int = 2
-    """Segments by which the window may have grown before the first wait (own choice: Linux adds one for each packet that
-    is acknowledged, and preface and SETTINGS ACK are two)."""
+    """Segments by which the window may have grown before the first wait, for Linux adds one for each packet that is
+    acknowledged (own choice: preface and SETTINGS ACK are two)."""
     longest_round_trips: float = 2.0
     """Round trips after which the ACK itself was late (own choice: the window frees after one, a delayed ACK apart)."""
     paying_share: float = 0.20
