@@ -27,6 +27,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    markdown = "markdown"
 
 
 class Severity(StrEnum):
@@ -56,6 +57,11 @@ def command(
         from ..reports import json_v1
 
         write(json_v1.render(analysis), output)
+    elif format_ is Format.markdown:
+        from ..analyzer import _core
+        from ..reports import markdown
+
+        write(markdown.render(analysis, version=_core.__version__), output)
     else:
         from ..reports import terminal
 
