@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from msgspec.structs import replace
+
 from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts
 from . import ends
-from .marks import Block, code, fence, fitting, folded, items, prose, table
+from .marks import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .terminal import draw
 from .text import count, duration, size
 
@@ -42,11 +44,14 @@ def render(analysis: Analysis, *, version: str = "") -> str:
 
 
 def _report(analysis: Analysis) -> Iterator[Block]:
-    yield Block(f"## {code(name(analysis))}\n\n**{prose(analysis.verdict.text)}**")
+    yield Block(f"## {code(name(analysis))}\n\n**{sentence(analysis.verdict.text)}**")
     yield Block(capture(analysis))
     yield Block(budget(analysis))
     if analysis.ends:
-        drawn = draw(ends.parts(analysis.ends), width=100, colour=False)
+        known = replace(
+            analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
+        )
+        drawn = draw(ends.parts(known), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)
     told = costly(analysis)
     for number, finding in enumerate(told[:MOST_FINDINGS], start=1):
@@ -62,9 +67,14 @@ def _folded(title: str, lines: Sequence[str]) -> str:
     return folded(title, items(lines)) if lines else ""
 
 
+def bare(files: Sequence[str]) -> tuple[str, ...]:
+    """Files without the folders they lie in, which are nobody's business."""
+    return tuple(PurePath(file).name or "capture" for file in files)
+
+
 def name(analysis: Analysis) -> str:
-    """The capture without the folders it lies in, which are nobody's business."""
-    names = [PurePath(file).name or "capture" for file in analysis.files]
+    """What the capture is called."""
+    names = bare(analysis.files)
     return (names[0] if names else "capture") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
@@ -141,9 +151,9 @@ def _finding(number: int, finding: Finding, analysis: Analysis) -> str:
     shown = finding.evidence[:MOST_EVIDENCE]
     rows = [(str(item.packet), seconds(analysis, item.time_ns), prose(item.what)) for item in shown]
     parts = [
-        f"### {number}. {code(finding.id)} ({finding.severity}): {prose(finding.title)}",
+        f"### {number}. {code(finding.id)} ({finding.severity}): {sentence(finding.title)}",
         f"{cost(finding)}.",
-        prose(finding.explanation),
+        sentence(finding.explanation),
         table(("Packet", "Time (s)", "What it shows"), rows, right=(0, 1)),
     ]
     return "\n\n".join([*parts, *remedies(finding)])

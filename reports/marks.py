@@ -22,6 +22,8 @@ LONGEST_TEXT = 3_000
 
 _WORD = re.compile(r"[A-Za-zµ]+(?:['-][A-Za-z]+)*")
 _FIGURE = re.compile(r"(?:\d{1,3}(?:,\d{3})+|\d{1,6})(?:\.\d{1,6})?[%x]?")
+_OURS = re.compile(r"[A-Z]+(?:_[A-Z]+)+s?|HTTP/2|C\+\+|RPC/s|g?RPCs?")
+"""Words of the reports' own that are no foreign text's to be afraid of, whoever uses them."""
 _HASH = re.compile(r"[a-fA-F]{7,}")
 _AROUND = re.compile(r"""(["(']*)(.*?)([.,;:!?)"'%]*)""", re.DOTALL)
 _LIST = re.compile(r"\d+[.)]")
@@ -68,6 +70,12 @@ def prose(text: str) -> str:
     return " ".join(told) + (f" … ({len(text):,} characters)" if len(text) > LONGEST_TEXT else "")
 
 
+def sentence(text: str) -> str:
+    """`prose` that begins with a capital."""
+    told = prose(text)
+    return told[:1].upper() + told[1:]
+
+
 def _word(word: str, *, first: bool) -> str:
     if word == "->":
         return "→"
@@ -75,7 +83,8 @@ def _word(word: str, *, first: bool) -> str:
     before, core, after = match.groups() if match else ("", word, "")
     if first and _LIST.fullmatch(word):
         return code(word)
-    if not core or _FIGURE.fullmatch(core) or (_WORD.fullmatch(core) and not _HASH.fullmatch(core)):
+    word_like = _WORD.fullmatch(core) and not _HASH.fullmatch(core)
+    if not core or word_like or _FIGURE.fullmatch(core) or _OURS.fullmatch(core):
         return word if len(word) <= LONGEST_WORD else code(word)
     return f"{before}{code(core)}{after}"
 

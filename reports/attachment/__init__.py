@@ -39,8 +39,8 @@ def _first(contents: Contents, blanks: int) -> str:
     after = f", after the form {form.source}" if form.source else ""
     lines = [
         f"Written by grpcdiag {contents.version} from a scrubbed packet capture{after}.",
-        f"Title: {title(contents)}",
-        f"Before you post: fill the {blanks} blanks ({sections.BLANK}); the comment behind each says with what.",
+        f"Suggested title: {title(contents)}",
+        f"Before you post: fill the {blanks} blanks; the comment behind each says with what.",
         *foreign(contents),
         "Delete what you do not want to say. Comments like this one are not shown.",
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ...analyzer.exhibit import PacketFacts, Work
 from ...analyzer.result import Finding
 from .. import markdown, timeline
-from ..marks import Block, code, fence, folded, items, prose, table
+from ..marks import Block, code, fence, folded, items, prose, sentence, table
 from ..text import count, duration
 from .contents import Contents
 from .ruled_out import ruled_out as silent
@@ -181,8 +181,9 @@ def summary(contents: Contents) -> Iterator[Block]:
     finding = _told(contents)
     sure = f" Confidence of this reading: {finding.confidence}." if finding else ""
     yield Block(
-        f"{prose(contents.analysis.verdict.text)}\n\n"
+        f"{sentence(contents.analysis.verdict.text)}\n\n"
         f"This was read from a packet capture by grpcdiag {contents.version}; it sees packets, and no code.{sure} "
+        f"Addresses are stand-ins, header values are replaced; sizes and times are as recorded. "
         f"{markdown.capture(contents.analysis)}"
     )
 
@@ -213,8 +214,8 @@ def _finding(contents: Contents, finding: Finding) -> str:
     packets = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
     packets += f"\n\n... and {count(more, 'more packet')} in `analysis.json`" if more > 0 else ""
     parts = [
-        f"#### {code(finding.id)}: {prose(finding.title)}",
-        prose(finding.explanation),
+        f"#### {code(finding.id)}: {sentence(finding.title)}",
+        sentence(finding.explanation),
         f"{markdown.cost(finding)}.",
         f"Packets of `capture.pcap` that show it:\n\n{packets}" if "capture" not in contents.without else packets,
     ]
