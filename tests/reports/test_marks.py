@@ -87,7 +87,7 @@ def test_long_text_is_cut() -> None:
 def test_the_least_important_goes_first_and_is_named() -> None:
     blocks = [Block("head"), Block("a" * 50, "as", 2), Block("b" * 50, "bs", 3), Block("", "empty", 9), Block("end")]
     assert fitting(blocks, 10_000, "look there").count("a") > 49
-    page = fitting(blocks, 115, "look there")
+    page = fitting(blocks, 114, "look there")
     assert "b" * 50 not in page
     assert "a" * 50 in page
     assert page.endswith("_Left out for length: bs; look there._\n")
