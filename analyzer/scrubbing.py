@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -15,6 +15,9 @@ from .errors import NoGrpcError
 from .reading import Progress
 from .result import Analysis
 from .tables import Frames, Messages, Packets, Table, Tables
+
+if TYPE_CHECKING:
+    from .beside import Beside
 
 STEP = 20_000
 """Packets between two pieces of the new file, at most."""
@@ -86,20 +89,29 @@ def renamed(tables: Tables, report: Report) -> Tables:
 
 
 def analyses(
-    before: Sequence[str], after: Sequence[str], report: Report, ports: list[int] | None = None
+    before: Sequence[str],
+    after: Sequence[str],
+    report: Report,
+    ports: list[int] | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Analysis | str, Analysis | str]:
     """What is found in the capture as it was, in the names of the new one, and in the new one.
 
-    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither.
+    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither. What was recorded `beside` the
+    capture is used for both, without the names in it.
     """
     old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
-    new = decode(after, rpc_rows=False, ports=ports or [])
-    return _analysis(renamed(old, report)), _analysis(new)
+    named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
+    if beside is not None:
+        from .beside import hidden
+
+        beside = hidden(beside, old, named)
+    return _analysis(named, beside), _analysis(new, beside)
 
 
-def _analysis(tables: Tables) -> Analysis | str:
+def _analysis(tables: Tables, beside: Beside | None) -> Analysis | str:
     try:
-        found = of_tables(tables)
+        found = of_tables(tables, beside)
     except NoGrpcError as reason:
         return str(reason)
     return structs.replace(found, files=())

@@ -1,8 +1,8 @@
 """Markdown out of foreign text: nothing from a capture may become a link, a mention, a reference or markup.
 
 Trackers turn more into links than CommonMark does: `@name`, `#12`, `owner/name#12`, `GH-12`, commit hashes, bare
-addresses, `:shortcodes:`. They do so behind the parser, where a backslash does not help; only in code do they leave text
-alone. So only words and figures stay as they are, and every other word of foreign text is put into code.
+addresses, `:shortcodes:`. They do so behind the parser, where a backslash does not help; they leave alone what is code.
+So only words and figures stay as they are, and every other word of foreign text is put into code.
 """
 
 from __future__ import annotations

@@ -11,7 +11,18 @@ from . import sections
 from .contents import Contents, Recorded
 from .forms import FORMS, Form, named, of_implementation
 
-__all__ = ["FORMS", "Contents", "Form", "Recorded", "foreign", "named", "of_implementation", "render", "title"]
+__all__ = [
+    "FORMS",
+    "Contents",
+    "Form",
+    "Recorded",
+    "blanks",
+    "foreign",
+    "named",
+    "of_implementation",
+    "render",
+    "title",
+]
 
 MOST_BYTES = 60_000
 """Length that the text stays below: GitHub takes 65,536 characters."""
@@ -22,9 +33,13 @@ WHERE = "see `report.html` and `analysis.json`"
 def render(contents: Contents) -> str:
     """The issue's text as Markdown; no file of a capture in it, and nothing that only the reporter knows."""
     blocks = [block for section in _sections(contents) for block in section]
-    blanks = sum(block.text.count(sections.BLANK) for block in blocks)
     where = "the capture has them" if {"html", "json"} <= contents.without else WHERE
-    return fitting([Block(_first(contents, blanks)), *blocks], MOST_BYTES, where)
+    return fitting([Block(_first(contents)), *blocks], MOST_BYTES, where)
+
+
+def blanks(contents: Contents) -> int:
+    """How many places are to be filled."""
+    return sum(block.text.count(sections.MARK) for section in _sections(contents) for block in section)
 
 
 def _sections(contents: Contents) -> Iterator[list[Block]]:
@@ -33,14 +48,14 @@ def _sections(contents: Contents) -> Iterator[list[Block]]:
         yield [Block(section.heading), *blocks]
 
 
-def _first(contents: Contents, blanks: int) -> str:
+def _first(contents: Contents) -> str:
     """What the reporter reads first; nobody else sees it."""
     form = contents.form
     after = f", after the form {form.source}" if form.source else ""
     lines = [
         f"Written by grpcdiag {contents.version} from a scrubbed packet capture{after}.",
         f"Suggested title: {title(contents)}",
-        f"Before you post: fill the {blanks} blanks; the comment behind each says with what.",
+        f"Before you post: fill the {blanks(contents)} blanks; the comment behind each says with what.",
         *foreign(contents),
         "Delete what you do not want to say. Comments like this one are not shown.",
     ]

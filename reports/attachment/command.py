@@ -12,11 +12,14 @@ HIDDEN = "…"
 MOST_WORDS = 60
 """Words shown."""
 
-_PROGRAMS = frozenset(
-    "bash bazel bun bundle cargo deno docker dotnet env ghz go gradle gradlew grpc_cli grpcurl h2load java k6 kubectl "
-    "make mvn nice node npm npx perl php podman poetry pytest python python3 ruby rust-script sbt sh sudo swift taskset "
-    "time timeout uv wrk yarn".split()
-)
+# fmt: off
+_PROGRAMS = frozenset((
+    "bash", "bazel", "bun", "bundle", "cargo", "deno", "docker", "dotnet", "env", "ghz", "go", "gradle", "gradlew",
+    "grpc_cli", "grpcurl", "h2load", "java", "k6", "kubectl", "make", "mvn", "nice", "node", "npm", "npx", "perl",
+    "php", "podman", "poetry", "pytest", "python", "ruby", "sbt", "sh", "sudo", "swift", "taskset", "time",
+    "timeout", "uv", "wrk", "yarn",
+))
+# fmt: on
 """Programs whose names tell nobody's secrets; others are shown as PROGRAM."""
 _FIGURE = re.compile(r"\d{1,6}(?:\.\d{1,3})?(?:ns|us|ms|s|m|h|k|kb|kib|m|mb|mib|%)?|true|false|on|off", re.IGNORECASE)
 _SECRET = re.compile(r"pass|secret|token|key|auth|cred|pin|user|login|account|session|cookie|otp|code", re.IGNORECASE)

@@ -34,6 +34,8 @@ class Contents(Struct, frozen=True, eq=False):
     """Of the program."""
     files: tuple[tuple[str, str], ...]
     """The other files of the attachment: name, and what it is."""
+    capture: str = "capture.pcap"
+    """The scrubbed capture's name, also where it is left out."""
     scrubbed: tuple[str, ...] = ()
     """What could not be kept in the scrubbed capture, in words."""
     recorded: Recorded | None = None

@@ -29,7 +29,7 @@ class Form(Struct, frozen=True):
     language: str
     """What `grpc_version` calls the library."""
     implementations: tuple[str, ...]
-    """Beginnings of what this project's programs call themselves in `user-agent` and of what habits on the wire tell."""
+    """How names of its programs begin, in `user-agent` and where habits on the wire tell them."""
     knobs: tuple[str, ...]
     """Whose settings are this project's, as remedies name them."""
     sections: tuple[Section, ...]

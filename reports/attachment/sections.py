@@ -14,6 +14,8 @@ from .ruled_out import ruled_out as silent
 
 BLANK = "_____"
 """What the reporter overwrites; the comment behind it says with what."""
+MARK = "<!-- TO FILL: "
+"""Begins that comment."""
 MOST_FINDINGS = 6
 """Findings told with their packets."""
 MOST_PACKETS = 8
@@ -32,7 +34,7 @@ Part = Callable[[Contents], Iterator[Block]]
 
 def blank(what: str) -> str:
     """A place for what only the reporter knows."""
-    return f"{BLANK} <!-- TO FILL: {what} -->"
+    return f"{BLANK} {MARK}{what} -->"
 
 
 # versions
@@ -65,6 +67,24 @@ def _line(text: str) -> Part:
         yield Block(text)
 
     return part
+
+
+_LANGUAGES = {
+    "grpc-python": "Python",
+    "grpc-c++": "C++",
+    "grpc-ruby": "Ruby",
+    "grpc-php": "PHP",
+    "grpc-objc": "Objective-C",
+    "grpc-csharp": "C#",
+}
+
+
+def language(contents: Contents) -> Iterator[Block]:
+    """What the client is written in, as its user-agent says."""
+    agents = {c.client_implementation or "" for c in contents.analysis.connections}
+    known = sorted({name for agent in agents for start, name in _LANGUAGES.items() if agent.startswith(start)})
+    said = f"{', '.join(known)} (client); server: " if known else ""
+    yield Block(f"Language: {said}{blank('C++, Python, Ruby, PHP or another')}")
 
 
 def system(contents: Contents) -> Iterator[Block]:
@@ -112,7 +132,14 @@ def work(contents: Contents) -> Iterator[Block]:
     most = max((c.max_concurrent_rpcs for c in connections), default=0)
     round_trips = sorted({duration(c.min_rtt_ns) for c in connections if c.min_rtt_ns is not None and c.rpcs})
     rtt = "not known" if not round_trips else round_trips[0] if len(round_trips) == 1 else " to ".join(_ends(contents))
-    head = ("Method", "RPCs", "Messages up / down", "Request bytes (largest)", "Response bytes (largest)", "Begins every")
+    head = (
+        "Method",
+        "RPCs",
+        "Messages up / down",
+        "Request bytes (largest)",
+        "Response bytes (largest)",
+        "Begins every",
+    )
     drawn = table(head, [_work(row) for row in rows[:MOST_WORK]], right=(1, 2, 3, 4, 5))
     more = f"\n\n... and {count(len(rows) - MOST_WORK, 'more method')}" if len(rows) > MOST_WORK else ""
     text = (
@@ -165,7 +192,9 @@ def expected(contents: Contents) -> Iterator[Block]:
             f"By the packets alone, the RPCs would have taken {duration(finding.lost_ns)} less together "
             f"({finding.share:.1%} of their time) without what is described as {code(finding.id)}.\n\n"
         )
-    yield Block(lost + blank("what you expected, such as a latency, a throughput or a behaviour of the library, and why"))
+    yield Block(
+        lost + blank("what you expected, such as a latency, a throughput or a behaviour of the library, and why")
+    )
 
 
 # what was seen
@@ -212,12 +241,13 @@ def _finding(contents: Contents, finding: Finding) -> str:
         rows.append((str(item.packet), markdown.seconds(analysis, item.time_ns), *_packet(facts), prose(item.what)))
     more = len(finding.evidence) - len(shown)
     packets = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
-    packets += f"\n\n... and {count(more, 'more packet')} in `analysis.json`" if more > 0 else ""
+    rest = "" if "json" in contents.without else " in `analysis.json`"
+    packets += f"\n\n... and {count(more, 'more packet')}{rest}" if more > 0 else ""
     parts = [
         f"#### {code(finding.id)}: {sentence(finding.title)}",
         sentence(finding.explanation),
         f"{markdown.cost(finding)}.",
-        f"Packets of `capture.pcap` that show it:\n\n{packets}" if "capture" not in contents.without else packets,
+        f"Packets{'' if 'capture' in contents.without else f' of `{contents.capture}`'} that show it:\n\n{packets}",
     ]
     return "\n\n".join([*parts, *_knobs(finding)])
 
@@ -291,7 +321,7 @@ def files(contents: Contents) -> Iterator[Block]:
 PARTS: Mapping[str, Part] = {
     "grpc_version": grpc_version,
     "go_version": _line(blank("output of go version")),
-    "language": _line(f"Language: {blank('C++, Python, Ruby, PHP or another')}"),
+    "language": language,
     "compiler_version": _line(blank("such as Python 3.12, or gcc 14")),
     "jdk_version": _line(f"JDK: {blank('output of java -version')}"),
     "runtime_version": _line(f"Language and runtime: {blank('such as Go 1.25, or Python 3.12')}"),

@@ -12,7 +12,9 @@ from markup import HOSTILE, LINKED, kinds, parsed, plain
 from grpcdiag.reports.marks import Block, code, fence, fitting, prose, shortened, table, visible
 
 INLINE = {"paragraph_open", "paragraph_close", "inline", "text", "code_inline"}
-TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=80), st.text(alphabet="`|\\<>@#*_-~[]()! \n1.:$&a", max_size=60))
+TEXTS = st.one_of(
+    st.sampled_from(HOSTILE), st.text(max_size=80), st.text(alphabet="`|\\<>@#*_-~[]()! \n1.:$&a", max_size=60)
+)
 
 
 def seen(page: str) -> str:
