@@ -18,8 +18,10 @@ MOST_EVIDENCE = 8
 """Packets of a finding that are looked up."""
 MOST_FRAMES = 6
 """Frames named of a packet; the rest are counted."""
-LONGEST_EXAMPLE_NS = 20_000_000_000
-"""Time that an example takes at the most."""
+MOST_PACKETS = 100
+"""Packets from an example's first to its last."""
+LONGEST_NS = 20_000_000_000
+"""Time of the slowest RPC that is shown."""
 AROUND_NS = 1_000_000
 """Time shown on each side of an example's packets."""
 
@@ -143,24 +145,25 @@ def _place(
     analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Tables
 ) -> tuple[Finding | None, tuple[int, int, int]]:
     """Connection, begin and end of the example: of the gravest finding whose packets are close to each other."""
-    grave = sorted(analysis.findings, key=lambda f: (f.severity == "info", f.id != analysis.verdict.finding))
-    for finding in grave:
+    costly = [finding for finding in analysis.findings if finding.severity != "info"]
+    for finding in sorted(costly, key=lambda f: f.id != analysis.verdict.finding):
         if place := _of(finding, packets):
             return finding, place
     return None, _slowest(tables)
 
 
 def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> tuple[int, int, int] | None:
-    """The first of its packets that are on one connection, as long as they follow each other in time."""
+    """The first of its packets that are on one connection, as long as they follow each other closely."""
     shown = [e for e in finding.evidence[:MOST_EVIDENCE] if e.packet in packets]
     if not shown or finding.id == "capture-quality":
         return None
-    connection, begin, end = packets[shown[0].packet].connection, shown[0].time_ns, shown[0].time_ns
-    for item in shown[1:4]:
-        if packets[item.packet].connection != connection or not begin <= item.time_ns <= begin + LONGEST_EXAMPLE_NS:
+    first = packets[shown[0].packet]
+    begin = end = shown[0].time_ns
+    for item in shown[1:]:
+        if packets[item.packet].connection != first.connection or not 0 <= item.packet - first.packet <= MOST_PACKETS:
             break
         end = max(end, item.time_ns)
-    return connection, begin - AROUND_NS, end + AROUND_NS
+    return first.connection, begin - AROUND_NS, end + AROUND_NS
 
 
 def _slowest(tables: Tables) -> tuple[int, int, int]:
@@ -168,7 +171,7 @@ def _slowest(tables: Tables) -> tuple[int, int, int]:
     rpcs = tables.rpcs
     row = int(np.argmax(rpcs.duration_ns))
     begin = int(rpcs.start_time_ns[row])
-    return int(rpcs.connection[row]), begin, begin + min(int(rpcs.duration_ns[row]), LONGEST_EXAMPLE_NS)
+    return int(rpcs.connection[row]), begin, begin + min(int(rpcs.duration_ns[row]), LONGEST_NS)
 
 
 def _work(tables: Tables) -> tuple[Work, ...]:

@@ -31,6 +31,26 @@ MOST_NOTES = 12
 """Notes on the capture, and reasons for not judging."""
 
 
+MEANINGS = {
+    "client": "it was the client's turn (application or library), and nothing on the wire held it back",
+    "server": "it was the server's turn (application or library), and nothing on the wire held it back",
+    "network": "propagation",
+    "network_up": "propagation, client to server",
+    "network_down": "propagation, server to client",
+    "transmission": "bytes were flowing",
+    "congestion_window": "the sender's TCP congestion window was full",
+    "receive_window": "the receiver's TCP window was full",
+    "stream_window": "the HTTP/2 window of the stream was used up",
+    "connection_window": "the HTTP/2 window of the connection was used up",
+    "loss_recovery": "lost packets had to be sent again",
+    "delayed_ack": "the sender waited for a delayed ACK",
+    "head_of_line": "bytes of other streams went first",
+    "capture_gap": "packets are missing from the capture",
+    "unexplained": "the packets do not tell",
+}
+"""What causes mean, for readers who never saw them."""
+
+
 def render(analysis: Analysis, *, version: str = "") -> str:
     """The report; `version` is the program's."""
     blocks = []
@@ -78,8 +98,8 @@ def name(analysis: Analysis) -> str:
     return (names[0] if names else "capture") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
-def capture(analysis: Analysis) -> str:
-    """What was recorded, and how whole it is."""
+def capture(analysis: Analysis, *, place: bool = True) -> str:
+    """What was recorded, how whole it is, and with `place` where."""
     facts, totals, quality = analysis.capture, analysis.totals, analysis.quality
     first, last = facts.first_time_ns, facts.last_time_ns
     span = duration(last - first) if first is not None and last is not None else "-"
@@ -91,10 +111,11 @@ def capture(analysis: Analysis) -> str:
     ]
     said = ", ".join(f"{n:,} {what}" for n, what in flaws if n) or "nothing missing"
     vantages = ", ".join(sorted({connection.vantage for connection in analysis.connections}))
+    where = f" Captured at: {vantages}." if place else ""
     return (
         f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {span} ({', '.join(facts.link_types)}); "
         f"{count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}. "
-        f"Quality of the capture: {said}. Captured at: {vantages}."
+        f"Quality of the capture: {said}.{where}"
     )
 
 
@@ -103,12 +124,12 @@ def budget(analysis: Analysis) -> str:
     causes = analysis.ends.budget if analysis.ends else analysis.budget
     total = sum(causes.values())
     rows = [
-        (code(cause), duration(ns), f"{ns / total:.1%}")
+        (code(cause), duration(ns), f"{ns / total:.1%}", MEANINGS.get(cause, ""))
         for cause, ns in sorted(causes.items(), key=lambda item: -item[1])
     ]
     if not rows:
         return "No RPC time is in the capture."
-    return table((f"Where {duration(total)} of RPC time went", "Time", "Share"), rows, right=(1, 2))
+    return table((f"Where {duration(total)} of RPC time went", "Time", "Share", "What that is"), rows, right=(1, 2))
 
 
 def costly(analysis: Analysis) -> list[Finding]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...analyzer.result import Finding
 from ..marks import Block, fitting
 from . import sections
 from .contents import Contents, Recorded
-from .forms import FORMS, Form, named, of_implementation
+from .forms import FORMS, WORDS, Form, named, of_implementation
 
 __all__ = [
     "FORMS",
@@ -44,8 +44,13 @@ def blanks(contents: Contents) -> int:
 
 def _sections(contents: Contents) -> Iterator[list[Block]]:
     for section in contents.form.sections:
-        blocks = [block for part in section.parts for block in sections.PARTS[part](contents)]
+        blocks = [block for part in section.parts for block in _part(part, contents)]
         yield [Block(section.heading), *blocks]
+
+
+def _part(part: str, contents: Contents) -> Iterable[Block]:
+    """A part, or the form's own words."""
+    return [Block(part[1:])] if part.startswith(WORDS) else sections.PARTS[part](contents)
 
 
 def _first(contents: Contents) -> str:
@@ -65,7 +70,7 @@ def _first(contents: Contents) -> str:
 def title(contents: Contents) -> str:
     """A title of plain words for the issue."""
     finding = _first_finding(contents)
-    text = finding.title if finding else "RPCs are slow, and the packets do not say why"
+    text = finding.title if finding else "what you saw, in a few words"
     plain = re.sub(r"[^A-Za-z0-9 ,.:;%()/'+-]", "", text)[:200]
     return re.sub(r"-{2,}", "-", plain)
 

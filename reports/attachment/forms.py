@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+WORDS = "="
+"""Begins words that stand between parts."""
+
 
 class Section(Struct, frozen=True):
     """A heading of a form and the parts below it."""
@@ -16,7 +19,7 @@ class Section(Struct, frozen=True):
     heading: str
     """Markdown, as in the form."""
     parts: tuple[str, ...]
-    """Names of functions of `sections.PARTS`."""
+    """Names of functions of `sections.PARTS`, or words after `WORDS`."""
 
 
 class Form(Struct, frozen=True):
@@ -95,7 +98,7 @@ GRPC_NODE = Form(
     implementations=("grpc-node",),
     knobs=("grpc-js", "grpc-node"),
     sections=(
-        Section("**Problem description**", ("summary", "expected", "budget")),
+        Section("**Problem description**", ("summary", "budget", "=Expected instead:", "expected")),
         Section("**Reproduction steps**", _DONE),
         Section("**Environment**", ("node_environment",)),
         Section("**Additional context**", _EVIDENCE[2:]),
@@ -113,7 +116,18 @@ TONIC = Form(
         Section("### Version", ("grpc_version", "crates")),
         Section("### Platform", ("system",)),
         Section("### Crates", ("affected_crates",)),
-        Section("### Description", ("summary", *_DONE, "expected", *_EVIDENCE[1:])),
+        Section(
+            "### Description",
+            (
+                "summary",
+                "=I tried this:",
+                *_DONE,
+                "=I expected to see this happen:",
+                "expected",
+                "=Instead, this happened:",
+                *_EVIDENCE[1:],
+            ),
+        ),
     ),
 )
 

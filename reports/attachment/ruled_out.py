@@ -8,9 +8,12 @@ from ...analyzer.detectors import DETECTORS
 from ...analyzer.result import Analysis, Traffic
 from ..text import count, duration, size
 
+LITTLE = 0.01
+"""Share of RPC time below which a cause matters to nobody (own choice)."""
+
 
 def ruled_out(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
-    """Of each detector that stayed silent: its finding's id, what it looks for, and what it saw."""
+    """Of each detector that stayed silent: its finding's id, what it looks for, and what it saw as Markdown."""
     told = {finding.id for finding in analysis.findings} | {skipped.id for skipped in analysis.skipped}
     for detector in DETECTORS:
         if detector.id not in told:
@@ -23,13 +26,13 @@ def _looked_for(page: str) -> str:
     return page.strip().split("\n\n")[0].replace("\n", " ")
 
 
-def _waited(*causes: str) -> Callable[[Analysis], str]:
+def _waited(cause: str) -> Callable[[Analysis], str]:
     def told(analysis: Analysis) -> str:
-        total = sum(analysis.budget.values())
-        ns = sum(analysis.budget.get(cause, 0) for cause in causes)
+        total, ns = sum(analysis.budget.values()), analysis.budget.get(cause, 0)
         if not ns:
-            return "no RPC time in it"
-        return f"{duration(ns)} of {duration(total)} of RPC time ({ns / total:.1%}), too little to be reported"
+            return f"`{cause}`: no RPC time"
+        share = f"`{cause}`: {duration(ns)} of {duration(total)} of RPC time ({ns / total:.1%})"
+        return f"{share}, too little to matter" if ns < LITTLE * total else f"{share}, but not in the pattern of this"
 
     return told
 
@@ -103,7 +106,7 @@ def _headers(analysis: Analysis) -> str:
 
 def _at_once(analysis: Analysis) -> str:
     most = max((c.max_concurrent_rpcs for c in analysis.connections), default=0)
-    return f"at most {count(most, 'RPC')} at once on each of {count(analysis.totals.connections, 'connection')}"
+    return f"at most {count(most, 'RPC')} at once on a connection, of {analysis.totals.connections:,}"
 
 
 def _missing(analysis: Analysis) -> str:

@@ -103,14 +103,14 @@ def node_environment(contents: Contents) -> Iterator[Block]:
     kernel = f"{code(contents.recorded.kernel)}; " if contents.recorded and contents.recorded.kernel else ""
     names = sorted({x.client_implementation for x in contents.analysis.connections if x.client_implementation})
     seen = ", ".join(code(name) for name in names[:MOST_IMPLEMENTATIONS])
-    package = f"client's user-agent in the capture: {seen}; package: " if seen else ""
+    package = f"{seen} (client's user-agent header in the capture)" if seen else blank("such as @grpc/grpc-js@1.12.0")
     servers = {(x.server_implementation, x.server_implementation_inferred) for x in contents.analysis.connections}
     lines = [
         f" - OS name, version and architecture: {kernel}{blank('such as Linux Debian 13 amd64')}",
-        f" - Node version {blank('output of node --version')}",
-        f" - Node installation method {blank('such as nvm')}",
-        f" - If applicable, compiler version {blank('or: not applicable')}",
-        f" - Package name and version {package}{blank('such as @grpc/grpc-js@1.12.0')}",
+        f" - Node version: {blank('output of node --version')}",
+        f" - Node installation method: {blank('such as nvm')}",
+        f" - If applicable, compiler version: {blank('or: not applicable')}",
+        f" - Package name and version: {package}",
     ]
     for implementation, inferred in sorted(servers, key=str)[:MOST_IMPLEMENTATIONS]:
         lines.append(f" - Server: {_implementation(implementation, inferred, contents, 'server')}")
@@ -158,7 +158,7 @@ def _ends(contents: Contents) -> tuple[str, str]:
 def _work(row: Work) -> tuple[str, ...]:
     up, down = row.messages
     sizes = [f"{median:,} ({largest:,})" for median, largest in (row.request_bytes, row.response_bytes)]
-    gap = "-" if row.gap_ns is None else duration(row.gap_ns)
+    gap = "-" if row.gap_ns is None else duration(row.gap_ns) if row.gap_ns >= 1_000 else "at once"
     name = code(row.method or "(not in the capture)")
     return name, f"{row.rpcs:,}", f"{up:,} / {down:,}", *sizes, gap
 
@@ -211,16 +211,15 @@ def summary(contents: Contents) -> Iterator[Block]:
     sure = f" Confidence of this reading: {finding.confidence}." if finding else ""
     yield Block(
         f"{sentence(contents.analysis.verdict.text)}\n\n"
-        f"This was read from a packet capture by grpcdiag {contents.version}; it sees packets, and no code.{sure} "
-        f"Addresses are stand-ins, header values are replaced; sizes and times are as recorded. "
-        f"{markdown.capture(contents.analysis)}"
+        f"This was read from a packet capture by grpcdiag {contents.version}, an analyzer of gRPC on the wire: it sees "
+        f"packets, and no code.{sure} Packets below have their numbers, as in Wireshark. Addresses are stand-ins; "
+        f"sizes and times are as recorded.\n\n{markdown.capture(contents.analysis, place=False)}"
     )
 
 
 def budget(contents: Contents) -> Iterator[Block]:
     """Where the time went."""
-    note = "Each RPC's time is divided among what it waited for; what packets do not tell is `unexplained`."
-    yield Block(f"{note}\n\n{markdown.budget(contents.analysis)}")
+    yield Block(f"What the RPCs' time was spent on:\n\n{markdown.budget(contents.analysis)}")
 
 
 def findings(contents: Contents) -> Iterator[Block]:
@@ -286,7 +285,7 @@ def ruled_out(contents: Contents) -> Iterator[Block]:
     """What was looked for and not found, and what could not be judged."""
     if "ruled-out" in contents.without:
         return
-    rows = [(code(name), prose(what), prose(seen)) for name, what, seen in silent(contents.analysis)]
+    rows = [(code(name), prose(what), seen) for name, what, seen in silent(contents.analysis)]
     if rows:
         intro = "Looked for in the same capture, and not found or too little to matter:"
         drawn = table(("Looked for", "What that is", "Seen"), rows)

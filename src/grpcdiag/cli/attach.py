@@ -171,7 +171,11 @@ def _same(
     before, after = analyses(paths, scrubbed, report, ports, beside)
     _refuse([*differences(before, after), *row_differences(paths, scrubbed, ports)], report)
     if isinstance(after, str):
-        fail(f"no gRPC traffic is left in the scrubbed capture: {after}{_why(report)}", NO_GRPC)
+        tls = any(carries == "tls" for _, _, carries in report.connections)
+        reason = "TLS stays encrypted in it, with its secrets too" if tls else after
+        fail(
+            f"no gRPC traffic is left in the scrubbed capture, which all is made from: {reason}{_why(report)}", NO_GRPC
+        )
     shown = exhibit(scrubbed, after, ports=ports or [])
     part, first = shown.example, after.capture.first_time_ns or 0
     begin, end = part.start_ns - first, part.end_ns - first
