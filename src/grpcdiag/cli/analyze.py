@@ -28,6 +28,7 @@ class Format(StrEnum):
     terminal = "terminal"
     json = "json"
     markdown = "markdown"
+    html = "html"
 
 
 class Severity(StrEnum):
@@ -51,6 +52,13 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
+    if format_ is Format.html and not as_json:
+        from . import html
+
+        analysis = html.write_page(files, how(port, keylog), output, quiet, _analysis)
+        if fail_on and _has(analysis, fail_on.value):
+            raise typer.Exit(FAIL_ON)
+        return
     with decoding(), progress(quiet) as told:
         analysis = _analysis(files, how(port, keylog), told)
     if as_json or format_ is Format.json:

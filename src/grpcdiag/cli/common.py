@@ -89,6 +89,8 @@ def decoding() -> Iterator[None]:
         fail(str(error), UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    except UnicodeEncodeError:
+        fail("a file's name is not UTF-8: rename it, or give the capture on standard input as -", UNREADABLE)
 
 
 def one_place(files: list[str], chosen: How) -> None:
