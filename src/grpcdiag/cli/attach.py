@@ -116,7 +116,6 @@ def command(
                 say(problem)
             wanted = _Wanted(for_, hide_methods, bool(with_), left_out, port, quiet)
             contents = _contents(paths, folder, beside, wanted)
-        _write(folder, contents)
         size = _publish(folder, output)
     if not quiet:
         _tell(output, size, contents)
@@ -138,7 +137,7 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
     report = write_scrubbed(paths, written, wanted.hide_methods, wanted.ports, wanted.quiet)
     target = written.rename(folder / f"capture.{report.format}")
     analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
-    present = [("capture", target.name), *([("html", HTML)] if _has_html() else []), ("json", JSON)]
+    present = [("capture", target.name), ("html", HTML), ("json", JSON)]
     contents = attachment.Contents(
         analysis=analysis,
         exhibit=exhibit,
@@ -150,8 +149,7 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
         recorded=recorded,
         without=wanted.without,
     )
-    if "capture" in wanted.without:
-        target.unlink()
+    _write(folder, contents, wanted)
     return contents
 
 
@@ -229,18 +227,22 @@ def _form(project: Project | None, analysis: Analysis) -> Form:
     return attachment.of_implementation(*names)
 
 
-def _write(folder: Path, contents: Contents) -> None:
+def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
+    """The files beside the scrubbed capture."""
     from ..reports import attachment, json_v1
 
+    capture = folder / contents.capture
     (folder / ISSUE).write_text(attachment.render(contents), encoding="utf-8")
     if "json" not in contents.without:
         (folder / JSON).write_text(json_v1.render(contents.analysis), encoding="utf-8")
+    if "html" not in contents.without:
+        from ..analyzer.scene import scene
+        from ..reports import html
 
-
-def _has_html() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("grpcdiag.reports.html") is not None
+        drawn = scene([str(capture)], contents.analysis, ports=wanted.ports or [])
+        (folder / HTML).write_text(html.render(contents.analysis, drawn), encoding="utf-8")
+    if "capture" in contents.without:
+        capture.unlink()
 
 
 @contextmanager
