@@ -159,71 +159,6 @@ def _columns(rows: list[tuple[int, int, int, int, bool]]) -> Windows:
     return Windows(columns[0], np.maximum.accumulate(columns[1]), columns[2], columns[3], columns[4] != 0)
 
 
-HIDDEN_FILE, HIDDEN_HOST = "the file beside the capture", "the host that recorded"
-"""What stands for names in `hidden`."""
-_KERNEL = re.compile(r"(Linux|Darwin|FreeBSD) (\d{1,3}(?:\.\d{1,5}){0,3})")
-_MACHINES = ("x86_64", "aarch64", "arm64", "armv7l", "i686", "riscv64", "ppc64le", "s390x")
-_VALUE = re.compile(r"[0-9 \t-]{1,60}|bbr|cubic|reno|fq|fq_codel|pfifo_fast")
-
-
-def hidden(beside: Beside, before: Tables, after: Tables) -> Beside:
-    """The same of a scrubbed capture: without names of files, hosts and interfaces, with the addresses that it has.
-
-    `before` and `after` are the tables of the capture as it was and as it is: their connections match row by row.
-    """
-    document, host = beside.document, beside.document.host
-    ends: dict[tuple[str, str], tuple[str, str]] = {}
-    for row in range(len(before.connections.protocol)):
-        old, new = (before.client(row), before.server(row)), (after.client(row), after.server(row))
-        ends |= {old: new, old[::-1]: new[::-1]}
-    addresses = dict(zip(before.addresses, after.addresses, strict=True))
-    known = replace(
-        host,
-        name=HIDDEN_HOST,
-        kernel=kernel(beside),
-        machine=None,
-        addresses=tuple(addresses[address] for address in host.addresses if address in addresses),
-        sysctls=_plain(host.sysctls),
-        routes=tuple({"metrics": _windows_of(route)} for route in host.routes),
-    )
-    at_end = None if document.sysctls_at_end is None else _plain(document.sysctls_at_end)
-    interface = None if document.capture.interface is None else HIDDEN_HOST
-    capture = replace(document.capture, interface=interface)
-    said = replace(document, host=known, capture=capture, command=None, sysctls_at_end=at_end)
-    windows = {ends[pair]: found for pair, found in beside.windows.items() if pair in ends}
-    return replace(beside, file=HIDDEN_FILE, document=said, windows=windows)
-
-
-def _plain(sysctls: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in sysctls.items() if _SYSCTL.fullmatch(name) and _VALUE.fullmatch(value)}
-
-
-def _windows_of(route: Mapping[str, Any]) -> list[dict[str, int]]:
-    return [{"initcwnd": m["initcwnd"]} for m in _metrics(route) if isinstance(m.get("initcwnd"), int)]
-
-
-def kernel(beside: Beside) -> str:
-    """Name and number of the kernel and the machine's architecture; what somebody called his own build is left out."""
-    found, machine = _KERNEL.match(beside.document.host.kernel), beside.document.host.machine
-    return f"{found[0]}{f' {machine}' if machine in _MACHINES else ''}" if found else ""
-
-
-def command(beside: Beside) -> tuple[tuple[str, ...], int | None]:
-    """The words of the command that was recorded, and its exit code; as they were typed."""
-    said = beside.document.command if isinstance(beside.document.command, dict) else {}
-    words, code = said.get("arguments"), said.get("exit_code")
-    known = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    return tuple(words or ()) if known else (), code if isinstance(code, int) else None
-
-
-def side(beside: Beside, tables: Tables) -> str:
-    """Which end of the connections recorded: `client`, `server`, `both`, or nothing when that cannot be told."""
-    local, c = set(beside.document.host.addresses), tables.connections
-    clients, servers = ({tables.addresses[int(i)] for i in set(ips)} for ips in (c.client_ip, c.server_ip))
-    here = [name for name, ends in zip(DIRECTIONS, (clients, servers), strict=True) if ends and ends <= local]
-    return "both" if len(here) > 1 else here[0] if here else ""
-
-
 def judge(tables: Tables, beside: Beside) -> None:
     """Raises Mismatch when the files were not made with this capture, or by a host at neither end of it."""
     said, capture = beside.document, tables.capture
@@ -363,7 +298,8 @@ def facts(tables: Tables, better: Tables, beside: Beside) -> RecordingFacts:
 
 # Settings in findings
 
-_SYSCTL = re.compile(r"\b(net\.(?:ipv4|core)\.\w+)")
+SYSCTL = re.compile(r"\b(net\.(?:ipv4|core)\.\w+)")
+"""Settings that remedies name."""
 _HOST = re.compile(r"\b(?:client|server) ([0-9a-fA-F.:\[\]]+[0-9a-fA-F\]])")
 _SIDE = re.compile(r"\bon the host of the (client|server)\b")
 _ROUTE = re.compile(r"\bip route change \S+ initcwnd\b")
@@ -390,7 +326,7 @@ def with_settings(finding: Finding, tables: Tables, beside: Beside) -> Finding |
 def _with_value(remedy: Remedy, finding: Finding, tables: Tables, beside: Beside) -> Remedy:
     if not _is_here(remedy, finding, tables, beside):
         return remedy
-    name = _SYSCTL.search(remedy.knob)
+    name = SYSCTL.search(remedy.knob)
     value = beside.setting(name[1]) if name else None
     if _ROUTE.search(remedy.knob) and beside.document.host.routes:
         value = _initial_window(beside)
@@ -409,10 +345,11 @@ def _is_here(remedy: Remedy, finding: Finding, tables: Tables, beside: Beside) -
 
 def _initial_window(beside: Beside) -> str | None:
     """The initial window of all routes when it is the same for all."""
-    metrics = [m for route in beside.document.host.routes for m in _metrics(route)]
+    metrics = [m for route in beside.document.host.routes for m in metrics(route)]
     return _NOT_SET if not any("initcwnd" in m for m in metrics) else None
 
 
-def _metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The metrics of a route, as `ip -j` tells them."""
     found = route.get("metrics")
     return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []

@@ -103,7 +103,7 @@ def analyses(
     old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
     named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
     if beside is not None:
-        from .beside import hidden
+        from .beside_shown import hidden
 
         beside = hidden(beside, old, named)
     return _analysis(named, beside), _analysis(new, beside)

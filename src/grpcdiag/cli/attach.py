@@ -200,7 +200,7 @@ def _why(report: Report) -> str:
 
 def _recorded(beside: Beside, tables: Tables, wanted: _Wanted) -> Recorded:
     """What may be shown of the file beside the capture; `tables` are those of the capture as it was."""
-    from ..analyzer import beside as files
+    from ..analyzer import beside_shown as files
     from ..reports.attachment import Recorded
     from ..reports.attachment import command as line
 
