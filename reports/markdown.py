@@ -15,6 +15,8 @@ from .text import count, duration, size
 
 MOST_BYTES = 60_000
 """Length that a page stays below: GitHub takes 65,536 characters."""
+TITLE, WHAT, NOTE, VERDICT = 300, 400, 600, 1_500
+"""Characters shown of a title, of what a packet shows, of a note, of the verdict."""
 MOST_FINDINGS = 12
 """Findings told in full; the rest are named."""
 MOST_EVIDENCE = 6
@@ -55,7 +57,7 @@ def render(analysis: Analysis, *, version: str = "") -> str:
     """The report; `version` is the program's."""
     blocks = []
     if analysis.apart:
-        why = prose(analysis.apart.reason)
+        why = prose(analysis.apart.reason, NOTE)
         blocks.append(Block(f"These captures cannot be put together, and are analysed one by one: {why}."))
     for one in (analysis, *(analysis.apart.others if analysis.apart else ())):
         blocks += _report(one)
@@ -64,7 +66,7 @@ def render(analysis: Analysis, *, version: str = "") -> str:
 
 
 def _report(analysis: Analysis) -> Iterator[Block]:
-    yield Block(f"## {code(name(analysis))}\n\n**{sentence(analysis.verdict.text)}**")
+    yield Block(f"## {code(name(analysis))}\n\n**{sentence(analysis.verdict.text, VERDICT)}**")
     yield Block(capture(analysis))
     yield Block(budget(analysis))
     if analysis.ends:
@@ -170,9 +172,9 @@ def seconds(analysis: Analysis, time_ns: int) -> str:
 
 def _finding(number: int, finding: Finding, analysis: Analysis) -> str:
     shown = finding.evidence[:MOST_EVIDENCE]
-    rows = [(str(item.packet), seconds(analysis, item.time_ns), prose(item.what)) for item in shown]
+    rows = [(str(item.packet), seconds(analysis, item.time_ns), prose(item.what, WHAT)) for item in shown]
     parts = [
-        f"### {number}. {code(finding.id)} ({finding.severity}): {sentence(finding.title)}",
+        f"### {number}. {code(finding.id)} ({finding.severity}): {sentence(finding.title, TITLE)}",
         f"{cost(finding)}.",
         sentence(finding.explanation),
         table(("Packet", "Time (s)", "What it shows"), rows, right=(0, 1)),
@@ -185,7 +187,9 @@ def remedies(finding: Finding) -> list[str]:
     lines = []
     for remedy in finding.remedies[:MOST_REMEDIES]:
         present = "" if remedy.present is None else f" (is {code(remedy.present)} here)"
-        lines.append(f"{prose(remedy.implementation)}: {code(remedy.knob, 400)}{present}: {prose(remedy.note)}")
+        lines.append(
+            f"{prose(remedy.implementation, TITLE)}: {code(remedy.knob, 400)}{present}: {prose(remedy.note, NOTE)}"
+        )
     return [f"What changes it:\n\n{items(lines)}"] if lines else []
 
 
@@ -195,7 +199,7 @@ def also_seen(findings: Sequence[Finding]) -> str:
     for finding in findings:
         part = f" (part of {code(finding.part_of)})" if finding.part_of else ""
         part = part if finding.lost_ns is None else f" ({duration(finding.lost_ns)} lost)"
-        lines.append(f"{code(finding.id)}: {prose(finding.title)}{part}")
+        lines.append(f"{code(finding.id)}: {prose(finding.title, TITLE)}{part}")
     return f"### Also seen\n\n{items(lines)}" if lines else ""
 
 
@@ -259,13 +263,13 @@ def not_judged(analysis: Analysis) -> list[str]:
         ids = reasons.setdefault(skipped.reason, [])
         if skipped.id not in ids:
             ids.append(skipped.id)
-    lines = [f"{', '.join(map(code, ids))}: {prose(reason)}" for reason, ids in reasons.items()]
+    lines = [f"{', '.join(map(code, ids))}: {prose(reason, NOTE)}" for reason, ids in reasons.items()]
     return _bounded(lines)
 
 
 def notes(analysis: Analysis) -> list[str]:
     """What is wrong with the capture itself."""
-    return _bounded([prose(warning) for warning in analysis.quality.warnings])
+    return _bounded([prose(warning, NOTE) for warning in analysis.quality.warnings])
 
 
 def _bounded(lines: list[str]) -> list[str]:

@@ -56,23 +56,23 @@ def code(text: str, most: int = LONGEST_WORD) -> str:
     """Foreign text as a code span (CommonMark 0.31.2 section 6.1); a pipe is escaped, for tables end cells at it."""
     if not text:
         return "(empty)"
-    inside = visible(text[:most]).replace("|", r"\x7c")
+    inside = visible(text[:most])[:most].replace("|", r"\x7c")
     ticks = "`" * (max(map(len, _TICKS.findall(inside)), default=0) + 1)
     space = " " if inside[0] in "` " or inside[-1] in "` " else ""
     rest = f"… ({len(text):,} characters)" if len(text) > most else ""
     return f"{ticks}{space}{inside}{space}{ticks}{rest}"
 
 
-def prose(text: str) -> str:
+def prose(text: str, most: int = LONGEST_TEXT) -> str:
     """A sentence with foreign text in it: words and figures as they are, everything else as code."""
-    words = visible(text[:LONGEST_TEXT]).split()
+    words = visible(text[:most])[:most].split()
     told = [_word(word, first=place == 0) for place, word in enumerate(words)]
-    return " ".join(told) + (f" … ({len(text):,} characters)" if len(text) > LONGEST_TEXT else "")
+    return " ".join(told) + (f" … ({len(text):,} characters)" if len(text) > most else "")
 
 
-def sentence(text: str) -> str:
+def sentence(text: str, most: int = LONGEST_TEXT) -> str:
     """`prose` that begins with a capital."""
-    told = prose(text)
+    told = prose(text, most)
     return told[:1].upper() + told[1:]
 
 
@@ -138,7 +138,7 @@ def fitting(blocks: Sequence[Block], most: int, where: str) -> str:
 
 def _page(kept: Sequence[Block], left: Sequence[Block], where: str) -> str:
     names = list(dict.fromkeys(block.name for block in reversed(left)))
-    note = [f"_Left out for length: {', '.join(names)}; {where}._"] if names else []
+    note = [f"Left out for length: {', '.join(names)}; {where}."] if names else []
     return "\n\n".join([*(block.text for block in kept), *note]) + "\n"
 
 

@@ -71,8 +71,12 @@ def title(contents: Contents) -> str:
     """A title of plain words for the issue."""
     finding = _first_finding(contents)
     text = finding.title if finding else "what you saw, in a few words"
-    plain = re.sub(r"[^A-Za-z0-9 ,.:;%()/'+-]", "", text)[:200]
-    return re.sub(r"-{2,}", "-", plain)
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    """Words that neither end a comment nor call anybody."""
+    return re.sub(r"-{2,}", "-", re.sub(r"[^A-Za-z0-9 ,.:;%()/'+-]", "", text[:200]))
 
 
 def foreign(contents: Contents) -> Iterator[str]:
@@ -80,8 +84,8 @@ def foreign(contents: Contents) -> Iterator[str]:
     finding, form = _first_finding(contents), contents.form
     if finding is None:
         yield "grpcdiag found nothing that costs time: say what you saw that the packets do not show."
-    elif form.knobs and not any(r.implementation.startswith((*form.knobs, "any gRPC")) for r in finding.remedies):
-        whose = ", ".join(dict.fromkeys(remedy.implementation for remedy in finding.remedies)) or "nobody"
+    elif form.knobs and not any(r.implementation.startswith(form.knobs) for r in finding.remedies):
+        whose = _plain(", ".join(dict.fromkeys(remedy.implementation for remedy in finding.remedies))) or "nobody"
         yield (
             f"No setting of {form.name} is known to change {finding.id} (whose are: {whose}): "
             "say why you think the library should act otherwise, or ask elsewhere."

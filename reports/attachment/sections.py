@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ...analyzer.exhibit import PacketFacts, Work
 from ...analyzer.result import Finding
 from .. import markdown, timeline
-from ..marks import Block, code, fence, folded, items, prose, sentence, table
+from ..marks import Block, code, fence, folded, items, prose, sentence, shortened, table
 from ..text import count, duration
 from .contents import Contents
 from .ruled_out import ruled_out as silent
@@ -26,6 +26,8 @@ MOST_WORK = 8
 """Methods whose work is told."""
 MOST_IMPLEMENTATIONS = 5
 """Pairs of implementations told."""
+LONGEST_COMMAND = 4_000
+"""Characters of the command line that are shown."""
 TIMELINE = 14_000
 """Bytes of the time line above which it is drawn with fewer lines."""
 
@@ -147,7 +149,7 @@ def work(contents: Contents) -> Iterator[Block]:
         f"{count(analysis.totals.connections, 'connection')}, at most {most:,} at once on a connection; smallest round "
         f"trip: {rtt}. Sizes are of gRPC messages as sent, medians of an RPC."
     )
-    yield Block(f"{text}\n\n{drawn}{more}")
+    yield Block(f"{text}\n\n{drawn}{more}", "the work in the capture", 11)
 
 
 def _ends(contents: Contents) -> tuple[str, str]:
@@ -172,7 +174,7 @@ def command(contents: Contents) -> Iterator[Block]:
     ended = f" It ended with exit code {recorded.exit_code}." if recorded.exit_code is not None else ""
     hidden = " Words that may be private are replaced by `…`." if recorded.masked else ""
     asked = f"\n\n{blank('the hidden words as far as they matter, or: they do not matter')}" if recorded.masked else ""
-    yield Block(f"The capture was recorded around this command.{hidden}{ended}\n\n{fence(recorded.command)}{asked}")
+    yield Block(f"The capture was recorded around this command.{hidden}{ended}\n\n{fence(shortened(recorded.command, LONGEST_COMMAND))}{asked}")
 
 
 def recorded(contents: Contents) -> Iterator[Block]:
@@ -210,7 +212,7 @@ def summary(contents: Contents) -> Iterator[Block]:
     finding = _told(contents)
     sure = f" Confidence of this reading: {finding.confidence}." if finding else ""
     yield Block(
-        f"{sentence(contents.analysis.verdict.text)}\n\n"
+        f"{sentence(contents.analysis.verdict.text, markdown.VERDICT)}\n\n"
         f"This was read from a packet capture by grpcdiag {contents.version}, an analyzer of gRPC on the wire: it sees "
         f"packets, and no code.{sure} Packets below have their numbers, as in Wireshark. Addresses are stand-ins; "
         f"sizes and times are as recorded.\n\n{markdown.capture(contents.analysis, place=False)}"
@@ -226,29 +228,32 @@ def findings(contents: Contents) -> Iterator[Block]:
     """The findings with their packets."""
     costly = markdown.costly(contents.analysis)
     for number, finding in enumerate(costly[:MOST_FINDINGS]):
-        yield Block(_finding(contents, finding), "observations that cost less", 40 + number if number else 0)
+        if not number:
+            yield Block(_told_of(finding))
+            yield Block(_packets(contents, finding), "packets of the costliest observation", 8)
+            yield Block(_knobs(finding), "settings", 10)
+        else:
+            text = "\n\n".join(filter(None, (_told_of(finding), _packets(contents, finding), _knobs(finding))))
+            yield Block(text, "observations that cost less", 40 + number)
     also = markdown.also_seen([*costly[MOST_FINDINGS:], *markdown.remarks(contents.analysis)])
     yield Block(also.replace("### ", "#### ", 1), "what else was seen", 25)
 
 
-def _finding(contents: Contents, finding: Finding) -> str:
-    analysis = contents.analysis
-    shown = finding.evidence[:MOST_PACKETS]
-    rows = []
+def _told_of(finding: Finding) -> str:
+    title = f"#### {code(finding.id)}: {sentence(finding.title, markdown.TITLE)}"
+    return f"{title}\n\n{sentence(finding.explanation)}\n\n{markdown.cost(finding)}."
+
+
+def _packets(contents: Contents, finding: Finding) -> str:
+    shown, rows = finding.evidence[:MOST_PACKETS], []
     for item in sorted(shown, key=lambda e: e.packet):
+        time = markdown.seconds(contents.analysis, item.time_ns)
         facts = contents.exhibit.packets.get(item.packet)
-        rows.append((str(item.packet), markdown.seconds(analysis, item.time_ns), *_packet(facts), prose(item.what)))
-    more = len(finding.evidence) - len(shown)
-    packets = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
-    rest = "" if "json" in contents.without else " in `analysis.json`"
-    packets += f"\n\n... and {count(more, 'more packet')}{rest}" if more > 0 else ""
-    parts = [
-        f"#### {code(finding.id)}: {sentence(finding.title)}",
-        sentence(finding.explanation),
-        f"{markdown.cost(finding)}.",
-        f"Packets{'' if 'capture' in contents.without else f' of `{contents.capture}`'} that show it:\n\n{packets}",
-    ]
-    return "\n\n".join([*parts, *_knobs(finding)])
+        rows.append((str(item.packet), time, *_packet(facts), prose(item.what, markdown.WHAT)))
+    drawn = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
+    rest, more = "" if "json" in contents.without else " in `analysis.json`", len(finding.evidence) - len(shown)
+    drawn += f"\n\n... and {count(more, 'more packet')}{rest}" if more > 0 else ""
+    return f"Packets{'' if 'capture' in contents.without else f' of `{contents.capture}`'} that show it:\n\n{drawn}"
 
 
 def _packet(facts: PacketFacts | None) -> tuple[str, str]:
@@ -260,9 +265,9 @@ def _packet(facts: PacketFacts | None) -> tuple[str, str]:
     return arrow, f"{what}{frames}{f' ({facts.note})' if facts.note else ''}"
 
 
-def _knobs(finding: Finding) -> list[str]:
+def _knobs(finding: Finding) -> str:
     told = markdown.remedies(finding)
-    return [told[0].replace("What changes it:", "Settings known to change it:", 1)] if told else []
+    return told[0].replace("What changes it:", "Settings known to change it:", 1) if told else ""
 
 
 def example(contents: Contents) -> Iterator[Block]:
@@ -294,7 +299,7 @@ def ruled_out(contents: Contents) -> Iterator[Block]:
     if unjudged:
         text = folded("What could not be judged from this capture", items(unjudged))
         yield Block(text, "what could not be judged", 19)
-    notes = [*markdown.notes(contents.analysis), *(prose(note) for note in contents.scrubbed)]
+    notes = [*markdown.notes(contents.analysis), *(prose(note, markdown.NOTE) for note in contents.scrubbed)]
     if notes:
         yield Block(folded("Notes on the capture", items(notes)), "notes on the capture", 18)
 

@@ -262,7 +262,7 @@ def test_no_canary_survives_in_any_file(planted: tuple[Places, Path], tmp_path: 
 
 
 def test_a_command_is_shown_whole_only_when_asked_for(planted: tuple[Places, Path], tmp_path: Path) -> None:
-    places, file = planted
+    file = planted[1]
     attached(str(file), "--with", "command", output=tmp_path / "whole")
     assert canary("token") in (tmp_path / "whole" / "issue.md").read_text()
     attached(str(file), "--without", "command", output=tmp_path / "none")

@@ -92,5 +92,5 @@ def test_the_least_important_goes_first_and_is_named() -> None:
     page = fitting(blocks, 114, "look there")
     assert "b" * 50 not in page
     assert "a" * 50 in page
-    assert page.endswith("_Left out for length: bs; look there._\n")
+    assert page.endswith("Left out for length: bs; look there.\n")
     assert len(fitting([Block("µ" * 40_000)], 60_000, "").encode()) < 60_000
