@@ -345,8 +345,8 @@ def _is_here(remedy: Remedy, finding: Finding, tables: Tables, beside: Beside) -
 
 def _initial_window(beside: Beside) -> str | None:
     """The initial window of all routes when it is the same for all."""
-    metrics = [m for route in beside.document.host.routes for m in metrics(route)]
-    return _NOT_SET if not any("initcwnd" in m for m in metrics) else None
+    told = [m for route in beside.document.host.routes for m in metrics(route)]
+    return _NOT_SET if not any("initcwnd" in m for m in told) else None
 
 
 def metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:

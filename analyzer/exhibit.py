@@ -12,12 +12,14 @@ from . import _core
 from .excerpt import Excerpt, excerpt
 from .reading import STEP, How
 from .result import Analysis, Finding
-from .tables import NO_METHOD, Ints, Rpcs, Tables
+from .tables import COMPLETE, Ints, Rpcs, Tables
 
 MOST_EVIDENCE = 8
 """Packets of a finding that are looked up."""
 MOST_FRAMES = 6
 """Frames named of a packet; the rest are counted."""
+MOST_WORK = 8
+"""Methods whose work is told."""
 MOST_PACKETS = 100
 """Packets from an example's first to its last."""
 LONGEST_NS = 20_000_000_000
@@ -25,6 +27,8 @@ LONGEST_NS = 20_000_000_000
 AROUND_NS = 1_000_000
 """Time shown on each side of an example's packets."""
 
+_Place = tuple[int, int | None, int, int]
+"""Connection, stream or all of them, begin and end."""
 _FLAGS = ((0x02, "SYN"), (0x01, "FIN"), (0x04, "RST"))
 _NAMES = (*_core.FRAME_TYPES, "UNKNOWN")
 _ACKED = ("SETTINGS", "PING")
@@ -51,6 +55,7 @@ class Work(Struct, frozen=True):
     """What the RPCs of a method carried, for who wants to do the same."""
 
     method: str | None
+    """Its name, or what stands for it; None where nothing tells methods apart."""
     rpcs: int
     messages: tuple[int, int]
     """Request and response messages of the median RPC."""
@@ -79,10 +84,10 @@ def exhibit(paths: Sequence[str], analysis: Analysis, **how: Unpack[How]) -> Exh
     """Read the capture again and pick what is shown. Raises CaptureError."""
     wanted = np.unique([e.packet for f in analysis.findings for e in f.evidence[:MOST_EVIDENCE]]).astype(np.int64)
     packets, tables = _packets(paths, wanted, how)
-    finding, place = _place(analysis, packets, tables)
-    connection, begin, end = place
+    finding, (connection, stream, begin, end) = _place(analysis, packets, tables)
     first = analysis.capture.first_time_ns or 0
-    part = excerpt(paths, connection, from_ns=max(begin - first, 0), to_ns=max(end - first, 0), **how)
+    span = max(begin - first, 0), max(end - first, 0)
+    part = excerpt(paths, connection, stream=stream, from_ns=span[0], to_ns=span[1], **how)
     return Exhibit(packets=packets, work=_work(tables), example=part, of=finding.id if finding else None)
 
 
@@ -141,10 +146,8 @@ def _facts(number: int, row: tuple[int, ...], frames: Mapping[tuple[int, int, in
     )
 
 
-def _place(
-    analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Tables
-) -> tuple[Finding | None, tuple[int, int, int]]:
-    """Connection, begin and end of the example: of the gravest finding whose packets are close to each other."""
+def _place(analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Tables) -> tuple[Finding | None, _Place]:
+    """Where the example is: that of the gravest finding whose packets are close to each other."""
     costly = [finding for finding in analysis.findings if finding.severity != "info"]
     for finding in sorted(costly, key=lambda f: f.id != analysis.verdict.finding):
         if place := _of(finding, packets):
@@ -152,7 +155,7 @@ def _place(
     return None, _slowest(tables)
 
 
-def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> tuple[int, int, int] | None:
+def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> _Place | None:
     """The first of its packets that are on one connection, as long as they follow each other closely."""
     shown = [e for e in finding.evidence[:MOST_EVIDENCE] if e.packet in packets]
     if not shown or finding.id == "capture-quality":
@@ -163,28 +166,29 @@ def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> tuple[int, int,
         if packets[item.packet].connection != first.connection or not 0 <= item.packet - first.packet <= MOST_PACKETS:
             break
         end = max(end, item.time_ns)
-    return first.connection, begin - AROUND_NS, end + AROUND_NS
+    return first.connection, None, begin - AROUND_NS, end + AROUND_NS
 
 
-def _slowest(tables: Tables) -> tuple[int, int, int]:
-    """The RPC that took longest."""
+def _slowest(tables: Tables) -> _Place:
+    """The whole RPC that took longest, or the longest one when none is whole."""
     rpcs = tables.rpcs
-    row = int(np.argmax(rpcs.duration_ns))
-    begin = int(rpcs.start_time_ns[row])
-    return int(rpcs.connection[row]), begin, begin + min(int(rpcs.duration_ns[row]), LONGEST_NS)
+    row = int(np.lexsort((rpcs.duration_ns, (rpcs.flags & COMPLETE) != 0))[-1])
+    begin, lasted = int(rpcs.start_time_ns[row]), min(int(rpcs.duration_ns[row]), LONGEST_NS)
+    return int(rpcs.connection[row]), int(rpcs.stream[row]), begin, begin + lasted
 
 
 def _work(tables: Tables) -> tuple[Work, ...]:
     rpcs = tables.rpcs
     numbers, counts = np.unique(rpcs.method, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    return tuple(_of_method(tables, np.flatnonzero(rpcs.method == number), int(number)) for number in numbers[order])
+    most = numbers[order[:MOST_WORK]]
+    return tuple(_of_method(tables, np.flatnonzero(rpcs.method == number), int(number)) for number in most)
 
 
 def _of_method(tables: Tables, rows: Ints, number: int) -> Work:
     rpcs = tables.rpcs
     return Work(
-        method=None if number == NO_METHOD else tables.method_name(number),
+        method=next((m.name or m.label for m in tables.methods if m.number == number), None),
         rpcs=len(rows),
         messages=(_median(rpcs.request_messages[rows]), _median(rpcs.response_messages[rows])),
         request_bytes=(_median(rpcs.request_bytes[rows]), int(rpcs.request_bytes[rows].max())),

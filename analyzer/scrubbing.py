@@ -139,15 +139,15 @@ def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int
 
 def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
     old, new = stream(kind, before, own_secrets=False, **how), stream(kind, after, **how)
-    return all(_equal(_defined(a), _defined(b)) for a, b in zip(old, new, strict=True))
+    return all(_equal(defined(a), defined(b)) for a, b in zip(old, new, strict=True))
 
 
 _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)
 """Flags that RFC 9113 section 6 defines, by frame type; others are cleared."""
 
 
-def _defined(rows: Table) -> Table:
-    """Frames as far as RFC 9113 defines them: of other types the length and the place stay."""
+def defined(rows: Table) -> Table:
+    """Frames as far as RFC 9113 defines them, which is what a scrubbed capture keeps: of other types length and place."""
     if not isinstance(rows, Frames):
         return rows
     known = rows.kind < len(_FLAGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ...analyzer.exhibit import PacketFacts, Work
@@ -22,14 +23,15 @@ MOST_PACKETS = 8
 """Packets shown for a finding."""
 MOST_LINES = 40
 """Lines of the time line."""
-MOST_WORK = 8
-"""Methods whose work is told."""
 MOST_IMPLEMENTATIONS = 5
 """Pairs of implementations told."""
 LONGEST_COMMAND = 4_000
 """Characters of the command line that are shown."""
 TIMELINE = 14_000
 """Bytes of the time line above which it is drawn with fewer lines."""
+
+_HINT = re.compile(r"^ +--from \S+ goes on here, --limit 0 draws everything\n", re.MULTILINE)
+"""What the time line says to who can draw more of it."""
 
 Part = Callable[[Contents], Iterator[Block]]
 
@@ -142,8 +144,9 @@ def work(contents: Contents) -> Iterator[Block]:
         "Response bytes (largest)",
         "Begins every",
     )
-    drawn = table(head, [_work(row) for row in rows[:MOST_WORK]], right=(1, 2, 3, 4, 5))
-    more = f"\n\n... and {count(len(rows) - MOST_WORK, 'more method')}" if len(rows) > MOST_WORK else ""
+    drawn = table(head, [_work(row) for row in rows], right=(1, 2, 3, 4, 5))
+    left = len(analysis.methods) - len(rows)
+    more = f"\n\n... and {count(left, 'more method')}" if left > 0 else ""
     text = (
         f"The traffic in the capture, for a reproduction: {count(analysis.totals.rpcs, 'RPC')} on "
         f"{count(analysis.totals.connections, 'connection')}, at most {most:,} at once on a connection; smallest round "
@@ -171,17 +174,23 @@ def command(contents: Contents) -> Iterator[Block]:
     if not recorded or not recorded.command:
         yield Block(f"Command or program: {blank('how it is started, without secrets; or delete the line')}")
         return
-    ended = f" It ended with exit code {recorded.exit_code}." if recorded.exit_code is not None else ""
-    hidden = " Words that may be private are replaced by `…`." if recorded.masked else ""
-    asked = f"\n\n{blank('the hidden words as far as they matter, or: they do not matter')}" if recorded.masked else ""
-    yield Block(f"The capture was recorded around this command.{hidden}{ended}\n\n{fence(shortened(recorded.command, LONGEST_COMMAND))}{asked}")
+    said = "The capture was recorded around this command."
+    said += " Words that may be private are replaced by `…`." if recorded.masked else ""
+    said += f" It ended with exit code {recorded.exit_code}." if recorded.exit_code is not None else ""
+    shown = fence(shortened(recorded.command, LONGEST_COMMAND))
+    asked = blank("what … stands for, as far as it matters, or: does not matter")
+    yield Block("\n\n".join([said, shown, *([f"Hidden words: {asked}"] if recorded.masked else [])]))
 
 
 def recorded(contents: Contents) -> Iterator[Block]:
     """Where the capture was taken."""
     vantages = {connection.vantage for connection in contents.analysis.connections}
     names = {"client": "client's host", "server": "server's host", "middle": "between both hosts"}
-    said = f"at the {names[vantages.pop()]} (told by its times)" if len(vantages) == 1 and vantages <= {*names} else ""
+    said = (
+        f"at the {names[vantages.pop()]} (as the times of its packets show)"
+        if len(vantages) == 1 and vantages <= {*names}
+        else ""
+    )
     yield Block(f"Captured {said or blank('where: client, server, or both on one host')}.")
 
 
@@ -267,7 +276,7 @@ def _packet(facts: PacketFacts | None) -> tuple[str, str]:
 
 def _knobs(finding: Finding) -> str:
     told = markdown.remedies(finding)
-    return told[0].replace("What changes it:", "Settings known to change it:", 1) if told else ""
+    return told[0].replace("What changes it:", "Known to change or explain it:", 1) if told else ""
 
 
 def example(contents: Contents) -> Iterator[Block]:
@@ -276,7 +285,7 @@ def example(contents: Contents) -> Iterator[Block]:
         return
     of, drawn = contents.exhibit.of, ""
     for lines in (MOST_LINES, 20, 10):
-        drawn = timeline.render(contents.exhibit.example, width=100, limit=lines)
+        drawn = _HINT.sub("", timeline.render(contents.exhibit.example, width=100, limit=lines))
         if len(drawn.encode()) <= TIMELINE:
             break
     else:
@@ -319,7 +328,7 @@ def files(contents: Contents) -> Iterator[Block]:
     if not contents.files:
         return
     lines = [f"`{name}`: {what}" for name, what in contents.files]
-    yield Block(f"#### Attached\n\n{blank('drag the .zip of these files here')}\n\n{items(lines)}")
+    yield Block(f"#### Attached\n\nFiles: {blank('drag the .zip of these files here')}\n\n{items(lines)}")
 
 
 PARTS: Mapping[str, Part] = {

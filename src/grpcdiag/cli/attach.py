@@ -20,6 +20,7 @@ from .scrub import DIFFERS, SHOWN, spooled, write_scrubbed
 
 if TYPE_CHECKING:
     from ..analyzer.beside import Beside
+    from ..analyzer.excerpt import Excerpt
     from ..analyzer.exhibit import Exhibit
     from ..analyzer.result import Analysis
     from ..analyzer.scrubbing import Report
@@ -161,8 +162,8 @@ def _same(
 
     from ..analyzer.excerpt import excerpt
     from ..analyzer.exhibit import exhibit
-    from ..analyzer.scrubbing import analyses, renamed, row_differences
-    from ..reports import timeline
+    from ..analyzer.reading import How
+    from ..analyzer.scrubbing import analyses, row_differences
     from ..reports.scrub import differences
 
     ports, scrubbed = wanted.ports, [str(target)]
@@ -177,11 +178,20 @@ def _same(
     shown = exhibit(scrubbed, after, ports=ports or [])
     part, first = shown.example, after.capture.first_time_ns or 0
     begin, end = part.start_ns - first, part.end_ns - first
-    original = excerpt(paths, part.connection, from_ns=begin, to_ns=end, ports=ports or [], own_secrets=False)
-    same = timeline.render(dataclasses.replace(original, tables=renamed(original.tables, report)))
-    _refuse([] if same == timeline.render(part) else ["the time line"], report)
+    how = How(ports=ports or [], own_secrets=False)
+    original = excerpt(paths, part.connection, stream=part.stream, from_ns=begin, to_ns=end, **how)
+    _refuse([] if _drawn(original, report) == _drawn(part) else ["the time line"], report)
     recorded = _recorded(beside, original.tables, wanted) if beside and after.recording else None
     return replace(after, files=(target.name,)), shown, recorded
+
+
+def _drawn(part: Excerpt, report: Report | None = None) -> str:
+    """A time line, of the capture as it was with the names of the new one."""
+    from ..analyzer.scrubbing import defined, renamed
+    from ..reports import timeline
+
+    tables = renamed(part.tables, report) if report else part.tables
+    return timeline.render(dataclasses.replace(part, tables=tables, frames=defined(part.frames)))
 
 
 def _refuse(differences: list[str], report: Report) -> None:
