@@ -200,8 +200,8 @@ def expected(contents: Contents) -> Iterator[Block]:
     lost = ""
     if finding and finding.lost_ns and finding.share:
         lost = (
-            f"By the packets alone, the RPCs would have taken {duration(finding.lost_ns)} less together "
-            f"({finding.share:.1%} of their time) without what is described as {code(finding.id)}.\n\n"
+            f"By the packets alone, what is described as {code(finding.id)} cost the RPCs {duration(finding.lost_ns)} "
+            f"together; all of them together took {duration(sum(contents.analysis.budget.values()))} on the wire.\n\n"
         )
     yield Block(
         lost + blank("what you expected, such as a latency, a throughput or a behaviour of the library, and why")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -258,6 +256,8 @@ def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
 @contextmanager
 def _unfinished(output: Path) -> Iterator[Path]:
     """A folder beside the output that only its owner can read; nothing of it stays unless it was published."""
+    import tempfile
+
     try:
         with tempfile.TemporaryDirectory(prefix=".grpcdiag-attach-", dir=output.parent) as parent:
             folder = Path(parent) / "files"
@@ -279,16 +279,23 @@ def _publish(folder: Path, output: Path) -> int:
         folder.rename(output)
         return sum((output / path.name).stat().st_size for path in paths)
     packed = folder.parent / "packed"
+    _pack(paths, packed)
+    packed.chmod(0o666 & ~umask)
+    packed.replace(output)
+    return output.stat().st_size
+
+
+def _pack(paths: list[Path], packed: Path) -> None:
+    """A zip of the files, without times and rights, which would tell of this machine."""
+    import zipfile
+
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in paths:  # a time and rights of their own would tell of this machine
+        for path in paths:
             entry = zipfile.ZipInfo(path.name)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
             with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
                 while piece := source.read(1 << 20):
                     target.write(piece)
-    packed.chmod(0o666 & ~umask)
-    packed.replace(output)
-    return output.stat().st_size
 
 
 def _tell(output: Path, size: int, contents: Contents) -> None:
