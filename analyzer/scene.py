@@ -27,13 +27,13 @@ Column = npt.NDArray[Any]
 class Bounds(NamedTuple):
     """How much of a capture is drawn in detail."""
 
-    packets: int = 100_000
-    """Packets with rows [what is told of that many fits into some 600 kB]."""
-    frames: int = 200_000
+    packets: int = 200_000
+    """Packets with rows [a browser has them ready within a second]."""
+    frames: int = 500_000
     """Frames with rows."""
-    rpcs: int = 120_000
-    """RPCs with rows [some 1.2 MB]."""
-    waits: int = 40_000
+    rpcs: int = 250_000
+    """RPCs with rows."""
+    waits: int = 60_000
     """Waits with rows."""
     around: int = 150
     """Packets of its connection before and after one that is evidence."""
@@ -41,6 +41,8 @@ class Bounds(NamedTuple):
     """Slowest RPCs whose packets have rows."""
     slow_packets: int = 300
     """Packets of a slow RPC's connection at its beginning, and as many at its end."""
+    begun: int = 20
+    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
     connections: int = 2_000
     """Connections that are named."""
 
@@ -112,7 +114,7 @@ class ScenePackets(Struct, frozen=True, eq=False):
     direction: Annotated[Column, "sender"]
     flags: Annotated[Column, "TCP flags"]
     payload_bytes: Annotated[Column, "TCP payload on the wire"]
-    window: Annotated[Column, "its sender's receive window"]
+    window: Annotated[Column, "its sender's receive window, -1 when its scale is not known"]
     note: Annotated[Column, "index into `PACKET_NOTES`"]
     client_in_flight: Annotated[Column, "bytes of the client not acknowledged after it"]
     server_in_flight: Annotated[Column, "bytes of the server not acknowledged after it"]
@@ -314,8 +316,10 @@ def _frames(tables: Tables, zero: int) -> SceneFrames:
 
 def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> ScenePackets:
     p = tables.packets
-    names = ("packet", "connection", "direction", "flags", "payload_bytes", "window", "note")
+    names = ("packet", "connection", "direction", "flags", "payload_bytes", "note")
+    scaled = tables.connections.complete[p.connection] == 1  # else the factor of the windows is not known
     return ScenePackets(
+        window=np.where(scaled, p.window.astype(np.int64), -1),
         time_ns=p.time_ns - zero,
         client_in_flight=flights[0],
         server_in_flight=flights[1],

@@ -210,7 +210,8 @@ class _Index:
 def _chosen(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Spans:
     """Spans by weight as long as they hold few enough packets: evidence of the gravest findings first."""
     chosen: list[Span] = []
-    left = bounds.packets
+    frames = max(sum(analysis.totals.frames.values()), 1)
+    left = min(bounds.packets, bounds.frames * analysis.capture.packets // frames)
     for rank, (connection, packet, before, after) in enumerate(_wanted(index, tables, analysis, bounds)):
         first, last, packets = index.around(connection, packet, before, after)
         left -= packets
@@ -233,6 +234,8 @@ def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
         yield connection, int(rpcs.first_packet[row]), 10, bounds.slow_packets
         if rpcs.last_packet[row]:
             yield connection, int(rpcs.last_packet[row]), bounds.slow_packets, 10
+    for row in np.argsort(-tables.connection_budgets.sum(axis=1), kind="stable")[: bounds.begun].tolist():
+        yield row, int(tables.connections.first_packet[row]), 0, bounds.packets // bounds.begun
 
 
 def _slowest(tables: Tables, most: int) -> list[int]:
@@ -248,9 +251,9 @@ def _slowest(tables: Tables, most: int) -> list[int]:
 def _read(
     paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: How
 ) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
-    """Frames and packets within spans; frames up to the bound, which only tiny ones reach."""
+    """Frames and packets within spans; frames up to twice the bound, which only tiny ones reach."""
     run = _core.Run(list(paths), frames=True, packets=True, **how)
-    flights, left = Flights(), bounds.frames
+    flights, left = Flights(), 2 * bounds.frames
     frames: list[Mapping[str, Any]] = []
     packets: list[Mapping[str, Any]] = []
     for piece in _both(run, progress):

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from ...analyzer import _core
 from ...analyzer.budget import CAUSES
-from ...analyzer.result import Analysis
+from ...analyzer.result import Analysis, ConnectionFacts
 from ...analyzer.scene import BINS_PER_DECADE, Scene
 from .. import text as words
 from . import said
@@ -120,8 +120,7 @@ def _tables(scene: Scene) -> dict[str, dict[str, Any]]:
 def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
     """What the script knows besides the columns; all text is clean."""
     zero = analysis.capture.first_time_ns or 0
-    ends = {c.connection: f"{c.client} → {c.server}" for c in analysis.connections}
-    rpcs = {c.connection: c.rpcs for c in analysis.connections}
+    known = {connection.connection: connection for connection in analysis.connections}
     return {
         "layout": layout,
         "duration": scene.duration_ns,
@@ -132,8 +131,9 @@ def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
         "whole": scene.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [
-            [c.connection, c.start_ns, c.end_ns, said.clean(ends.get(c.connection, "")), rpcs.get(c.connection, 0)]
+            [c.connection, c.start_ns, c.end_ns, *_connection(known[c.connection])]
             for c in scene.connections
+            if c.connection in known
         ],
         "methods": [said.method_name(m.name, m.label) for m in scene.methods],
         "bins": BINS_PER_DECADE,
@@ -147,3 +147,8 @@ def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
             for finding in said.ranked(analysis)
         ],
     }
+
+
+def _connection(c: ConnectionFacts) -> tuple[str, int, str]:
+    """Both ends, RPCs, and where it was recorded."""
+    return f"{said.name(c.client)} → {said.name(c.server)}", c.rpcs, c.vantage

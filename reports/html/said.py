@@ -23,6 +23,10 @@ MOST_METHODS = 100
 MOST_CONNECTIONS = 100
 MOST_CHARTS = 8
 """Methods whose distribution is drawn."""
+LEAST_DRAWN = 5
+"""RPCs from which a distribution is more than its quantiles."""
+MOST_DARK = 0.1
+"""Share of RPC time without an explanation up to which a capture without findings is called fine."""
 SLOWEST = 15
 """RPCs listed as the slowest."""
 
@@ -54,8 +58,11 @@ def _rank(finding: Finding) -> tuple[bool, int, int, bool]:
 
 
 def verdict_severity(analysis: Analysis) -> str:
-    """Severity of the finding that the verdict speaks of; `none` when it speaks of none."""
-    return next((f.severity for f in analysis.findings if f.id == analysis.verdict.finding), "none")
+    """Severity of the finding that the verdict speaks of; `open` when much is not explained, else `fine`."""
+    found = next((f.severity for f in analysis.findings if f.id == analysis.verdict.finding), None)
+    total = sum(analysis.budget.values())
+    dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
+    return found or ("open" if dark > MOST_DARK * total else "fine")
 
 
 def span(analysis: Analysis) -> str:
@@ -219,7 +226,7 @@ def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
     drawn = []
     for method in analysis.methods:
         found = counts.get((method.method, method.label))
-        if found and found.counts and method.latency_ns and len(drawn) < MOST_CHARTS:
+        if found and sum(found.counts) >= LEAST_DRAWN and method.latency_ns and len(drawn) < MOST_CHARTS:
             q = method.latency_ns
             drawn.append(
                 {
@@ -262,14 +269,17 @@ def _causes(shares: Sequence[int]) -> str:
     return ", ".join(f"{_core.CAUSES[place]} {percent(shares[place] / 1000)}" for place in largest if shares[place] >= 5)
 
 
+_DETAIL = "around the evidence, in the slowest RPCs, and where connections with much RPC time begin"
+
+
 def left_out(scene: Scene) -> list[str]:
     """What of the capture is not drawn; empty when all is."""
     kinds = (
         ("RPCs", len(scene.rpcs.stream), scene.rpcs_total, "the slowest, failed ones, and an even part of the others"),
         ("waits", len(scene.waits.stream), scene.waits_total, "the longest"),
         ("connections", len(scene.connections), scene.connections_total, "those with the most RPCs"),
-        ("packets", len(scene.packets.packet), scene.packets_total, "around the evidence and in the slowest RPCs"),
-        ("frames", len(scene.frames.stream), scene.frames_total, "around the evidence and in the slowest RPCs"),
+        ("packets", len(scene.packets.packet), scene.packets_total, _DETAIL),
+        ("frames", len(scene.frames.stream), scene.frames_total, _DETAIL),
     )
     said = []
     for noun, here, total, which in kinds:

@@ -16,7 +16,7 @@ function sideLines(model, connection, side, from, to, pixel) {
   let inside = false;
   for (const row of model.by.packets.get(connection) ?? []) {
     const time = packets.time_ns[row];
-    const values = { flight: flight[row], window: packets.direction[row] === side ? null : packets.window[row] };
+    const values = { flight: flight[row], window: packets.direction[row] === side || packets.window[row] < 0 ? null : packets.window[row] };
     if (packets.packet[row] > spanEnd) {
       if (inside) for (const line of Object.values(lines)) line.push([before.time, null]);
       spanEnd = endOfSpan(model, connection, packets.packet[row]);
@@ -67,7 +67,7 @@ function sideDots(model, connection, side, from, to) {
 function topOf(lines, dots) {
   let flight = 0;
   for (const [, value] of lines.flight) flight = Math.max(flight, value ?? 0);
-  let most = Math.max(flight, 1);
+  let most = Math.max(flight, 100);
   const near = Math.max(4 * flight, 1);
   for (const points of [lines.window, ...dots]) for (const [, value] of points) if (value !== null && value <= near) most = Math.max(most, value);
   return most * 1.08;

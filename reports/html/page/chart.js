@@ -34,7 +34,7 @@ class Timeline {
   /** Everything anew: lanes, sizes, colours. */
   build() {
     const style = getComputedStyle(document.documentElement);
-    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", ...this.model.facts.causes];
+    const names = ["text", "faint", "line", "ground", "page", "accent", "critical", "flight", ...this.model.facts.causes];
     this.colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.colours.mark = this.colours.accent;
     this.narrow = this.element.clientWidth < 560;
@@ -59,7 +59,7 @@ class Timeline {
     const left = this.narrow ? 64 : 92;
     const right = this.narrow ? 12 : 24;
     const tops = [22, ...(this.hasBytes ? [0, 1].map((n) => 22 + this.height + 52 + n * (BYTES + 46)) : [])];
-    const grids = tops.map((top, n) => ({ left, right, top, height: n === 0 ? this.height : BYTES, tooltip: n === 0 ? {} : { trigger: "axis" } }));
+    const grids = tops.map((top, n) => ({ left, right, top, outerBoundsMode: "none", height: n === 0 ? this.height : BYTES, tooltip: n === 0 ? {} : { trigger: "axis" } }));
     const axes = tops.map((_, n) => n);
     const label = { color: faint, fontSize: this.narrow ? 10 : 11 };
     return {
@@ -99,15 +99,16 @@ class Timeline {
 
   bytesName(side) {
     const [from, to] = side === 0 ? ["client", "server"] : ["server", "client"];
-    return this.narrow ? `${SIDES[side]} bytes in flight, receive window` : `${from} ${SIDES[0]} ${to}: bytes in flight (filled), ${to}'s receive window (line)`;
+    const arrived = this.model.connections.get(this.view.connection)?.vantage === to ? ", seen on arrival" : "";
+    return this.narrow ? `${SIDES[side]} in flight, receive window` : `${from} → ${to}: bytes in flight (filled${arrived}), ${to}'s receive window (line)`;
   }
 
   byteSeries(side) {
     const axis = { xAxisIndex: side + 1, yAxisIndex: side + 1 };
     const line = { type: "line", step: "end", symbol: "none", ...axis, data: [], connectNulls: false };
-    const dots = DOTS.map(([name, , colour, symbol], n) => ({ id: `dots${side}${n}`, name, type: "scatter", symbol, symbolSize: 8, ...axis, data: [], itemStyle: { color: this.colours[colour] } }));
+    const dots = DOTS.map(([name, , colour, symbol], n) => ({ id: `dots${side}${n}`, name, type: "scatter", symbol, symbolSize: 6, ...axis, data: [], itemStyle: { color: this.colours[colour], opacity: 0.75 } }));
     return [
-      { ...line, id: `flight${side}`, name: "in flight", lineStyle: { width: 1, color: this.colours.server }, itemStyle: { color: this.colours.server }, areaStyle: { color: this.colours.server, opacity: 0.3 } },
+      { ...line, id: `flight${side}`, name: "in flight", lineStyle: { width: 1, color: this.colours.flight }, itemStyle: { color: this.colours.flight }, areaStyle: { color: this.colours.flight, opacity: 0.3 } },
       { ...line, id: `window${side}`, name: "receive window", lineStyle: { width: 1.5, color: this.colours.receive_window }, itemStyle: { color: this.colours.receive_window } },
       ...dots,
     ];
@@ -145,7 +146,8 @@ class Timeline {
       for (const side of [0, 1]) {
         const lines = sideLines(this.model, this.view.connection, side, from, to, pixel);
         const dots = sideDots(this.model, this.view.connection, side, from, to);
-        tops.push({ max: topOf(lines, dots) });
+        const max = topOf(lines, dots);
+        tops.push({ max, name: this.bytesName(side) + (lines.window.length ? above(lines.window, max) : ": not known") });
         series.push({ id: `flight${side}`, data: lines.flight }, { id: `window${side}`, data: lines.window });
         dots.forEach((data, n) => series.push({ id: `dots${side}${n}`, data }));
       }
@@ -181,7 +183,7 @@ class Timeline {
     const x1 = api.coord([item.end, item.lane])[0];
     const tall = Math.max(ROW * (item.height ?? 0.8), 2);
     const colour = this.colours[item.colour] ?? this.colours.faint;
-    if (item.kind === "evidence") return this.diamond(x0, y, item, colour);
+    if (item.kind === "evidence") return this.diamond(x0, y, item, colour, params.coordSys);
     const rectangle = { x: x0, y: y - tall / 2, width: Math.max(x1 - x0, 1.5), height: tall };
     if (item.kind === "open") rectangle.y = y + ROW * 0.45 - tall; // columns stand on the line
     const shape = this.echarts.graphic.clipRectByRect(rectangle, params.coordSys);
@@ -189,17 +191,16 @@ class Timeline {
     if (item.outlined) return { type: "rect", shape, silent: true, style: { fill: "none", stroke: this.colours.text, lineWidth: 2 }, z2: 9 };
     const style = { fill: colour, opacity: item.kind === "missing" ? 0.9 : item.count > 1 && item.kind !== "open" ? 0.7 : 1 };
     if (item.failed) Object.assign(style, { stroke: this.colours.critical, lineWidth: 2 });
-    const label = shape.width > 44 ? this.label(item) : "";
+    const label = shape.width > 44 && !item.overlaps ? this.label(item) : "";
     if (!label) return { type: "rect", shape, style };
     const content = { style: { text: label, fill: item.kind === "missing" ? this.colours.faint : contrasting(colour), fontSize: 11, width: shape.width - 8, overflow: "truncate", ellipsis: "…" } };
     return { type: "rect", shape, style, textContent: { type: "text", ...content }, textConfig: { position: "insideLeft", distance: 4 } };
   }
 
-  diamond(x, y, item, colour) {
+  diamond(x, y, item, colour, { x: left, width }) {
     const points = [[x, y - 7], [x + 5, y], [x, y + 7], [x - 5, y]];
     const group = [{ type: "polygon", shape: { points }, style: { fill: colour } }];
-    const room = this.items.filter((other) => other.kind === "evidence").length < 24;
-    if (room) group.push({ type: "text", style: { text: `#${item.packet}`, x: x + 7, y: y - 5, fill: this.colours.text, fontSize: 10 } });
+    if (item.labelled) group.push({ type: "text", style: { text: `#${item.packet}`, x: x + 60 > left + width ? x - 7 : x + 7, y: y - 5, align: x + 60 > left + width ? "right" : "left", fill: this.colours.text, fontSize: 10 } });
     return { type: "group", children: group };
   }
 
@@ -270,6 +271,12 @@ class Timeline {
       this.draw();
     }
   }
+}
+
+/** What is said of a receive window that lies above the axis. */
+function above(line, max) {
+  const least = Math.min(...line.map(([, value]) => value ?? Infinity).filter((value) => value > 0));
+  return least > max && Number.isFinite(least) ? `; above: ${short(least)} or more` : "";
 }
 
 function short(value) {

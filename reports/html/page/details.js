@@ -59,12 +59,13 @@ class Details {
     const numbers = this.actions.members(lane);
     const connection = numbers.length === 1 ? this.model.connections.get(numbers[0]) : null;
     const title = connection ? `connection ${connection.number} ${connection.ends}` : counted(numbers.length, "connection");
-    return [title, `${counted(count, "RPC")} open from ${seconds(start)} to ${seconds(end)}`, `most of their time: ${colour}`];
+    return [title, `${counted(count, "RPC")} between ${seconds(start)} and ${seconds(end)}`, `most of their time: ${colour}`];
   }
 
-  joinedWords({ kind, count, start, end, longest, lane }) {
+  joinedWords({ kind, failed, count, start, end, longest, lane }) {
     const noun = { rpc: "RPC", wait: "wait", frame: "frame", packet: "packet" }[kind];
     const lines = [counted(count, noun), `${seconds(start)} to ${seconds(end)}`];
+    if (failed) lines.push("failed ones among them");
     if (kind === "rpc") lines.push(`longest: ${this.rpcWords(longest).slice(0, 3).join(", ")}`);
     if (kind === "wait") lines.push(`longest: ${this.waitWords(longest)[0]}`);
     if (kind === "frame") lines.push(this.frameKinds(lane, start, end));

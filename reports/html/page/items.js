@@ -1,26 +1,25 @@
 // What is drawn between two instants, so much of it as can be told apart: neighbours closer than a pixel become one item.
 
-/** Joins marks of one line: `add` in the order of beginnings, `items` at the end. */
+/** Joins marks of one line: `add` in the order of beginnings, `items` at the end. `piled` joins all that overlap. */
 class Joined {
-  constructor(lane, pixel) {
-    this.lane = lane;
-    this.pixel = pixel;
-    this.items = [];
-    this.narrow = 3 * pixel;
+  constructor(lane, pixel, piled = false) {
+    Object.assign(this, { lane, pixel, piled, items: [], narrow: 3 * pixel, broad: 14 * pixel });
   }
 
-  add(start, end, row, weight, colour) {
+  add(start, end, row, weight, colour, failed = false) {
     const last = this.items[this.items.length - 1];
-    const small = end - start < this.narrow;
-    if (last && small && start - last.end < this.pixel && (last.count > 1 || last.end - last.start < this.narrow)) {
+    const near = last && end - start < this.narrow && start - last.end < this.pixel && end - last.start < this.broad;
+    if ((near && (last.count > 1 || last.end - last.start < this.narrow)) || (last && this.piled && start < last.end)) {
       last.end = Math.max(last.end, end);
       last.count += 1;
+      last.failed ||= failed;
       last.colours.set(colour, (last.colours.get(colour) ?? 0) + weight);
       if (weight > last.weight) [last.weight, last.longest] = [weight, row];
       last.lastRow = row;
       return;
     }
-    this.items.push({ lane: this.lane, start, end, row, longest: row, lastRow: row, weight, count: 1, colours: new Map([[colour, weight]]) });
+    const overlaps = last !== undefined && start < last.end;
+    this.items.push({ overlaps, failed, lane: this.lane, start, end, row, longest: row, lastRow: row, weight, count: 1, colours: new Map([[colour, weight]]) });
   }
 }
 
@@ -37,7 +36,7 @@ function connectionItems(model, view, from, to, pixel) {
   const items = [];
   layout.lanes.forEach((lane, number) => {
     if (lane.kind === "rpc") return;
-    if (lane.kind === "evidence") items.push(...evidenceItems(model, connection, number, from, to));
+    if (lane.kind === "evidence") items.push(...evidenceItems(model, connection, number, from, to, pixel));
     else items.push(...sideItems(model, connection, lane, number, from, to, pixel));
   });
   const offset = layout.lanes.findIndex((lane) => lane.kind === "rpc");
@@ -47,26 +46,29 @@ function connectionItems(model, view, from, to, pixel) {
     const end = start[row] + length[row];
     if (end < from || start[row] > to) return;
     const lane = layout.slots[place] + offset;
-    if (!joined.has(lane)) joined.set(lane, new Joined(lane, pixel));
-    joined.get(lane).add(start[row], end, row, length[row] + 1, view.top[row]);
+    if (!joined.has(lane)) joined.set(lane, new Joined(lane, pixel, layout.lanes[lane].piled));
+    joined.get(lane).add(start[row], end, row, length[row] + 1, view.top[row], code[row] !== 0 && code[row] < 255);
   });
   for (const { items: found } of joined.values()) {
-    for (const item of found) {
-      const failed = item.count === 1 && code[item.row] !== 0 && code[item.row] < 255;
-      items.push({ ...item, kind: "rpc", colour: model.facts.causes[commonest(item.colours)], failed, height: 0.8 });
-    }
+    for (const item of found) items.push({ ...item, kind: "rpc", colour: model.facts.causes[commonest(item.colours)], height: 0.8 });
   }
   return items;
 }
 
-function evidenceItems(model, connection, lane, from, to) {
+function evidenceItems(model, connection, lane, from, to, pixel) {
   const at = new Map();
-  for (const one of evidenceOf(model, connection)) {
+  for (const one of evidenceOf(model, connection).sort((a, b) => a.time - b.time)) {
     if (one.time < from || one.time > to) continue;
     if (at.has(one.packet)) at.get(one.packet).findings.push(one.id);
     else at.set(one.packet, { lane, start: one.time, end: one.time, kind: "evidence", packet: one.packet, finding: one.finding, findings: [one.id], count: 1, height: 0.7, colour: "mark" });
   }
-  return [...at.values()];
+  const items = [...at.values()];
+  items.forEach((item, place) => {
+    const room = 52 * pixel; // a number that would lie on another mark is left out
+    const leftwards = to - item.start < 1.2 * room && item.start - items[place - 1]?.start < room;
+    item.labelled = !(items[place + 1]?.start - item.start < room) && !leftwards;
+  });
+  return items;
 }
 
 function sideItems(model, connection, { kind, side }, lane, from, to, pixel) {
@@ -83,7 +85,7 @@ function sideItems(model, connection, { kind, side }, lane, from, to, pixel) {
     else joined.add(start, end, row, table.payload_bytes[row] + 1, packetColour(model, row));
   }
   const colour = { wait: (n) => model.facts.causes[n], frame: (n) => frameColour(model.facts.frames[n]), packet: (n) => n }[kind];
-  return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: kind === "wait" ? 0.85 : 0.7 }));
+  return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: item.overlaps ? 0.35 : kind === "wait" ? 0.85 : 0.7 }));
 }
 
 /** A packet sent again is seen among any number of others. */

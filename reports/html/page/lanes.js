@@ -43,6 +43,7 @@ function streamLanes(model, connection) {
   const lanes = Array.from({ length: packed.count }, (_, place) => ({
     name: place === 0 ? "RPCs" : packed.overflow && place === packed.count - 1 ? "more RPCs" : "",
     kind: "rpc",
+    piled: packed.overflow > 0 && place === packed.count - 1,
   }));
   const waits = model.by.waits.get(connection) ?? [];
   SIDES.forEach((arrow, side) => {

@@ -60,7 +60,7 @@ function say(model, timeline, shown) {
   const { connection } = timeline.view;
   const what = connection === ALL ? `all ${counted(model.connections.size, "connection")}` : `connection ${connection}`;
   const bare = connection !== ALL && !model.by.packets.has(connection) ? "; its frames and packets are not in this page" : "";
-  byId("status").textContent = `${what}, ${seconds(Math.max(from, model.first))} to ${seconds(Math.min(to, model.last))} (${duration(to - from)}), ${counted(shown, "item")}${bare}`;
+  byId("status").textContent = `${what}, ${seconds(Math.max(from, model.first))} to ${seconds(Math.min(to, model.last))} (${duration(Math.min(to, model.last) - Math.max(from, model.first))}), ${counted(shown, "item")}${bare}`;
 }
 
 function choices(model, timeline) {
@@ -78,7 +78,7 @@ function choose(timeline, connection, range = null) {
   timeline.show(connection, range);
 }
 
-/** Shows a packet in its place: between the pieces of evidence beside it, or with a little time around it. */
+/** Shows a packet in its place, with the two pieces of evidence next to it, or with a little time around it. */
 function toPacket(model, timeline, details, packet, finding) {
   const row = packetRow(model, packet);
   if (row < 0) {
@@ -89,11 +89,9 @@ function toPacket(model, timeline, details, packet, finding) {
   }
   const connection = model.packets.connection[row];
   const time = model.packets.time_ns[row];
-  const times = finding ? model.facts.findings[finding - 1].evidence.map(([, at]) => at).filter((at) => at !== time) : [];
-  const before = Math.max(...times.filter((at) => at < time), -Infinity);
-  const after = Math.min(...times.filter((at) => at > time), Infinity);
-  const near = Math.min(time - before, after - time, 5e8);
-  const span = Math.max(Number.isFinite(near) && times.length ? near * 1.3 : 2e6, 1e5);
+  const others = finding ? model.facts.findings[finding - 1].evidence.map(([, at]) => Math.abs(at - time)).filter((far) => far > 0) : [];
+  const far = others.sort((a, b) => a - b)[Math.min(1, others.length - 1)]; // what it stops or releases is mostly the second
+  const span = Math.min(Math.max(far === undefined ? 2e6 : far * 1.15, 1e5), 2e9);
   if (timeline.view.connection !== connection) choose(timeline, connection, [time - span, time + span]);
   else timeline.zoom(time - span, time + span);
   details.showPackets(row, finding);
@@ -183,21 +181,24 @@ function stepped(model, timeline, details, way) {
 function legend(model) {
   const seen = new Set(topCauses(model));
   for (const cause of model.waits.cause) seen.add(cause);
-  const key = (colour, text) => {
+  const key = (colour, text, symbol = "rect") => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("viewBox", "0 0 10 10");
-    const square = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    for (const [name, value] of [["width", "10"], ["height", "10"], ["rx", "2"], ["class", `cause-${colour}`]]) square.setAttribute(name, value);
+    const square = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    square.setAttribute("d", { rect: "M0 0h10v10h-10z", circle: "M0 5a5 5 0 1 1 10 0a5 5 0 1 1 -10 0z", triangle: "M5 0L10 10H0z" }[symbol]);
+    square.setAttribute("class", `cause-${colour}`);
     svg.append(square);
     return element("li", {}, svg, text);
   };
   const causes = [...seen].sort((a, b) => a - b).map((place) => model.facts.causes[place]);
+  const failed = model.rpcs.status.some((code) => code !== 0 && code < 255);
   const frames = [...new Set(model.frames.kind)].map((kind) => frameName(model, kind));
-  byId("legend").append(
-    element("li", {}, "RPCs by what most of their time went to, and waits:"), ...causes.map((cause) => key(cause, cause)),
-    ...(frames.length ? [element("li", {}, "frames:"), ...frames.map((name) => key(frameColour(name), name))] : []),
-    ...(model.packets.rows ? [element("li", {}, "packets:"), key("client", "client's with payload"), key("server", "server's with payload"), key("network", "without payload"), key("loss_recovery", "sent again")] : []),
-  );
+  const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
+  const ends = [["client", "client's payload"], ["server", "server's payload"], ["network", "no payload"], ["loss_recovery", "sent again"], ["accent", "SYN, FIN, RST"]];
+  group("RPCs (most of their time), waits", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  group("frames", frames.map((name) => key(frameColour(name), name)));
+  group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
+  group("windows when a side stopped", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
 }
 
 function themes(paint) {

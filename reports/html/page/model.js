@@ -8,7 +8,7 @@ const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
 function modelOf(facts, tables) {
   const by = {};
   for (const name of ["rpcs", "waits", "frames", "packets", "spans"]) by[name] = grouped(tables[name]);
-  const connections = new Map(facts.connections.map(([number, start, end, ends, rpcs]) => [number, { number, start, end, ends, rpcs }]));
+  const connections = new Map(facts.connections.map(([number, start, end, ends, rpcs, vantage]) => [number, { number, start, end, ends, rpcs, vantage }]));
   for (const number of by.rpcs.keys()) {
     if (!connections.has(number)) connections.set(number, spanOf(number, tables.rpcs, by.rpcs.get(number)));
   }
@@ -87,11 +87,19 @@ function topCauses(model) {
 }
 
 function duration(ns) {
-  const rounded = Number(Math.abs(ns).toPrecision(3));
+  const rounded = significant(Math.abs(ns));
   const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([size]) => rounded >= size) ?? [1, "ns"];
   const shown = rounded / unit;
   const digits = unit === 1 || shown >= 100 ? 0 : shown >= 10 ? 1 : 2;
   return `${(shown >= 1000 ? Math.abs(ns) / unit : shown).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
+}
+
+/** Three digits, halves to the even one, as the tables of the page have it. */
+function significant(value) {
+  if (!value) return 0;
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
+  const whole = Math.round(value / unit);
+  return (value / unit - Math.floor(value / unit) === 0.5 && whole % 2 ? whole - 1 : whole) * unit;
 }
 
 const seconds = (ns, digits = 6) => `${(ns / 1e9).toFixed(digits)} s`;
