@@ -219,6 +219,8 @@ def _told(contents: Contents) -> Finding | None:
 def summary(contents: Contents) -> Iterator[Block]:
     """The verdict, and how it was come to."""
     finding = _told(contents)
+    if finding is None:
+        yield Block(blank("what you saw, such as latencies that your program measured; the packets show no cause"))
     sure = f" Confidence of this reading: {finding.confidence}." if finding else ""
     yield Block(
         f"{sentence(contents.analysis.verdict.text, markdown.VERDICT)}\n\n"
