@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts
+from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, Remedy
 from . import ends
 from .marks import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .terminal import draw
@@ -182,10 +182,10 @@ def _finding(number: int, finding: Finding, analysis: Analysis) -> str:
     return "\n\n".join([*parts, *remedies(finding)])
 
 
-def remedies(finding: Finding) -> list[str]:
-    """Settings that change it; nothing without any."""
+def remedies(finding: Finding, wanted: Callable[[Remedy], bool] = lambda _: True) -> list[str]:
+    """Settings that change it, those that are wanted; nothing without any."""
     lines = []
-    for remedy in finding.remedies[:MOST_REMEDIES]:
+    for remedy in list(filter(wanted, finding.remedies))[:MOST_REMEDIES]:
         present = "" if remedy.present is None else f" (is {code(remedy.present)} here)"
         lines.append(
             f"{prose(remedy.implementation, TITLE)}: {code(remedy.knob, 400)}{present}: {prose(remedy.note, NOTE)}"

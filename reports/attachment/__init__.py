@@ -9,7 +9,7 @@ from ...analyzer.result import Finding
 from ..marks import Block, fitting
 from . import sections
 from .contents import Contents, Recorded
-from .forms import FORMS, WORDS, Form, named, of_implementation
+from .forms import FORMS, WORDS, Form, implementations, named, of_implementation
 
 __all__ = [
     "FORMS",
@@ -71,7 +71,8 @@ def title(contents: Contents) -> str:
     """A title of plain words for the issue."""
     finding = _first_finding(contents)
     text = finding.title if finding else "what you saw, in a few words"
-    return _plain(text)
+    plain = _plain(text)
+    return plain[:1].upper() + plain[1:]
 
 
 def _plain(text: str) -> str:
@@ -82,17 +83,16 @@ def _plain(text: str) -> str:
 def foreign(contents: Contents) -> Iterator[str]:
     """What speaks against posting it to this project, for the reporter to think about."""
     finding, form = _first_finding(contents), contents.form
+    seen = any(name.startswith(form.implementations) for name in implementations(contents.analysis))
     if finding is None:
         yield "grpcdiag found nothing that costs time: say what you saw that the packets do not show."
-    elif form.knobs and not any(r.implementation.startswith(form.knobs) for r in finding.remedies):
+    elif form.knobs and seen and not any(r.implementation.startswith(form.knobs) for r in finding.remedies):
         whose = _plain(", ".join(dict.fromkeys(remedy.implementation for remedy in finding.remedies))) or "nobody"
         yield (
             f"No setting of {form.name} is known to change {finding.id} (whose are: {whose}): "
             "say why you think the library should act otherwise, or ask elsewhere."
         )
-    seen = {c.client_implementation or "" for c in contents.analysis.connections}
-    seen |= {c.server_implementation or "" for c in contents.analysis.connections}
-    if form.implementations and not any(name.startswith(form.implementations) for name in seen):
+    if form.implementations and not seen:
         yield f"No end of the captured connections is known to run {form.name}."
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ...analyzer.result import Analysis
+
 WORDS = "="
 """Begins words that stand between parts."""
 
@@ -155,10 +157,16 @@ def named(name: str) -> Form:
     return next(form for form in FORMS if form.name == name)
 
 
+def implementations(analysis: Analysis) -> set[str]:
+    """What runs at the ends of the connections, as far as it is known."""
+    c = analysis.connections
+    return {name for x in c for name in (x.client_implementation, x.server_implementation) if name}
+
+
 def of_implementation(*implementations: str | None) -> Form:
     """The form of the first implementation that has one; the generic one else."""
     for implementation in filter(None, implementations):
         for form in FORMS:
-            if implementation.lower().startswith(form.implementations) and form.implementations:
+            if implementation.startswith(form.implementations) and form.implementations:
                 return form
     return GENERIC

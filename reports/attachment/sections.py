@@ -11,6 +11,7 @@ from .. import markdown, timeline
 from ..marks import Block, code, fence, folded, items, prose, sentence, shortened, table
 from ..text import count, duration
 from .contents import Contents
+from .forms import FORMS, implementations, of_implementation
 from .ruled_out import ruled_out as silent
 
 BLANK = "_____"
@@ -242,9 +243,11 @@ def findings(contents: Contents) -> Iterator[Block]:
         if not number:
             yield Block(_told_of(finding))
             yield Block(_packets(contents, finding), "packets of the costliest observation", 8)
-            yield Block(_knobs(finding), "settings", 10)
+            yield Block(_knobs(contents, finding), "settings", 10)
         else:
-            text = "\n\n".join(filter(None, (_told_of(finding), _packets(contents, finding), _knobs(finding))))
+            text = "\n\n".join(
+                filter(None, (_told_of(finding), _packets(contents, finding), _knobs(contents, finding)))
+            )
             yield Block(text, "observations that cost less", 40 + number)
     also = markdown.also_seen([*costly[MOST_FINDINGS:], *markdown.remarks(contents.analysis)])
     yield Block(also.replace("### ", "#### ", 1), "what else was seen", 25)
@@ -276,9 +279,16 @@ def _packet(facts: PacketFacts | None) -> tuple[str, str]:
     return arrow, f"{what}{frames}{f' ({facts.note})' if facts.note else ''}"
 
 
-def _knobs(finding: Finding) -> str:
-    told = markdown.remedies(finding)
+def _knobs(contents: Contents, finding: Finding) -> str:
+    told = markdown.remedies(finding, lambda remedy: not _elses(contents, remedy.implementation))
     return told[0].replace("What changes it:", "Known to change or explain it:", 1) if told else ""
+
+
+def _elses(contents: Contents, implementation: str) -> bool:
+    """Whether a setting is of an implementation that neither end runs and the form is not of."""
+    forms = {contents.form.name, *(of_implementation(name).name for name in implementations(contents.analysis))}
+    others = [knob for form in FORMS if form.name not in forms for knob in form.knobs]
+    return implementation.startswith((*others, "grpc-dotnet"))
 
 
 def example(contents: Contents) -> Iterator[Block]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import grpcdiag, recorded
+from support import grpcdiag, recorded, synthetic
 from test_scrub import Places, canary, conversation, other_traffic, pcapng
 from typer.testing import CliRunner
 
@@ -158,6 +158,11 @@ def nameless(tmp_path: Path) -> str:
     talk.unary("/a.B/C", metadata=[(b"user-agent", b"own/1")])
     (tmp_path / "own.pcap").write_bytes(write_pcap(Link().carry(talk)))
     return str(tmp_path / "own.pcap")
+
+
+def test_frames_of_unknown_types_are_no_difference(tmp_path: Path) -> None:
+    """Scrubbing keeps their lengths alone."""
+    attached(synthetic("unknown_frame").file, output=tmp_path / "out")
 
 
 def test_parts_can_be_left_out(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_figures_that_rule_out() -> None:
 def test_what_speaks_against_posting(usual: Contents) -> None:
     assert any("No setting of grpc-go" in line for line in attachment.foreign(usual))
     java = list(attachment.foreign(replace(usual, form=attachment.named("grpc-java"))))
-    assert "No end of the captured connections is known to run grpc-java." in java
+    assert java == ["No end of the captured connections is known to run grpc-java."]
     assert not list(attachment.foreign(contents("too-many-pings")))
     assert not list(attachment.foreign(replace(usual, form=attachment.named("generic"))))
 

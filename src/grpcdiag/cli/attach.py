@@ -184,12 +184,15 @@ def _same(
 
 
 def _drawn(part: Excerpt, report: Report | None = None) -> str:
-    """A time line, of the capture as it was with the names of the new one."""
+    """A time line as far as RFC 9113 defines its frames; of the capture as it was with the names of the new one."""
+    from ..analyzer.excerpt import rows
     from ..analyzer.scrubbing import defined, renamed
     from ..reports import timeline
 
-    tables = renamed(part.tables, report) if report else part.tables
-    return timeline.render(dataclasses.replace(part, tables=tables, frames=defined(part.frames)))
+    tables, frames = renamed(part.tables, report) if report else part.tables, defined(part.frames)
+    if part.stream is not None:
+        frames = rows(frames, frames.stream == part.stream)
+    return timeline.render(dataclasses.replace(part, tables=tables, frames=frames))
 
 
 def _refuse(differences: list[str], report: Report) -> None:
