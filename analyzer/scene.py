@@ -8,7 +8,7 @@ RPCs. `thinned` halves what is here, for who needs less.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, Unpack
+from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from .scene_detail import Flights, Spans, read_around
 from .tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
 
 Column = npt.NDArray[Any]
+_Table = TypeVar("_Table", "SceneRpcs", "SceneWaits", "SceneFrames", "ScenePackets")
 
 
 class Bounds(NamedTuple):
@@ -233,7 +234,8 @@ def _method_numbers(tables: Tables) -> Ints:
     """Place in `tables.methods` of every RPC's method."""
     numbers = np.array([method.number for method in tables.methods] or [NO_METHOD], dtype=np.int64)
     order = np.argsort(numbers)
-    return order[np.searchsorted(numbers[order], tables.rpcs.method).clip(0, len(numbers) - 1)]
+    places: Ints = order[np.searchsorted(numbers[order], tables.rpcs.method).clip(0, len(numbers) - 1)]
+    return places
 
 
 def _methods(tables: Tables) -> tuple[SceneMethod, ...]:
@@ -243,7 +245,8 @@ def _methods(tables: Tables) -> tuple[SceneMethod, ...]:
     places = _method_numbers(tables)[whole] * _CLASSES + classes.clip(0, _CLASSES - 1)
     counts = np.bincount(places, minlength=len(tables.methods) * _CLASSES).reshape(-1, _CLASSES)
     return tuple(
-        SceneMethod(method.name, method.label, *_trimmed(row)) for method, row in zip(tables.methods, counts, strict=True)
+        SceneMethod(method.name, method.label, *_trimmed(row))
+        for method, row in zip(tables.methods, counts, strict=True)
     )
 
 
@@ -327,7 +330,7 @@ def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> ScenePack
     )
 
 
-def _rows(table: Any, rows: Column) -> Any:
+def _rows(table: _Table, rows: Column) -> _Table:
     """Rows of a table by mask or number."""
     return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
 

@@ -141,7 +141,8 @@ class Flights:
         first = np.zeros(len(mine), dtype=bool)
         _, places = np.unique(group[rows], return_index=True)
         first[rows[places]] = True
-        return first & (self._sent[side][connection] < 0)
+        first &= self._sent[side][connection] < 0
+        return first
 
 
 def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried: Ints) -> Ints:
@@ -149,7 +150,7 @@ def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried:
     values = np.minimum(values, (1 << 40) - 1)
     values[starts] = np.maximum(values[starts], carried[connection[starts]])
     # rows of a connection lie together: a later connection's values are made larger than all of the one before
-    running = np.maximum.accumulate(values + (group << 41)) - (group << 41)
+    running: Ints = np.maximum.accumulate(values + (group << 41)) - (group << 41)
     ends = np.append(starts[1:], len(values)) - 1
     carried[connection[ends]] = running[ends]
     return running
@@ -158,7 +159,7 @@ def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried:
 def read_around(
     paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: How
 ) -> tuple[Tables, tuple[Ints, Ints], Spans]:
-    """Tables whose frames and packets are those around what matters, the bytes in flight at them, and where they are."""
+    """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
     numbers, connections = [], []
     run = _core.Run(list(paths), packets=True, rpc_rows=True, **how)
     for piece in _pieces(run, "packets", progress):

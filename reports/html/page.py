@@ -17,11 +17,22 @@ from ...analyzer import _core
 from ...analyzer.budget import CAUSES
 from ...analyzer.result import Analysis, ConnectionFacts
 from ...analyzer.scene import BINS_PER_DECADE, Scene
+from .. import ends
 from .. import text as words
 from . import said
 from .columns import deflated, packed
 
-SCRIPTS = ("columns.js", "model.js", "lanes.js", "items.js", "bytes.js", "chart.js", "details.js", "latency.js", "main.js")
+SCRIPTS = (
+    "columns.js",
+    "model.js",
+    "lanes.js",
+    "items.js",
+    "bytes.js",
+    "chart.js",
+    "details.js",
+    "latency.js",
+    "main.js",
+)
 """Parts of the page's own script, in their order."""
 LIBRARY = "echarts.min.js"
 """Apache ECharts as released."""
@@ -43,6 +54,7 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
             analysis=analysis,
             scene=scene,
             said=said,
+            both=ends,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),
@@ -103,14 +115,18 @@ def _shown(value: Any) -> Any:
 
 def _json(value: Any) -> str:
     """JSON that ends no script element, whatever it holds."""
-    return json.dumps(value, separators=(",", ":")).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return (
+        json.dumps(value, separators=(",", ":")).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    )
 
 
 def _tables(scene: Scene) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for name in ("rpcs", "waits", "frames", "packets", "spans"):
         table = getattr(scene, name)
-        columns = {field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")}
+        columns = {
+            field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")
+        }
         tables[name] = columns
     shares = scene.rpcs.shares
     tables["rpcs"] |= {f"share{place}": shares[:, place] for place in range(shares.shape[1]) if shares[:, place].any()}

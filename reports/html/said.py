@@ -9,7 +9,6 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Evidence, Finding, MethodFacts
 from ...analyzer.scene import Scene
-from ..ends import clock, left_out as left_out_of_ends, losses
 from ..text import count, duration, safe
 
 MOST_TEXT = 4_000
@@ -100,7 +99,9 @@ def _parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
     for cause, ns in sorted(causes.items(), key=lambda item: -item[1]):
         if ns > 0:
             width = 100 * ns / total
-            parts.append({"cause": cause, "ns": ns, "share": ns / total, "begin": f"{begin:.3f}", "width": f"{width:.3f}"})
+            parts.append(
+                {"cause": cause, "ns": ns, "share": ns / total, "begin": f"{begin:.3f}", "width": f"{width:.3f}"}
+            )
             begin += width
     return parts
 
@@ -223,7 +224,7 @@ def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
 def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
     """Latency distributions of the methods with the most RPC time."""
     counts = {(method.name, method.label): method for method in scene.methods}
-    drawn = []
+    drawn: list[dict[str, Any]] = []
     for method in analysis.methods:
         found = counts.get((method.method, method.label))
         if found and sum(found.counts) >= LEAST_DRAWN and method.latency_ns and len(drawn) < MOST_CHARTS:
@@ -266,7 +267,9 @@ def _status(code: int) -> str:
 
 def _causes(shares: Sequence[int]) -> str:
     largest = sorted(range(len(shares)), key=lambda place: -shares[place])[:2]
-    return ", ".join(f"{_core.CAUSES[place]} {percent(shares[place] / 1000)}" for place in largest if shares[place] >= 5)
+    return ", ".join(
+        f"{_core.CAUSES[place]} {percent(shares[place] / 1000)}" for place in largest if shares[place] >= 5
+    )
 
 
 _DETAIL = "around the evidence, in the slowest RPCs, and where connections with much RPC time begin"
@@ -284,5 +287,5 @@ def left_out(scene: Scene) -> list[str]:
     said = []
     for noun, here, total, which in kinds:
         if here < total and (noun != "packets" or not scene.spans.whole):
-            said.append(f"{here:,} of {total:,} {noun} ({which})")
+            said.append(f"{here:,} of {total:,} {noun} ({which})" if here else f"none of {total:,} {noun}")
     return said

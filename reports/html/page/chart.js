@@ -19,6 +19,8 @@ class Timeline {
       if (event.seriesId === "items") this.chosen(this.items[event.dataIndex]);
       else if (event.seriesId?.startsWith("dots")) this.chosen({ kind: "wait", row: event.data[2], count: 1 });
     });
+    // the library swallows every turn of the wheel, also those it does nothing with: the page shall scroll
+    element.addEventListener("wheel", (event) => event.ctrlKey || event.stopPropagation(), { capture: true, passive: true });
     new ResizeObserver(() => this.resized()).observe(element);
   }
 
