@@ -1,4 +1,4 @@
-"""What may be shown to strangers of what was recorded beside a capture: no names of hosts, users, files or interfaces."""
+"""What strangers may see of what was recorded beside a capture: no names of hosts, users, files or interfaces."""
 
 from __future__ import annotations
 

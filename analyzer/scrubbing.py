@@ -147,7 +147,7 @@ _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uin
 
 
 def defined(rows: Table) -> Table:
-    """Frames as far as RFC 9113 defines them, which is what a scrubbed capture keeps: of other types length and place."""
+    """Frames as far as RFC 9113 defines them, which is what scrubbing keeps: of other types length and place."""
     if not isinstance(rows, Frames):
         return rows
     known = rows.kind < len(_FLAGS)
