@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec.structs import replace
 
 from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
@@ -26,6 +27,7 @@ from ..analyzer.tables import (
     Ints,
     Messages,
     Packets,
+    Rpcs,
     Tables,
 )
 
@@ -143,6 +145,20 @@ def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CA
     sums = tables.rpc_budgets if budgets is None else budgets
     budget = pl.DataFrame({cause: sums[:, place] for place, cause in enumerate(causes)})
     return frame.with_columns(budget.select(pl.struct(causes).alias("budget")).to_series())
+
+
+RPCS_AT_ONCE = 250_000
+"""RPCs that are turned into rows together: data frames of all at once would take more memory than the RPCs."""
+
+
+def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> Iterator[pl.DataFrame]:
+    """`rpcs`, piece by piece; at least one."""
+    sums = tables.rpc_budgets if budgets is None else budgets
+    columns = {name: getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__}
+    for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
+        some = slice(begin, begin + RPCS_AT_ONCE)
+        part = Rpcs(**{name: column[some] for name, column in columns.items()})
+        yield rpcs(replace(tables, rpcs=part, deadlines=tables.deadlines[some]), sums[some], causes)
 
 
 def waits(tables: Tables) -> pl.DataFrame:
