@@ -50,10 +50,11 @@ HOW_TO = [
     "docs/reading-a-finding",
     "docs/recording-well",
     "docs/recording",
-    "docs/html",
     "docs/compare",
     "docs/two-captures",
+    "docs/narrowing",
 ]
+HOW_TO += ["docs/html", "docs/perfetto", "docs/sql"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]
 PROJECT = ["docs/architecture", "docs/adding-a-detector", "docs/link-types-and-reports", "docs/hostile-input"]
 PROJECT += ["docs/performance", "CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.result import Apart, ClockFacts, Ends, Way
+from .terminal.drawing import NARROW
 from .text import count, duration, safe
 
 MOST_LOST = 8
 """Lost packets named; the rest are in the JSON report."""
 
 
-def parts(ends: Ends) -> list[RenderableType]:
+def parts(ends: Ends, width: int) -> list[RenderableType]:
     """Clock, ways and losses."""
     head = Text("both ends", style="bold")
     head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
     files = f"client's capture {_named(ends.client_files)}, which all else here is about; server's "
-    told: list[RenderableType] = [Text(files + _named(ends.server_files)), Text(clock(ends.clock)), _ways(ends)]
+    told: list[RenderableType] = [Text(files + _named(ends.server_files)), Text(clock(ends.clock)), _ways(ends, width)]
     for name, way in (("client", ends.up), ("server", ends.down)):
         told += [Text(line) for line in losses(name, way)]
     told += [Text(line, style="dim") for line in left_out(ends)]
@@ -47,7 +48,9 @@ def clock(clock: ClockFacts) -> str:
     return text + f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
 
 
-def _ways(ends: Ends) -> Table:
+def _ways(ends: Ends, width: int) -> RenderableType:
+    if width < NARROW:
+        return Group(*(_way(name, way) for name, way in (("up", ends.up), ("down", ends.down))))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     for _ in range(6):
@@ -59,6 +62,13 @@ def _ways(ends: Ends) -> Table:
         lost = f"{way.lost_packets:,}"
         table.add_row(name, f"{way.packets:,}", lost, *(duration(time) for time in times))
     return table
+
+
+def _way(name: str, way: Way) -> Text:
+    delay = way.delay_ns
+    times = f"fastest {duration(delay.min)}, p50 {duration(delay.p50)}, p99 {duration(delay.p99)}"
+    sent = f"{count(way.packets, 'packet')}, {way.lost_packets:,} lost"
+    return Text(f"one way {name}: {sent}; {times}, slowest {duration(delay.max)}")
 
 
 def losses(sender: str, way: Way) -> list[str]:
