@@ -28,6 +28,8 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..analyzer.chosen import Chosen
     from ..analyzer.reading import How, Progress
     from ..analyzer.result import Analysis
@@ -43,6 +45,9 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    markdown = "markdown"
+    html = "html"
+    perfetto = "perfetto"
 
 
 class Severity(StrEnum):
@@ -81,24 +86,50 @@ def command(
     """
     one_after_the_other(from_, to)
     narrowed = bool(connection) or method is not None or from_ is not None or to is not None
-    with decoding(), progress(quiet) as told:
+    chosen_format = Format.json if as_json else format_
+    if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
-            from ..analyzer.chosen import Chosen
+            fail(f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to do not go", 2)
+        analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
+    else:
+        with decoding(), progress(quiet) as told:
+            if narrowed:
+                from ..analyzer.chosen import Chosen
 
-            chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
-            analysis = _part(files, chosen, how(port, keylog), told)
-        else:
-            analysis = _analysis(files, how(port, keylog), told)
-    if as_json or format_ is Format.json:
+                chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
+                analysis = _part(files, chosen, how(port, keylog), told)
+            else:
+                analysis = _analysis(files, how(port, keylog), told)
+        _report(analysis, chosen_format, output, top)
+    if fail_on and _has(analysis, fail_on.value):
+        raise typer.Exit(FAIL_ON)
+
+
+def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
+    """Write a report that shows packets against time and give the analysis."""
+    if format_ is Format.perfetto:
+        from .trace import write_trace
+
+        return write_trace(files, chosen, output, quiet)
+    from . import html
+
+    return html.write_page(files, chosen, output, quiet, _analysis)
+
+
+def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
+    if format_ is Format.json:
         from ..reports import json_v1
 
         write(json_v1.render(analysis), output)
+    elif format_ is Format.markdown:
+        from ..analyzer import _core
+        from ..reports import markdown
+
+        write(markdown.render(analysis, version=_core.__version__), output)
     else:
         from ..reports import terminal
 
         write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
-    if fail_on and _has(analysis, fail_on.value):
-        raise typer.Exit(FAIL_ON)
 
 
 def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:

@@ -144,6 +144,23 @@ def decoding() -> Iterator[None]:
         fail(str(error), UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    except UnicodeEncodeError:
+        fail("a file's name is not UTF-8: rename it, or give the capture on standard input as -", UNREADABLE)
+
+
+@contextmanager
+def spooled(files: list[str]) -> Iterator[list[str]]:
+    """Standard input as a file, for captures that are read several times."""
+    if "-" not in files:
+        yield files
+        return
+    import shutil
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield [file.name if path == "-" else path for path in files]
 
 
 def one_place(files: list[str], chosen: How) -> None:
