@@ -90,7 +90,7 @@ def command(
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
-                f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to are not for it",
+                f"--format {chosen_format} shows whole captures: without --connection, --method, --from, --to",
                 2,
             )
         analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
