@@ -9,6 +9,7 @@ import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import REPOSITORY, recorded
@@ -16,13 +17,14 @@ from support import REPOSITORY, recorded
 PACKAGE = REPOSITORY / "src" / "grpcdiag"
 LINKED = ("analyzer", "capture", "reports")
 """Folders that the package reaches through links, which maturin follows only by the include patterns."""
-DATA = (".pyi", ".json", ".typed")
+DATA = (".pyi", ".json", ".typed", ".j2", ".js", ".css", ".LICENSE", ".NOTICE")
 
 
 def matched(key: str) -> set[Path]:
     """Files that one of maturin's lists of patterns names."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        patterns: list[str] = tomllib.load(file)["tool"]["maturin"].get(key, [])
+        listed: list[Any] = tomllib.load(file)["tool"]["maturin"].get(key, [])
+    patterns = [pattern for pattern in listed if isinstance(pattern, str)]  # a table is of the source distribution
     deep = [f"{pattern}/*" if pattern.endswith("**") else pattern for pattern in patterns]  # as maturin reads **
     return {path.relative_to(PACKAGE.parent) for pattern in deep for path in PACKAGE.parent.glob(pattern)}
 
@@ -52,6 +54,8 @@ def test_include_patterns_cover_every_file() -> None:
     assert wanted() - covered() == set()
     assert Path("grpcdiag/analyzer/detectors/slow_start_after_idle.py") in wanted()
     assert any(path.suffix == ".json" for path in wanted())
+    assert Path("grpcdiag/reports/html/vendor/echarts.min.js") in wanted()
+    assert Path("grpcdiag/reports/html/page/page.html.j2") in wanted()
 
 
 def test_tests_and_the_crate_stay_out() -> None:
@@ -76,6 +80,7 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True, timeout=600)
+    assert (tmp_path / "env" / "share" / "man" / "man1" / "grpcdiag.1").is_file()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     command = [str(tmp_path / "env" / "bin" / "grpcdiag"), "analyze", recorded("rtt205-go-16000.pcap")]
@@ -85,3 +90,7 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     assert "tcp_slow_start_after_idle" in done.stdout
     done = subprocess.run([*command, "--json"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
     assert '"grpcdiag.analysis/1"' in done.stdout
+    done = subprocess.run(
+        [*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60
+    )
+    assert "Content-Security-Policy" in done.stdout and 'id="library"' in done.stdout, done.stderr

@@ -18,14 +18,16 @@ from .common import (
     Output,
     Ports,
     Quiet,
+    coloured,
+    columns,
     decoding,
     fail,
     how,
     progress,
     say,
-    wants_colour,
     write,
 )
+from .completion import severities
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How
@@ -58,6 +60,7 @@ def command(
         typer.Option(
             "--fail-on",
             metavar="RULE",
+            autocompletion=severities,
             help="Exit with 1 when a capture is worse than the first, as often as wanted. "
             "latency:1.2 (also p50, p90, p99), throughput:1.2, packets:1.2, control:1.2 (per message): worse by that "
             "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding that severe appears or "
@@ -85,9 +88,7 @@ def command(
     else:
         from ..reports.compare import terminal
 
-        to_terminal = output is None and sys.stdout.isatty()
-        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-        write(terminal.render(found, width=width, colour=to_terminal and wants_colour()), output)
+        write(terminal.render(found, width=columns(output), colour=coloured(output)), output)
     met = [outcome for outcome in found.outcomes if outcome.met]
     if met:
         if not quiet:

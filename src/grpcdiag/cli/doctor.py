@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from itertools import chain
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import wants_colour
+from .common import coloured, columns, write
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check
@@ -62,8 +60,8 @@ def command(
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
     last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
-    width = max(80, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 100
-    typer.echo(terminal.draw([table, Text(), known, last], width=width, colour=wants_colour()), nl=False)
+    drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
+    write(drawn, None)
     if missing:
         raise typer.Exit(LACKING)
 

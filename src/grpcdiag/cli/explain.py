@@ -6,14 +6,18 @@ from typing import Annotated
 
 import typer
 
-from .common import fail
+from .common import fail, write
+from .completion import finding_ids
 
 NAME = "explain"
 
 
 def command(
     finding: Annotated[
-        str, typer.Argument(metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.")
+        str,
+        typer.Argument(
+            metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.", autocompletion=finding_ids
+        ),
     ],
 ) -> None:
     """Explain a finding: how it is decided, what would refute it, the knobs, references."""
@@ -22,4 +26,4 @@ def command(
     detector = by_id(finding)
     if detector is None:
         fail(f"no finding is called {finding!r}; known: {', '.join(d.id for d in DETECTORS)}", 2)
-    typer.echo(f"{detector.id}\n\n{detector.page.strip()}")
+    write(f"{detector.id}\n\n{detector.page.strip()}\n", None)
