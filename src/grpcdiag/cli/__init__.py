@@ -6,6 +6,7 @@ import typer
 
 from . import (
     analyze,
+    attach,
     capture,
     compare,
     connections,
@@ -50,6 +51,7 @@ _COMMANDS = (
     capture,
     verify,
     scrub,
+    attach,
     lab,
     doctor,
 )

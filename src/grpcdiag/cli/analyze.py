@@ -45,6 +45,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    markdown = "markdown"
     html = "html"
     perfetto = "perfetto"
 
@@ -120,6 +121,11 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import json_v1
 
         write(json_v1.render(analysis), output)
+    elif format_ is Format.markdown:
+        from ..analyzer import _core
+        from ..reports import markdown
+
+        write(markdown.render(analysis, version=_core.__version__), output)
     else:
         from ..reports import terminal
 
