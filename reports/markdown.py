@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, Remedy
 from . import ends
 from .marks import Block, code, fence, fitting, folded, items, prose, sentence, table
+from .narrowed import said
 from .terminal import draw
 from .text import count, duration, size
 
@@ -68,6 +69,9 @@ def render(analysis: Analysis, *, version: str = "") -> str:
 def _report(analysis: Analysis) -> Iterator[Block]:
     yield Block(f"## {code(name(analysis))}\n\n**{sentence(analysis.verdict.text, VERDICT)}**")
     yield Block(capture(analysis))
+    if analysis.narrowed:
+        part = prose(said(analysis.narrowed), NOTE)
+        yield Block(f"Only a part is judged: {part}. Packets, bytes and notes are the capture's.")
     yield Block(budget(analysis))
     if analysis.ends:
         known = replace(

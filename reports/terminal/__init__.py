@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
 from .. import ends
+from ..narrowed import said
 from ..text import count, duration, safe, size
 from . import overviews
 from .drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
@@ -107,25 +108,9 @@ def _recording_line(recording: RecordingFacts) -> Text:
 
 
 def _narrowed_line(narrowed: Narrowed) -> Text:
-    """Which RPCs the report is about."""
-    asked = []
-    if narrowed.connections:
-        numbers = ", ".join(map(str, narrowed.connections))
-        asked.append(f"on connection{'s' * (len(narrowed.connections) > 1)} {numbers}")
-    if narrowed.method is not None:
-        asked.append(f"of methods like {safe(narrowed.method)}")
-    times = [
-        f"{word} {ns / 1e9:.9g} s"
-        for word, ns in (("from", narrowed.from_ns), ("to", narrowed.to_ns))
-        if ns is not None
-    ]
-    asked += [f"begun {' '.join(times)}"] if times else []
     line = Text("narrowed ", style="bold yellow")
-    share = narrowed.rpc_time_ns / narrowed.of_rpc_time_ns if narrowed.of_rpc_time_ns else 1.0
-    line.append(
-        f"to {narrowed.rpcs:,} of {count(narrowed.of_rpcs, 'RPC')} ({share:.1%} of their time), {', '.join(asked)}"
-    )
-    line.append("; packets, bytes and notes are the capture's", style="dim")
+    line.append(f"to {safe(said(narrowed))}", style="not bold default")
+    line.append("; packets, bytes and notes are the capture's", style="not bold dim default")
     return line
 
 

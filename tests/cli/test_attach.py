@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canaries import Places, canary, conversation, other_traffic, pcapng
 from support import grpcdiag, recorded, synthetic
-from test_scrub import Places, canary, conversation, other_traffic, pcapng
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze

@@ -89,7 +89,10 @@ def command(
     chosen_format = Format.json if as_json else format_
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
-            fail(f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to do not go", 2)
+            fail(
+                f"--format {chosen_format} shows whole captures: without --connection, --method, --from, --to",
+                2,
+            )
         analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as told:
