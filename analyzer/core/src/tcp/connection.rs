@@ -72,6 +72,8 @@ pub struct Connection {
     pub(super) tls: Option<Box<Encrypted>>,
     /// Payload has been read: what it is is decided.
     begun: bool,
+    /// No further packet comes.
+    ending: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
     pub(super) syn_time: Option<i64>,
@@ -108,6 +110,7 @@ impl Connection {
             http2,
             tls: None,
             begun: false,
+            ending: false,
             counters: Counters::default(),
             roles_from,
             syn_time: None,
@@ -644,17 +647,30 @@ impl Connection {
         if missing <= 0 {
             return false;
         }
+        let lost = self.lost_bytes(side, offset);
         self.halves[side].advance(offset);
-        self.counters.missing_bytes += missing.unsigned_abs();
-        cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        if lost > 0 {
+            self.counters.missing_bytes += lost.unsigned_abs();
+            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        }
         self.lack(side, missing.unsigned_abs(), behind, cx);
         true
+    }
+
+    /// How many of the bytes of `side` up to `offset` the capture lacks. Where it ends before the connection, what nobody
+    /// has acknowledged is on its way, or comes again.
+    fn lost_bytes(&self, side: usize, offset: i64) -> i64 {
+        let half = &self.halves[side];
+        let comes = self.ending && half.acked > 0 && self.closed_at().is_none();
+        let end = if comes { offset.min(half.acked) } else { offset };
+        end.saturating_sub(half.next).max(0)
     }
 
     /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
     /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
     fn give_up_all(&mut self, cx: &mut Context) {
         let at = self.last;
+        self.ending = true;
         loop {
             let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
             let side = match heads.map(|head| head.map(|at| at.packet)) {
