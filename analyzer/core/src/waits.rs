@@ -39,7 +39,7 @@ pub struct Stop {
 /// New data of `side` was read: remembers what is binding if the side owes more.
 #[inline]
 pub fn stopped(connection: &mut Connection, side: usize) {
-    if !connection.http2.owes(side) {
+    if !connection.owes(side) {
         connection.halves[side].stop = None;
         return;
     }
@@ -52,7 +52,7 @@ fn stop_now(connection: &mut Connection, side: usize) -> Stop {
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
     let least_window = if connection.http2.begun_late { least_http2_window(connection, side, stream) } else { None };
-    let owed = connection.http2.owed(side, stream);
+    let owed = connection.owed(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
     Stop {
@@ -116,7 +116,8 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
     let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss, released.is_some(), at);
-    cx.waits.push(WaitRow {
+    let waits = if connection.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };
+    waits.push(WaitRow {
         congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,

@@ -393,7 +393,7 @@ impl Connection {
         }
         // behind a hole it is not known what the side owes, nor when it last sent
         if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
-            if self.http2.owes(side) {
+            if self.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held()
                 || self.halves[side].congestion.is_after_loss()
@@ -735,6 +735,9 @@ impl Connection {
         self.http2.finish(end, at, cx);
         self.http2.methods.write(self.row, cx);
         let client = self.http2.client;
+        if let Some(tls) = &self.tls {
+            tls.write(self.row, client, cx);
+        }
         Ended {
             row: super::summary::row(&self),
             budget: self.http2.budget,
@@ -764,6 +767,22 @@ impl Connection {
             identification: segment.ip_id.map_or(u32::MAX, u32::from),
             timestamp: segment.timestamps.map_or(0, |(value, _)| value),
         });
+    }
+
+    /// Whether `side` has begun a message, a frame, or a record of TLS that is not decrypted, and not sent all of it.
+    #[inline]
+    pub fn owes(&self, side: usize) -> bool {
+        self.http2.owes(side) || self.tls.as_ref().is_some_and(|tls| tls.owed(side) > 0)
+    }
+
+    /// Bytes that `side` owes as far as is known: of `stream`'s message, of a frame, or of a record.
+    pub fn owed(&mut self, side: usize, stream: u32) -> u64 {
+        self.http2.owed(side, stream).max(self.tls.as_ref().map_or(0, |tls| tls.owed(side)))
+    }
+
+    /// Whether it is TLS of which nothing was decrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.http2.protocol == Protocol::Tls
     }
 
     /// Whether HTTP/2 was recognised.
