@@ -29,6 +29,8 @@ class How(TypedDict, total=False):
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes
     """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
+    own_secrets: bool
+    """Whether those are; they are unless it says otherwise."""
 
 
 class Reading:

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::budget::Budget;
 use crate::grpc::headers::Strings;
 use crate::http2::frame::FrameType;
+use crate::http2::watch::Watch;
 use crate::limits;
 use crate::methods::MethodStats;
 use crate::tables::{
@@ -38,6 +39,19 @@ impl Options {
     pub fn keeps_requests(&self) -> bool {
         self.rpc_rows && self.packets
     }
+}
+
+/// Somebody who is shown all bytes of all connections, and told what they are as they are read.
+pub trait Tap: Watch + std::fmt::Debug + Send {
+    /// The next bytes of a side, the first of them at `offset`; what is told of them follows, unless they are `tls`.
+    /// Side 0 sent the connection's first packet.
+    fn delivered(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8], tls: bool);
+    /// `length` bytes of a side, which come next, are not in the capture.
+    fn missing(&mut self, connection: u32, side: usize, length: u64);
+    /// The connection is over, and it was not decided what a side's first bytes are.
+    fn unread(&mut self, connection: u32, side: usize, kept: &[u8]);
+    /// Itself, to be taken back when the run is over.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
 
 /// Sums over the capture.
@@ -112,6 +126,8 @@ pub struct Context {
     pub decryptor: Option<Box<Decryptor>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
+    /// Who is shown the bytes of connections, if anybody is.
+    pub tap: Option<Box<dyn Tap>>,
 }
 
 /// No method, in an RPC row.

@@ -15,6 +15,7 @@ pub mod methods;
 pub mod packet;
 pub mod pipeline;
 mod python;
+pub mod scrub;
 pub mod strings;
 pub mod tables;
 pub mod tcp;

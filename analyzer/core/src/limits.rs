@@ -238,6 +238,24 @@ pub const TLS_BUFFERS: usize = 16_384;
 /// Idle record buffers kept for reuse by one worker.
 pub const TLS_SPARE_BUFFERS: usize = 64;
 
+// --- Scrubbing ---
+
+/// Bytes of structure (frame headers, header blocks, message prefixes) kept between the two passes of `scrub`, with what it
+/// takes to find them: some 20 million RPCs. A longer capture is refused.
+pub const SCRUB_STRUCTURE_BYTES: usize = 2 << 30;
+/// Streams of one connection that `scrub` follows at once; messages of further ones are zeroed with their prefixes.
+pub const SCRUB_STREAMS: usize = 65_536;
+/// Distinct texts and addresses whose replacements are remembered; further ones are computed anew each time.
+pub const SCRUB_REMEMBERED: usize = 262_144;
+/// Attempts to find a replacement of a method that no other method has.
+pub const SCRUB_ATTEMPTS: u32 = 256;
+/// Packets held back while the rest of a fragmented datagram is awaited.
+pub const SCRUB_HELD_PACKETS: usize = 4_096;
+/// Bytes of them.
+pub const SCRUB_HELD_BYTES: usize = 16 << 20;
+/// Bytes of written capture handed over at a time.
+pub const SCRUB_OUTPUT: usize = 1 << 20;
+
 // --- Tables ---
 
 /// Rows looked through for those of a connection whose client turns out to be the other side. Roles show within the

@@ -8,7 +8,7 @@ use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::budget::{Budget, CAUSES};
 use crate::capture_file::{CaptureInfo, CaptureReader, Source};
@@ -18,6 +18,7 @@ use crate::http2::frame::FrameType;
 use crate::http2::ping::PURPOSES;
 use crate::methods::{self, Durations, MethodStats};
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
+use crate::scrub::{Report, Scrub, Wishes};
 use crate::tables::{Column, ProblemLog};
 use crate::tcp::{note, roles};
 use crate::tls::KeyLog;
@@ -27,6 +28,7 @@ create_exception!(_core, CaptureError, PyException, "A capture cannot be opened 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
+    module.add_class::<Scrubbing>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("CAUSES", CAUSES.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
@@ -55,7 +57,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, threads=1))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, threads=1))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -65,6 +67,7 @@ impl Run {
         rpc_rows: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
+        own_secrets: bool,
         threads: u8,
     ) -> PyResult<Self> {
         if paths.is_empty() {
@@ -72,7 +75,8 @@ impl Run {
         }
         let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
         let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
-        for secrets in py.detach(|| leading_secrets(&paths)) {
+        let own = if own_secrets { py.detach(|| leading_secrets(&paths)) } else { Vec::new() };
+        for secrets in own {
             keys.extend(&secrets);
         }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
@@ -140,6 +144,64 @@ impl Run {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Writing a capture anew without what anybody sent, stepped through packet by packet.
+#[pyclass(module = "grpcdiag.analyzer._core")]
+struct Scrubbing {
+    // as in `Run`
+    inner: Mutex<Scrub>,
+}
+
+#[pymethods]
+impl Scrubbing {
+    /// Opens the capture, which is read twice: no standard input. `key` hides what replacements stand for.
+    #[new]
+    #[pyo3(signature = (paths, *, key, hide_methods=false, ports=Vec::new()))]
+    fn new(py: Python<'_>, paths: Vec<String>, key: Vec<u8>, hide_methods: bool, ports: Vec<u16>) -> PyResult<Self> {
+        if paths.is_empty() {
+            return Err(PyValueError::new_err("no capture file given"));
+        }
+        let sources = Box::new(move || paths.iter().map(|path| Source::Path(PathBuf::from(path))).collect());
+        let opened = py.detach(|| Scrub::open(sources, &key, Wishes { hide_methods, ports }));
+        let scrub = opened.map_err(|error| CaptureError::new_err(error.to_string()))?;
+        Ok(Self { inner: Mutex::new(scrub) })
+    }
+
+    /// Reads up to `packets` packets and gives the bytes of the new file that are due; `None` at its end.
+    fn step<'py>(&mut self, py: Python<'py>, packets: u32) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let scrub = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let bytes = py.detach(|| scrub.step(packets)).map_err(|refusal| CaptureError::new_err(refusal.to_string()))?;
+        Ok(bytes.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    /// Bytes read of the files as they are on disk, over both passes.
+    #[getter]
+    fn bytes_read(&self) -> u64 {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).bytes_read()
+    }
+
+    /// What was done; only at the end.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let scrub = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        scrub_report(py, scrub.report().ok_or_else(|| PyRuntimeError::new_err("the file is not finished"))?)
+    }
+}
+
+fn scrub_report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("format", report.format)?;
+    dict.set_item("packets", report.packets)?;
+    dict.set_item("not_tcp", report.not_tcp)?;
+    dict.set_item("fragments", report.fragments)?;
+    dict.set_item("unreadable", report.unreadable)?;
+    dict.set_item("addresses", report.addresses.iter().cloned().collect::<HashMap<_, _>>())?;
+    dict.set_item("methods", report.methods.iter().cloned().collect::<HashMap<_, _>>())?;
+    dict.set_item("agents", report.agents.iter().cloned().collect::<HashMap<_, _>>())?;
+    dict.set_item("reasons", &report.reasons)?;
+    let treated = report.connections.iter().map(|one| (one.ends[0].clone(), one.ends[1].clone(), one.carries));
+    dict.set_item("connections", treated.collect::<Vec<_>>())?;
+    Ok(dict)
 }
 
 /// Key logs that pcapng files hold before their first packet, where tools put them. Standard input is not read for

@@ -16,6 +16,7 @@ from . import (
     messages,
     packets,
     rpcs,
+    scrub,
     timeline,
     verify,
     waits,
@@ -24,7 +25,8 @@ from . import (
 app = typer.Typer(
     name="grpcdiag",
     help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain, 2 wrong usage, "
+    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
+    "2 wrong usage, "
     "3 input unreadable or not a capture, "
     "4 no gRPC traffic found, 130 interrupted.",
     no_args_is_help=True,
@@ -45,6 +47,7 @@ _COMMANDS = (
     explain,
     capture,
     verify,
+    scrub,
     lab,
     doctor,
 )

@@ -141,7 +141,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 }
 
 /// `application/grpc`, `application/grpc+proto`, `application/grpc;...`; not `application/grpc-web` (PROTOCOL-HTTP2.md).
-fn is_grpc(content_type: &[u8]) -> bool {
+pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
     content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
@@ -167,7 +167,7 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
 
 /// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
 /// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.
-fn agent(value: &[u8]) -> String {
+pub(crate) fn agent(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     let known = |word: &&str| (word.starts_with("grpc-") || word.starts_with("tonic/")) && word.contains('/');
     match text.split(' ').find(known) {

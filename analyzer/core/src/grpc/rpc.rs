@@ -5,6 +5,7 @@ use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
 use crate::http2::held::Interval;
 use crate::http2::streams::{Kind, NONE, Stream};
+use crate::http2::watch::Watch;
 use crate::http2::{End, Http2};
 use crate::limits;
 use crate::tables::{Layer, WaitRow};
@@ -286,7 +287,15 @@ impl Http2 {
 
     /// DATA of a stream, without padding.
     #[inline]
-    pub(crate) fn stream_data(&mut self, side: usize, slot: u32, data: &[u8], at: At, cx: &mut Context) {
+    pub(crate) fn stream_data<W: Watch + ?Sized>(
+        &mut self,
+        side: usize,
+        slot: u32,
+        data: &[u8],
+        at: At,
+        cx: &mut Context,
+        watch: &mut W,
+    ) {
         let (is_client, near, gaps) = (side == self.client, self.near_rtt[side], self.sides[side].gaps);
         let direction_code = self.direction(side);
         let Some(stream) = self.streams.get_mut(slot) else { return };
@@ -320,6 +329,7 @@ impl Http2 {
         if direction.reader.is_lost() {
             direction.reader.resume(data, self.sides[side].frame_from(data.len()));
         }
+        watch.messages(&direction.reader, data, self.sides[side].frame_from(data.len()).is_some());
         let sender = &mut self.sides[side];
         let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut self.turns);
         let (connection, gap_time) = (self.connection, self.held[side].gap_time);
@@ -386,7 +396,7 @@ impl Http2 {
         let mut left = length as usize;
         while left > 0 {
             let piece = left.min(ZEROS.len());
-            self.stream_data(side, slot, ZEROS.get(..piece).unwrap_or_default(), at, cx);
+            self.stream_data(side, slot, ZEROS.get(..piece).unwrap_or_default(), at, cx, &mut ());
             left -= piece;
         }
     }

@@ -9,23 +9,25 @@ use crate::tables::Layer;
 
 use super::frame::{FrameError, FrameHeader, FrameType, flag};
 use super::side::OpenBlock;
+use super::watch::Watch;
 use super::{Http2, continuation, headers as headers_frame, push_promise as push_promise_frame};
 
 /// A HEADERS frame. The block is decoded in place when the frame holds all of it.
 #[inline]
-pub(super) fn headers(
+pub(super) fn headers<W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     payload: &[u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = headers_frame::parse(&header, payload)?.fragment;
     let first = h2.sides[side].frame_first;
     let end_stream = header.has(flag::END_STREAM);
     if header.has(flag::END_HEADERS) {
-        let summary = decode(h2, side, fragment, at, cx);
+        let summary = decode(h2, side, fragment, at, cx, watch);
         let block = HeaderBlock { side, stream: header.stream, summary: &summary, end_stream, first, last: at };
         h2.header_block(&block, cx);
     } else {
@@ -37,13 +39,17 @@ pub(super) fn headers(
 
 /// A HEADERS frame of which only the first octets were captured: its stream opens, or is answered, with the fields
 /// they hold.
-pub(super) fn headers_cut(h2: &mut Http2, side: usize, header: FrameHeader, octets: &[u8], at: At, cx: &mut Context) {
+pub(super) fn headers_cut<W: Watch + ?Sized>(h2: &mut Http2, side: usize, header: FrameHeader, octets: &[u8], at: At, cx: &mut Context, watch: &mut W) {
     if header.has(flag::PADDED) || header.has(flag::PRIORITY) || !header.has(flag::END_HEADERS) {
         return; // rare, and not worth a second way to read them
     }
     let mut summary = Summary::default();
     // the block ends in the middle of a field, or lacks some: either way there are unknown ones
-    h2.sides[side].hpack.decode_part(octets, &mut cx.strings, &mut |field| summary.add(field.class));
+    h2.sides[side].hpack.decode_part(octets, &mut cx.strings, &mut |field| {
+        watch.field(field.name, field.value, field.representation);
+        summary.add(field.class);
+    });
+    watch.block(octets, false);
     summary.unknown += 1;
     let (stream, first) = (header.stream, h2.sides[side].frame_first);
     let end_stream = header.has(flag::END_STREAM);
@@ -51,13 +57,14 @@ pub(super) fn headers_cut(h2: &mut Http2, side: usize, header: FrameHeader, octe
 }
 
 /// A CONTINUATION frame: only ever right after the frame it continues, on the same stream (section 6.10).
-pub(super) fn continuation(
+pub(super) fn continuation<W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     payload: &[u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = continuation::parse(&header, payload)?;
     let Some(mut block) = h2.sides[side].block.take() else {
@@ -73,7 +80,7 @@ pub(super) fn continuation(
     }
     block.octets.extend_from_slice(fragment);
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, cx);
+        finish(h2, side, &block, at, cx, watch);
     } else {
         h2.sides[side].block = Some(block);
     }
@@ -81,13 +88,14 @@ pub(super) fn continuation(
 }
 
 /// A PUSH_PROMISE frame: its block moves the HPACK table; the promised stream is not gRPC's.
-pub(super) fn push_promise(
+pub(super) fn push_promise<W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     payload: &[u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = push_promise_frame::parse(&header, payload)?.fragment;
     let block = OpenBlock {
@@ -98,15 +106,15 @@ pub(super) fn push_promise(
         octets: fragment.to_vec(),
     };
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, cx);
+        finish(h2, side, &block, at, cx, watch);
     } else {
         h2.sides[side].block = Some(block);
     }
     Ok(())
 }
 
-fn finish(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Context) {
-    let summary = decode(h2, side, &block.octets, at, cx);
+fn finish<W: Watch + ?Sized>(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Context, watch: &mut W) {
+    let summary = decode(h2, side, &block.octets, at, cx, watch);
     if !block.promise {
         let &OpenBlock { stream, end_stream, first, .. } = block;
         h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, cx);
@@ -184,10 +192,12 @@ impl SeenBlocks {
 }
 
 #[inline]
-fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -> Summary {
+fn decode<W: Watch + ?Sized>(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context, watch: &mut W) -> Summary {
     let sender = &mut h2.sides[side];
     let before = sender.hpack.table_changes();
-    if let Some(summary) = sender.seen_blocks.find(block, before) {
+    if !watch.watches()
+        && let Some(summary) = sender.seen_blocks.find(block, before)
+    {
         return summary;
     }
     let (mut summary, mut origin) = (Summary::default(), Origin::default());
@@ -198,7 +208,9 @@ fn decode(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context) -
             origin.add(field.class);
         }
         summary.add(field.class);
+        watch.field(field.name, field.value, field.representation);
     });
+    watch.block(block, done.is_ok());
     if summary.unknown > 0 && summary.request && summary.method.is_none() && done.is_ok() {
         h2.label_method(&mut summary, &origin, cx);
     }

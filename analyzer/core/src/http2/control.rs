@@ -7,6 +7,7 @@ use crate::tables::Layer;
 
 use super::frame::{FrameError, FrameHeader, FrameType, flag};
 use super::side::Credit;
+use super::watch::Watch;
 use super::{Http2, blocks, goaway, ping, policy, rst_stream, settings, window_update};
 
 /// A side farther than this from the capture point, nanoseconds there and back, sends before it has what was captured.
@@ -14,14 +15,22 @@ const FAR: i64 = 200_000;
 
 /// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
 #[inline]
-pub(super) fn apply(h2: &mut Http2, side: usize, header: FrameHeader, payload: &[u8], at: At, cx: &mut Context) {
+pub(super) fn apply<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
     if matches!(header.kind(), FrameType::HEADERS | FrameType::CONTINUATION) {
         h2.sides[side].habits.header_block(payload.len());
     }
     let done = match header.kind() {
-        FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx),
-        FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx),
-        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx),
+        FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx, watch),
+        FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx, watch),
+        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx, watch),
         FrameType::WINDOW_UPDATE => {
             window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at))
         }

@@ -102,6 +102,18 @@ impl FrameType {
     pub const fn is_known(self) -> bool {
         (self.0 as usize) < Self::KNOWN
     }
+
+    /// The flags that RFC 9113 section 6 defines for this type.
+    pub const fn defined_flags(self) -> u8 {
+        match self {
+            Self::DATA => flag::END_STREAM | flag::PADDED,
+            Self::HEADERS => flag::END_STREAM | flag::END_HEADERS | flag::PADDED | flag::PRIORITY,
+            Self::PUSH_PROMISE => flag::END_HEADERS | flag::PADDED,
+            Self::SETTINGS | Self::PING => flag::ACK,
+            Self::CONTINUATION => flag::END_HEADERS,
+            _ => 0,
+        }
+    }
 }
 
 /// A frame header. Two words, so that it is handed on in registers: it is, several times for every frame.
@@ -182,15 +194,9 @@ impl FrameHeader {
     /// Whether this could be a frame header at all, for finding frame boundaries in the middle of a connection:
     /// a type RFC 9113 defines, only flags that type has, an odd stream identifier, a usual length.
     pub fn is_plausible(&self) -> bool {
-        let allowed = match self.kind() {
-            FrameType::DATA => flag::END_STREAM | flag::PADDED,
-            FrameType::HEADERS => flag::END_STREAM | flag::END_HEADERS | flag::PADDED | flag::PRIORITY,
-            FrameType::SETTINGS | FrameType::PING => flag::ACK,
-            FrameType::CONTINUATION => flag::END_HEADERS,
-            FrameType::PRIORITY | FrameType::RST_STREAM | FrameType::GOAWAY | FrameType::WINDOW_UPDATE => 0,
-            _ => return false,
-        };
-        self.flags() & !allowed == 0
+        self.kind().is_known()
+            && self.kind() != FrameType::PUSH_PROMISE
+            && self.flags() & !self.kind().defined_flags() == 0
             && (self.stream == 0 || self.stream % 2 == 1)
             && self.length() <= DEFAULT_MAX_FRAME_SIZE
             && self.check().is_ok()

@@ -13,6 +13,7 @@ use super::Http2;
 use super::data::Remaining;
 use super::frame::{FrameHeader, flag};
 use super::streams::NONE;
+use super::watch::Watch;
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, whose RPC nothing more
 /// can be told of, has one of the server's.
@@ -95,7 +96,14 @@ impl Http2 {
     /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
     /// that it is gRPC: it is an RPC that began before the capture.
     #[cold]
-    pub(super) fn late_data(&mut self, side: usize, header: FrameHeader, octets: &[u8], cx: &mut Context) -> u32 {
+    pub(super) fn late_data<W: Watch + ?Sized>(
+        &mut self,
+        side: usize,
+        header: FrameHeader,
+        octets: &[u8],
+        cx: &mut Context,
+        watch: &mut W,
+    ) -> u32 {
         let id = header.stream;
         if !self.opened_before(id) || header.has(flag::PADDED) || self.sides[self.client].is_searching() {
             return NONE;
@@ -108,7 +116,14 @@ impl Http2 {
         }
         let needed = PROOFS[usize::from(side != self.client)];
         let probe = self.late.streams.entry(id).or_default();
-        if probe.settled || !probe.data(side, octets, header.length(), needed) {
+        if probe.settled {
+            return NONE;
+        }
+        let is_between = probe.to_end[side] == 0;
+        if !probe.data(side, octets, header.length(), needed) {
+            if is_between {
+                watch.beginnings(octets, header);
+            }
             return NONE;
         }
         probe.settled = true;

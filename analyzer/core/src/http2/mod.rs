@@ -17,6 +17,7 @@ pub mod rst_stream;
 pub mod settings;
 pub mod streams;
 pub mod turns;
+pub mod watch;
 pub mod window_update;
 
 mod blocks;
@@ -42,6 +43,7 @@ use frame::FrameType;
 use held::Held;
 use settings::Settings;
 use streams::Streams;
+use watch::Watch;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -251,13 +253,29 @@ impl Http2 {
 
     /// Bytes of `side` are missing from the capture.
     pub fn gap(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
-        parser::gap(self, side, length, at, cx);
+        parser::gap(self, side, length, at, cx, &mut ());
     }
 
     /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
     #[inline]
     pub fn feed(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
-        parser::feed(self, side, bytes, at, cx);
+        parser::feed(self, side, bytes, at, cx, &mut ());
+    }
+
+    /// [`gap`](Self::gap), watched.
+    pub fn gap_watched(&mut self, side: usize, length: u64, at: At, cx: &mut Context, watch: &mut dyn Watch) {
+        parser::gap(self, side, length, at, cx, watch);
+    }
+
+    /// [`feed`](Self::feed), watched.
+    pub fn feed_watched(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut dyn Watch) {
+        parser::feed(self, side, bytes, at, cx, watch);
+    }
+
+    /// First octets of a side that do not tell yet what they are.
+    pub fn undecided(&self, side: usize) -> Option<&[u8]> {
+        let side = &self.sides[side];
+        side.search.as_ref().filter(|_| side.state == side::State::Opening).map(|kept| kept.bytes())
     }
 
     /// The highest stream identifier the client has used; new streams have higher ones (RFC 9113 section 5.1.1).

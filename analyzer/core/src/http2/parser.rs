@@ -11,34 +11,36 @@ use super::detect::{self, Opening};
 use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
 use super::resync::Search;
 use super::side::State;
+use super::watch::Watch;
 use super::{Http2, Protocol, blocks, control, late, streams};
 
 /// Takes the next bytes of `side`.
 #[inline]
-pub(super) fn feed(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+pub(super) fn feed<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
     let sender = &mut h2.sides[side];
     let inside = sender.inside();
     sender.habits.packet_begins(inside);
-    read(h2, side, bytes, at, cx);
+    watch.reads(0);
+    read(h2, side, bytes, at, cx, watch);
     if h2.sides[side].replay.is_some() {
-        replay(h2, side, cx);
+        replay(h2, side, cx, watch);
     }
     h2.sides[side].habits.packet_ends();
 }
 
 /// Reads bytes; every turn of the loop consumes a byte or leaves its state.
 #[inline]
-fn read(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+fn read<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
     let mut rest = bytes;
     while !rest.is_empty() {
         rest = match h2.sides[side].state {
-            State::Header => read_header(h2, side, rest, at, cx),
-            State::Data => read_data(h2, side, rest, at, cx),
-            State::Control => read_control(h2, side, rest, at, cx),
+            State::Header => read_header(h2, side, rest, at, cx, watch),
+            State::Data => read_data(h2, side, rest, at, cx, watch),
+            State::Control => read_control(h2, side, rest, at, cx, watch),
             State::Skip(left) => read_skip(h2, side, rest, left, at, cx),
-            State::Opening => read_opening(h2, side, rest, at, cx),
+            State::Opening => read_opening(h2, side, rest, at, cx, watch),
             State::Http1Body(left) => read_http1_body(h2, side, rest, left),
-            State::Lost => search(h2, side, rest, at),
+            State::Lost => search(h2, side, rest, at, watch),
             State::Foreign => {
                 match h2.protocol {
                     Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
@@ -52,7 +54,7 @@ fn read(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
 }
 
 #[inline]
-fn read_header<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn read_header<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     if sender.head_have == 0
         && let Some((octets, rest)) = bytes.split_first_chunk::<HEADER_LEN>()
@@ -60,7 +62,7 @@ fn read_header<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mu
         sender.frame_first = at;
         h2.bytes.decoded += HEADER_LEN as u64;
         let header = FrameHeader::parse(octets);
-        return begin_frame(h2, side, header, rest, at, cx);
+        return begin_frame(h2, side, header, rest, at, cx, watch);
     }
     if sender.head_have == 0 {
         sender.frame_first = at;
@@ -76,25 +78,27 @@ fn read_header<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mu
         return rest;
     }
     sender.head_have = 0;
-    begin_cut_frame(h2, side, rest, at, cx)
+    begin_cut_frame(h2, side, rest, at, cx, watch)
 }
 
 /// A header cut over segments; apart, because the usual one is read in place and inlined.
 #[cold]
-fn begin_cut_frame<'a>(h2: &mut Http2, side: usize, rest: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn begin_cut_frame<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, rest: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
     let header = FrameHeader::parse(&h2.sides[side].head);
-    begin_frame(h2, side, header, rest, at, cx)
+    begin_frame(h2, side, header, rest, at, cx, watch)
 }
 
 #[inline(always)]
-fn begin_frame<'a>(
+fn begin_frame<'a, W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> &'a [u8] {
+    watch.frame(header, rest.len());
     h2.sides[side].frame = header;
     h2.sides[side].habits.frame_begins(header.kind());
     if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
@@ -112,13 +116,14 @@ fn begin_frame<'a>(
     {
         // as many as DATA in many captures: read without the detour
         h2.bytes.decoded += payload.len() as u64;
+        watch.control(header, payload);
         control::window_update(h2, side, header, payload, at, cx);
         end_frame(h2, side, at, cx);
         return rest;
     }
     match header.kind() {
         FrameType::DATA => begin_data(h2, side, header, rest, at, cx),
-        kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx),
+        kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx, watch),
         _ => begin_skip(h2, side, header, rest, at, cx),
     }
 }
@@ -176,17 +181,19 @@ fn read_skip<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u32, at: At
 }
 
 #[inline]
-fn begin_control<'a>(
+fn begin_control<'a, W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> &'a [u8] {
     if let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) {
         h2.bytes.decoded += payload.len() as u64;
-        control::apply(h2, side, header, payload, at, cx);
+        watch.control(header, payload);
+        control::apply(h2, side, header, payload, at, cx, watch);
         end_frame(h2, side, at, cx);
         return rest;
     }
@@ -205,7 +212,7 @@ fn begin_control<'a>(
     rest
 }
 
-fn read_control<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn read_control<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let take = bytes.len().min((header.length() as usize).saturating_sub(sender.kept.len()));
@@ -214,7 +221,8 @@ fn read_control<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &m
     h2.bytes.decoded += take as u64;
     if sender.kept.len() >= header.length() as usize {
         let payload = std::mem::take(&mut sender.kept);
-        control::apply(h2, side, header, &payload, at, cx);
+        watch.control(header, &payload);
+        control::apply(h2, side, header, &payload, at, cx, watch);
         h2.sides[side].kept = payload;
         h2.sides[side].kept.clear();
         end_frame(h2, side, at, cx);
@@ -251,12 +259,13 @@ fn begin_data<'a>(
 }
 
 #[inline]
-fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn read_data<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
     let mut bytes = bytes;
     if h2.sides[side].data.pad_length_due
         && let Some((&pad, rest)) = bytes.split_first()
     {
         h2.bytes.decoded += 1;
+        watch.pad_length(pad, rest.len());
         if let Err(error) = h2.sides[side].data.set_pad_length(pad) {
             h2.problem(Layer::Http2, error.reason, at, cx);
         }
@@ -265,6 +274,7 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
     let sender = &mut h2.sides[side];
     let unread = sender.slot == streams::NONE && late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
+    watch.data(bytes.len());
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
     let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
@@ -273,11 +283,11 @@ fn read_data<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut 
     h2.bytes.decoded += (take + pad) as u64;
     if unread && h2.begun_late {
         let header = h2.sides[side].frame;
-        slot = h2.late_data(side, header, chunk, cx);
+        slot = h2.late_data(side, header, chunk, cx, watch);
         h2.sides[side].slot = slot;
     }
     if !chunk.is_empty() && slot != streams::NONE {
-        h2.stream_data(side, slot, chunk, at, cx);
+        h2.stream_data(side, slot, chunk, at, cx, watch);
     }
     if whole {
         let header = h2.sides[side].frame;
@@ -324,10 +334,10 @@ fn push_row(h2: &Http2, side: usize, at: At, cx: &mut Context) {
     });
 }
 
-fn read_opening<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context) -> &'a [u8] {
+fn read_opening<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
     let mut kept = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += kept.add(bytes, at);
-    match judge_opening(h2, side, &kept, at, cx) {
+    match judge_opening(h2, side, &kept, at, cx, watch) {
         Some(used) => h2.sides[side].replay = Some((kept, used)),
         None => h2.sides[side].search = Some(kept),
     }
@@ -337,12 +347,13 @@ fn read_opening<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &m
 /// Reads kept bytes again, from an offset on, in the state they have led to. What they lead to may be lost, kept and
 /// found again: one after the other, for recursion would be as deep as the input has it.
 #[cold]
-fn replay(h2: &mut Http2, side: usize, cx: &mut Context) {
+fn replay<W: Watch + ?Sized>(h2: &mut Http2, side: usize, cx: &mut Context, watch: &mut W) {
     let mut left = Vec::new();
     while let Some((kept, from)) = h2.sides[side].replay.take().or_else(|| left.pop()) {
         let Some((piece, at)) = kept.piece(from) else { continue };
         let end = from + piece.len();
-        read(h2, side, piece, at, cx);
+        watch.reads(kept.len() - end);
+        read(h2, side, piece, at, cx, watch);
         if end < kept.len() {
             left.push((kept, end));
         }
@@ -351,9 +362,10 @@ fn replay(h2: &mut Http2, side: usize, cx: &mut Context) {
 
 /// Decides what a direction's first bytes are and sets the state that reads them; gives how many of them need no
 /// further reading, or `None` to wait for more.
-fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context) -> Option<usize> {
+fn judge_opening<W: Watch + ?Sized>(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context, watch: &mut W) -> Option<usize> {
     let bytes = kept.bytes();
-    let (state, used) = match detect::opening(bytes) {
+    let what = detect::opening(bytes);
+    let (state, used) = match what {
         Opening::Undecided => return None,
         Opening::Preface => {
             h2.protocol = Protocol::Http2;
@@ -368,7 +380,7 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
             h2.opens(side);
             (State::Header, 0)
         }
-        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx),
+        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx, watch),
         Opening::Tls => {
             h2.protocol = Protocol::Tls;
             (State::Foreign, 0)
@@ -378,27 +390,32 @@ fn judge_opening(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Co
             (State::Lost, 0)
         }
         Opening::Other => {
+            watch.foreign(bytes.len());
             h2.protocol = if h2.protocol == Protocol::Undecided { Protocol::Other } else { h2.protocol };
             (State::Foreign, 0)
         }
     };
+    watch.opening(bytes, what);
     h2.sides[side].state = state;
     Some(used)
 }
 
 /// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol.
-fn judge_http1(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context) -> Option<usize> {
+fn judge_http1<W: Watch + ?Sized>(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context, watch: &mut W) -> Option<usize> {
     let head = match detect::http1_head(kept.bytes()) {
         Some(head) => head,
         None if kept.len() < limits::UPGRADE_HEAD => return None,
         None => detect::Http1Head::default(),
     };
     let used = head.length;
-    if head.switching && head.upgrade_h2c && h2.upgrade.is_some() {
+    let agreed = head.switching && head.upgrade_h2c && h2.upgrade.is_some();
+    let asked = head.upgrade_h2c && !head.switching;
+    watch.http1(kept.bytes(), used, asked || agreed, agreed);
+    if agreed {
         h2.protocol = Protocol::Http2;
         h2.sides[side].state = State::Header;
         h2.upgraded(side, at, cx);
-    } else if head.upgrade_h2c && !head.switching {
+    } else if asked {
         h2.set_client(side, at, cx);
         h2.sides[side].frame_first = kept.first();
         let body = head.content_length;
@@ -422,14 +439,17 @@ fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) 
 }
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
-fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] {
+fn search<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, watch: &mut W) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
-    let Some(found) = search.find(h2.highest_plausible()) else {
+    let found = search.find(h2.highest_plausible());
+    watch.searched(bytes.len(), found.map(|found| search.len() - found));
+    let Some(found) = found else {
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;
             h2.sides[side].state = State::Foreign;
+            watch.foreign(0);
         } else {
             h2.sides[side].search = Some(search);
         }
@@ -445,9 +465,9 @@ fn search<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At) -> &'a [u8] 
 
 /// `length` bytes of `side` are not in the capture. Inside a frame that is read past, decoding goes on; else the
 /// boundary is lost.
-pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
+pub(super) fn gap<W: Watch + ?Sized>(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context, watch: &mut W) {
     let Ok(short) = u32::try_from(length) else {
-        return lose(h2, side, length, at, cx);
+        return lose(h2, side, length, at, cx, watch);
     };
     match h2.sides[side].state {
         State::Data if !h2.sides[side].data.pad_length_due && short <= h2.sides[side].data.total() => {
@@ -459,14 +479,14 @@ pub(super) fn gap(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Con
                 end_frame(h2, side, at, cx);
             }
         }
-        State::Control => gap_in_control(h2, side, short, at, cx),
+        State::Control => gap_in_control(h2, side, short, at, cx, watch),
         State::Foreign => {}
         State::Opening => {
             if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
-                lose(h2, side, length, at, cx);
+                lose(h2, side, length, at, cx, watch);
             }
         }
-        _ => lose(h2, side, length, at, cx),
+        _ => lose(h2, side, length, at, cx, watch),
     }
 }
 
@@ -483,24 +503,27 @@ fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Contex
 }
 
 /// The frame's length is known, so is its end; a header block gives the fields that came before the gap.
-fn gap_in_control(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context) {
+fn gap_in_control<W: Watch + ?Sized>(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context, watch: &mut W) {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let kept = std::mem::take(&mut sender.kept);
     let left = (header.length() as usize).checked_sub(kept.len() + length as usize);
     if header.kind() == FrameType::HEADERS {
-        blocks::headers_cut(h2, side, header, &kept, at, cx);
+        blocks::headers_cut(h2, side, header, &kept, at, cx, watch);
     }
     blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {
         Some(0) => end_frame(h2, side, at, cx),
         Some(left) => h2.sides[side].state = State::Skip(left as u32),
-        None => lose(h2, side, u64::from(length), at, cx),
+        None => lose(h2, side, u64::from(length), at, cx, watch),
     }
 }
 
-fn lose(h2: &mut Http2, side: usize, missing: u64, at: At, cx: &mut Context) {
+fn lose<W: Watch + ?Sized>(h2: &mut Http2, side: usize, missing: u64, at: At, cx: &mut Context, watch: &mut W) {
     if let Some(search) = h2.sides[side].search.take() {
+        if h2.sides[side].state == State::Opening {
+            watch.undecided(search.bytes());
+        }
         h2.bytes.undecoded += search.len() as u64;
     }
     h2.sides[side].lose(missing, at.packet);

@@ -439,7 +439,11 @@ impl Connection {
         self.http2.sides[side].habits.is_cut = cut > 0;
         if !fresh.is_empty() {
             self.http2.held[side].position = end;
-            self.read(side, fresh, at, cx);
+            if cx.tap.is_some() {
+                self.show(side, fresh, offset + known as i64, at, cx);
+            } else {
+                self.read(side, fresh, at, cx);
+            }
         }
         if cut > 0 {
             self.counters.missing_bytes += cut;
@@ -447,13 +451,32 @@ impl Connection {
         }
     }
 
-    /// Reads the next bytes: TLS when the connection begins as TLS does.
+    /// Reads the next bytes, and shows them to who wants to see them.
+    #[cold]
+    fn show(&mut self, side: usize, bytes: &[u8], offset: i64, at: At, cx: &mut Context) {
+        let Some(mut tap) = cx.tap.take() else { return };
+        self.begin(bytes, cx);
+        tap.delivered(self.row, side, offset, bytes, self.tls.is_some());
+        match &mut self.tls {
+            Some(tls) => tls.feed(&mut self.http2, side, bytes, at, cx),
+            None => self.http2.feed_watched(side, bytes, at, cx, &mut *tap),
+        }
+        cx.tap = Some(tap);
+    }
+
+    /// TLS when the connection begins as TLS does.
     #[inline]
-    fn read(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    fn begin(&mut self, bytes: &[u8], cx: &mut Context) {
         if !self.begun {
             self.begun = true;
             self.tls = Encrypted::if_begins(bytes, cx);
         }
+    }
+
+    /// Reads the next bytes.
+    #[inline]
+    fn read(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+        self.begin(bytes, cx);
         match &mut self.tls {
             Some(tls) => tls.feed(&mut self.http2, side, bytes, at, cx),
             None => self.http2.feed(side, bytes, at, cx),
@@ -462,10 +485,16 @@ impl Connection {
 
     /// Bytes of `side` are missing from the capture.
     fn lack(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
-        match &mut self.tls {
-            Some(tls) => tls.gap(&mut self.http2, side, length, at, cx),
-            None => self.http2.gap(side, length, at, cx),
+        let mut tap = cx.tap.take();
+        if let Some(tap) = &mut tap {
+            tap.missing(self.row, side, length);
         }
+        match (&mut self.tls, &mut tap) {
+            (Some(tls), _) => tls.gap(&mut self.http2, side, length, at, cx),
+            (None, Some(tap)) => self.http2.gap_watched(side, length, at, cx, &mut **tap),
+            (None, None) => self.http2.gap(side, length, at, cx),
+        }
+        cx.tap = tap;
     }
 
     /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
@@ -729,6 +758,11 @@ impl Connection {
     pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> Ended {
         self.give_up_all(cx);
         let (end, at) = self.end_of_rpcs(replaced, capture_end);
+        if let Some(tap) = &mut cx.tap {
+            for side in 0..2 {
+                self.http2.undecided(side).into_iter().for_each(|kept| tap.unread(self.row, side, kept));
+            }
+        }
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.http2, at, cx);
         }

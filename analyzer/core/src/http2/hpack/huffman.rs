@@ -127,8 +127,34 @@ const fn fast_single() -> [Fast; FAST_ENTRIES] {
     table
 }
 
+/// Bits of an octet's code.
+pub(crate) fn code_bits(octet: u8) -> usize {
+    usize::from(CODE_BITS[usize::from(octet)])
+}
+
+/// Encodes octets, with padding of ones (RFC 7541 5.2).
+pub(crate) fn encode(text: &[u8]) -> Vec<u8> {
+    let (mut out, mut window, mut have) = (Vec::with_capacity(text.len()), 0_u64, 0);
+    for &octet in text {
+        let bits = code_bits(octet);
+        let place = CANONICAL.offset[bits] as usize..;
+        let nth = CANONICAL.symbols.get(place).unwrap_or_default().iter().position(|&s| s == u16::from(octet));
+        let code = CANONICAL.first[bits] + nth.unwrap_or(0) as u32;
+        window = window << bits | u64::from(code);
+        have += bits;
+        while have >= 8 {
+            have -= 8;
+            out.push((window >> have) as u8);
+        }
+    }
+    if have > 0 {
+        out.push((window << (8 - have)) as u8 | (0xff >> have) as u8);
+    }
+    out
+}
+
 /// The most octets that `encoded` octets can decode to, the shortest code having 5 bits.
-pub(super) fn decoded_bound(encoded: usize) -> usize {
+pub(crate) fn decoded_bound(encoded: usize) -> usize {
     encoded / 5 * 8 + (encoded % 5) * 8 / 5
 }
 
@@ -137,7 +163,7 @@ pub(super) fn decoded_bound(encoded: usize) -> usize {
 ///
 /// # Errors
 /// Padding other than at most 7 ones, or the end-of-string symbol (RFC 7541 5.2).
-pub(super) fn decode(input: &[u8], output: &mut [u8]) -> Result<usize, HpackErrorKind> {
+pub(crate) fn decode(input: &[u8], output: &mut [u8]) -> Result<usize, HpackErrorKind> {
     let mut bits = Bits::new(input);
     let mut written = 0;
     loop {
@@ -170,7 +196,7 @@ pub(super) fn decode(input: &[u8], output: &mut [u8]) -> Result<usize, HpackErro
 ///
 /// # Errors
 /// As [`decode`].
-pub(super) fn decoded_len(input: &[u8]) -> Result<usize, HpackErrorKind> {
+pub(crate) fn decoded_len(input: &[u8]) -> Result<usize, HpackErrorKind> {
     let mut bits = Bits::new(input);
     let mut len = 0;
     while bits.symbol()?.is_some() {

@@ -14,8 +14,8 @@
 mod decoder;
 mod dynamic_table;
 mod error;
-mod huffman;
-mod reader;
+pub(crate) mod huffman;
+pub(crate) mod reader;
 mod realign;
 mod size_settings;
 mod static_table;
@@ -96,4 +96,9 @@ pub struct BlockStats {
     /// The setting was lowered, and the block does not begin with the size update that RFC 7541 4.2
     /// demands.
     pub missing_size_update: bool,
+}
+
+/// Whether the static table has a field of this name.
+pub(crate) fn is_static_name(name: &[u8]) -> bool {
+    static_table::STATIC_TABLE.iter().any(|&(known, _)| known == name)
 }

@@ -4,7 +4,7 @@ use super::error::{HpackError, HpackErrorKind};
 use crate::limits::HPACK_MAX_INTEGER_OCTETS;
 
 /// A position in a header block.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     block: &'a [u8],
     position: usize,
 }

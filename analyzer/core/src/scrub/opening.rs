@@ -1,0 +1,147 @@
+//! HTTP/1 heads: of an upgrade to h2c (RFC 7540 section 3.2) what HTTP/2 goes on from; of others that they are HTTP/1.
+
+use crate::http2::detect;
+
+use super::fields::{self, Around};
+use super::replace::{Kind, Part};
+use super::stream::Shared;
+
+/// Fields of an upgrade whose values stay, in lower case.
+const SHOWN: [&[u8]; 5] = [b"upgrade", b"connection", b"http2-settings", b"content-length", b"content-type"];
+
+/// The head of an upgrade request or of its answer with its free texts replaced, line by line.
+pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {
+    let mut out = Vec::with_capacity(head.len());
+    for (nth, line) in head.split_inclusive(|&c| c == b'\n').enumerate() {
+        let bare = line.trim_ascii_end();
+        let end = line.get(bare.len()..).unwrap_or_default();
+        out.extend(if nth == 0 { first_line(bare, shared) } else { field(bare, shared) });
+        out.extend(end);
+    }
+    out
+}
+
+/// `POST /a.B/C HTTP/1.1` or `HTTP/1.1 101 Switching Protocols`: what is between is the path.
+fn first_line(line: &[u8], shared: &mut Shared) -> Vec<u8> {
+    let around = Around { other_content: false, hide_methods: shared.hide_methods };
+    let mut out = Vec::with_capacity(line.len());
+    for word in line.split_inclusive(|&c| c == b' ') {
+        let (bare, space) = match word {
+            [bare @ .., b' '] => (bare, &b" "[..]),
+            _ => (word, &b""[..]),
+        };
+        let stays = [&b"GET"[..], b"POST", b"OPTIONS", b"HTTP/1.1", b"101", b"Switching", b"Protocols"].contains(&bare);
+        let (kind, parts) = fields::parts(Some(b":path"), bare, around);
+        out.extend(if stays { bare.to_vec() } else { shared.replacer.replace(kind, &parts, false) });
+        out.extend(space);
+    }
+    out
+}
+
+fn field(line: &[u8], shared: &mut Shared) -> Vec<u8> {
+    let Some(colon) = line.iter().position(|&c| c == b':') else { return vec![b'x'; line.len()] };
+    let (name, value) = line.split_at(colon);
+    let lower = name.to_ascii_lowercase();
+    if SHOWN.contains(&lower.as_slice()) {
+        let fits = value.iter().all(|c| c.is_ascii_alphanumeric() || b":, -_=/+;".contains(c));
+        return if fits && value.len() <= 200 {
+            line.to_vec()
+        } else {
+            [name, b":", &vec![b'x'; value.len() - 1]].concat()
+        };
+    }
+    let name = if fields::is_standard(&lower, crate::http2::hpack::is_static_name(&lower)) {
+        name.to_vec()
+    } else {
+        shared.replacer.replace(Kind::Name, &[Part::Hidden(&lower)], false)
+    };
+    let text = value.get(1..).unwrap_or_default();
+    [name, b":".to_vec(), shared.replacer.replace(Kind::Value, &[Part::Hidden(text)], false)].concat()
+}
+
+/// Of a head of `length` octets, 0 when its end is not there, what tells HTTP/1: `HTTP/1.`, or a token of capitals and a
+/// space; and its end.
+pub(super) fn shape(bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut out = vec![0; length.max(17).min(bytes.len())];
+    let token = bytes.iter().take_while(|c| c.is_ascii_uppercase()).count();
+    let mark = match bytes {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', ..] => b"HTTP/1.".to_vec(),
+        _ => [vec![b'X'; token], b" ".to_vec()].concat(),
+    };
+    if let Some(room) = out.get_mut(..mark.len()) {
+        room.copy_from_slice(&mark);
+    }
+    // a first line has two words at least
+    let line = bytes.iter().take_while(|&&c| c != b'\n').take(out.len());
+    if let Some(room) = line.clone().position(|&c| c == b' ').and_then(|at| out.get_mut(at)) {
+        *room = b' ';
+    }
+    if let Some(room) = length.checked_sub(4).and_then(|end| out.get_mut(end..length)) {
+        room.copy_from_slice(b"\r\n\r\n");
+    }
+    out
+}
+
+/// First bytes that do not tell yet what they are, as others that do not.
+pub(super) fn undecided(bytes: &[u8]) -> Vec<u8> {
+    let begins = |whole: &[u8]| whole.starts_with(bytes.get(..whole.len().min(bytes.len())).unwrap_or_default());
+    if begins(detect::PREFACE) || begins(b"HTTP/1.") || begins(&[0x16, 3, 3]) {
+        return bytes.get(..detect::PREFACE.len().min(bytes.len())).map_or_else(Vec::new, |known| match known {
+            [b'P' | 0x16, ..] => known.to_vec(),
+            _ => shape(bytes, 0),
+        });
+    }
+    if bytes.iter().take(9).all(u8::is_ascii_uppercase) {
+        return vec![b'X'; bytes.len().min(9)];
+    }
+    match detect::opening(bytes) {
+        detect::Opening::Http1Request => shape(bytes, 0),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::replace::Replacer;
+    use super::*;
+
+    fn shared() -> Shared {
+        Shared { replacer: Replacer::new(b"key"), hide_methods: false, reasons: Vec::new() }
+    }
+
+    #[test]
+    fn upgrades_stay_upgrades() {
+        let head =
+            b"POST /a.B/C HTTP/1.1\r\nHost: secret.acme\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+            X-Secret: hunter2\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n\r\n";
+        let scrubbed = upgrade(head, &mut shared());
+        let (before, after) = (detect::http1_head(head).unwrap(), detect::http1_head(&scrubbed).unwrap());
+        assert_eq!(before, after);
+        let text = String::from_utf8_lossy(&scrubbed).to_lowercase();
+        assert!(!text.contains("secret") && !text.contains("hunter2"), "{text}");
+        let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n";
+        assert_eq!(upgrade(answer, &mut shared()), answer);
+    }
+
+    #[test]
+    fn what_does_not_tell_does_not_afterwards() {
+        let bytes =
+            [&b"PRI * HTTP/2.0\r\n"[..], b"HTTP", b"\x16\x03", b"POST", b"GET /secret", b"\0\0", b"HTTP/1.1 20"];
+        for bytes in bytes {
+            let mut after = undecided(bytes);
+            after.resize(bytes.len(), 0);
+            assert_eq!(detect::opening(&after), detect::opening(bytes), "{bytes:?}");
+            assert!(!after.windows(6).any(|window| window == b"secret"));
+        }
+    }
+
+    #[test]
+    fn other_heads_keep_their_shape_alone() {
+        for head in [&b"GET /secret HTTP/1.1\r\nHost: a\r\n\r\n"[..], b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"] {
+            let scrubbed = shape(head, head.len());
+            assert_eq!(scrubbed.len(), head.len());
+            assert_eq!(detect::opening(&scrubbed), detect::opening(head));
+            assert_eq!(detect::http1_head(&scrubbed).map(|h| h.length), Some(head.len()));
+        }
+    }
+}

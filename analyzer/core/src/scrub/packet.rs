@@ -1,0 +1,574 @@
+//! One packet written anew: a packet of zeros into which known header fields are copied, addresses mapped, the structure of
+//! its payload put, and checksums computed. It goes through the layers as `packet` does; what is not known there stays
+//! zero.
+
+use super::addresses::{Addresses, link_layer};
+use super::checksum::Sum;
+use super::edits::Edits;
+use super::replace::Key;
+use crate::limits::{MAX_EXTENSION_HEADERS, MAX_MPLS_LABELS, MAX_TUNNELS, MAX_VLAN_TAGS};
+
+mod ether_type {
+    pub const IPV4: u16 = 0x0800;
+    pub const ARP: u16 = 0x0806;
+    pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
+    pub const VLAN: u16 = 0x8100;
+    pub const IPV6: u16 = 0x86dd;
+    pub const MPLS: u16 = 0x8847;
+    pub const MPLS_MULTICAST: u16 = 0x8848;
+    pub const PPPOE_SESSION: u16 = 0x8864;
+    pub const PROVIDER_VLAN: u16 = 0x88a8;
+    pub const ERSPAN: u16 = 0x88be;
+    pub const ERSPAN_III: u16 = 0x22eb;
+    pub const OLD_PROVIDER_VLAN: u16 = 0x9100;
+}
+
+/// IP protocol numbers.
+mod protocol {
+    pub const HOP_BY_HOP: u8 = 0;
+    pub const ICMP: u8 = 1;
+    pub const IPV4: u8 = 4;
+    pub const TCP: u8 = 6;
+    pub const UDP: u8 = 17;
+    pub const IPV6: u8 = 41;
+    pub const ROUTING: u8 = 43;
+    pub const FRAGMENT: u8 = 44;
+    pub const GRE: u8 = 47;
+    pub const AUTHENTICATION: u8 = 51;
+    pub const ICMPV6: u8 = 58;
+    pub const DESTINATION_OPTIONS: u8 = 60;
+}
+
+/// The payload of the packet's TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload<'a> {
+    /// Where it begins in the captured bytes; `None` in a datagram that came in fragments.
+    pub at: Option<usize>,
+    /// Captured bytes.
+    pub length: usize,
+    /// What stays of it; none when its connection is not followed.
+    pub edits: Option<&'a Edits>,
+    /// Its offset in the sender's bytes.
+    pub offset: i64,
+}
+
+/// Writes packets anew.
+#[derive(Debug, Default)]
+pub(super) struct Rewriter {
+    pub addresses: Addresses,
+    input: Vec<u8>,
+    out: Vec<u8>,
+    depth: u8,
+    /// The fragment that the last packet was.
+    fragment: Option<Fragment>,
+}
+
+/// What a packet carries of a datagram that came in fragments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment {
+    /// What its fragments have in common: addresses as they were, protocol and identification.
+    pub datagram: (u128, u128, u8, u32),
+    /// Where its part begins and ends in the packet.
+    pub at: usize,
+    pub end: usize,
+    /// Where that belongs in the datagram.
+    pub offset: usize,
+    /// Sum of the addresses as they are now.
+    sum: Sum,
+}
+
+/// What a transport's checksum also covers: addresses and length.
+#[derive(Clone, Copy, Debug)]
+struct Around {
+    sum: Sum,
+    /// Length on the wire of what is behind the IP header.
+    wire: u32,
+}
+
+impl Rewriter {
+    /// The packet with everything replaced that says more than it should, and what it is a fragment of; `payload` is that
+    /// of its TCP segment.
+    pub fn rewrite(
+        &mut self,
+        link_type: u32,
+        captured: &[u8],
+        original_len: u32,
+        payload: Option<Payload<'_>>,
+        key: &Key,
+    ) -> (&[u8], Option<Fragment>) {
+        self.input.clear();
+        self.input.extend_from_slice(captured);
+        self.out.clear();
+        self.out.resize(captured.len(), 0);
+        (self.depth, self.fragment) = (0, None);
+        let wire = original_len.max(captured.len() as u32);
+        // where a layer cannot be read, everything behind is zero
+        let _ = self.link(link_type, wire, payload, key);
+        (&self.out, self.fragment)
+    }
+
+    /// A datagram that came in fragments, behind its IP header, of which `fragment` is one.
+    pub fn datagram(&mut self, octets: &[u8], fragment: &Fragment, payload: Payload<'_>, key: &Key) -> &[u8] {
+        self.input.clear();
+        self.input.extend_from_slice(octets);
+        self.out.clear();
+        self.out.resize(octets.len(), 0);
+        (self.depth, self.fragment) = (0, None);
+        let around = Around { sum: fragment.sum, wire: octets.len() as u32 };
+        let _ = self.transport(fragment.datagram.2, 0, around, Some(payload), key);
+        &self.out
+    }
+
+    fn link(&mut self, link_type: u32, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        match link_type {
+            1 => self.ethernet(0, wire, payload, key),
+            113 => {
+                self.keep(0, 6)?;
+                self.cooked_address(6, self.be16(4)?, key);
+                let kind = self.keep16(14)?;
+                self.behind(kind, 16, wire.saturating_sub(16), payload, key)
+            }
+            276 => {
+                self.keep(0, 12)?;
+                self.cooked_address(12, u16::from(self.byte(11)?), key);
+                self.behind(self.be16(0)?, 20, wire.saturating_sub(20), payload, key)
+            }
+            0 | 108 => {
+                self.keep(0, 4)?;
+                let family = u32::from_be_bytes(self.array(0)?);
+                match family.min(family.swap_bytes()) {
+                    2 => self.ipv4(4, wire.saturating_sub(4), payload, key),
+                    10 | 23 | 24 | 28 | 30 => self.ipv6(4, wire.saturating_sub(4), payload, key),
+                    _ => None,
+                }
+            }
+            12 | 14 | 101 => self.ip(0, wire, payload, key),
+            228 => self.ipv4(0, wire, payload, key),
+            229 => self.ipv6(0, wire, payload, key),
+            9 => self.ppp(0, wire, payload, key),
+            _ => None,
+        }
+    }
+
+    fn ethernet(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        for at in [at, at + 6] {
+            let address = self.array(at)?;
+            self.put(at, &link_layer(address, key));
+        }
+        let kind = self.keep16(at + 12)?;
+        self.behind(kind, at + 14, wire.saturating_sub(14), payload, key)
+    }
+
+    /// A link-layer address of `length` octets in a field of eight.
+    fn cooked_address(&mut self, at: usize, length: u16, key: &Key) {
+        if let (6, Some(address)) = (length, self.array(at)) {
+            self.put(at, &link_layer(address, key));
+        }
+    }
+
+    /// What is behind an EtherType.
+    fn behind(&mut self, kind: u16, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        let (mut kind, mut at, mut wire) = (kind, at, wire);
+        for _ in 0..MAX_VLAN_TAGS {
+            if !matches!(kind, ether_type::VLAN | ether_type::PROVIDER_VLAN | ether_type::OLD_PROVIDER_VLAN) {
+                break;
+            }
+            self.keep(at, 4)?;
+            kind = self.be16(at + 2)?;
+            (at, wire) = (at + 4, wire.saturating_sub(4));
+        }
+        match kind {
+            ether_type::IPV4 => self.ipv4(at, wire, payload, key),
+            ether_type::IPV6 => self.ipv6(at, wire, payload, key),
+            ether_type::MPLS | ether_type::MPLS_MULTICAST => self.mpls(at, wire, payload, key),
+            ether_type::PPPOE_SESSION => {
+                self.keep(at, 6)?;
+                self.ppp(at + 6, wire.saturating_sub(6), payload, key)
+            }
+            ether_type::ARP => self.arp(at, key),
+            _ => None,
+        }
+    }
+
+    /// ARP (RFC 826) for IPv4 over Ethernet.
+    fn arp(&mut self, at: usize, key: &Key) -> Option<()> {
+        self.keep(at, 8)?;
+        if self.array(at)? != [0, 1, 8, 0, 6, 4] {
+            return None;
+        }
+        for at in [at + 8, at + 18] {
+            let address = self.array(at)?;
+            self.put(at, &link_layer(address, key));
+            self.address_v4(at + 6, key)?;
+        }
+        Some(())
+    }
+
+    fn mpls(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        let (mut at, mut wire) = (at, wire);
+        for _ in 0..MAX_MPLS_LABELS {
+            self.keep(at, 4)?;
+            let bottom = self.byte(at + 2)? & 1 == 1;
+            (at, wire) = (at + 4, wire.saturating_sub(4));
+            if bottom {
+                return self.ip(at, wire, payload, key);
+            }
+        }
+        None
+    }
+
+    fn ppp(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        let mut from = at;
+        if self.byte(from)? == 0xff {
+            self.keep(from, 2)?;
+            from += 2;
+        }
+        let length = if self.byte(from)? & 1 == 1 { 1 } else { 2 };
+        self.keep(from, length)?;
+        let kind = if length == 1 { u16::from(self.byte(from)?) } else { self.be16(from)? };
+        from += length;
+        let wire = wire.saturating_sub((from - at) as u32);
+        match kind {
+            0x21 => self.ipv4(from, wire, payload, key),
+            0x57 => self.ipv6(from, wire, payload, key),
+            _ => None,
+        }
+    }
+
+    fn ip(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        match self.byte(at)? >> 4 {
+            4 => self.ipv4(at, wire, payload, key),
+            6 => self.ipv6(at, wire, payload, key),
+            _ => self.keep(at, 1),
+        }
+    }
+
+    fn ipv4(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        const NO_OPERATION: u8 = 1;
+        self.keep(at, 10)?;
+        self.address_v4(at + 12, key)?;
+        self.address_v4(at + 16, key)?;
+        let first = self.byte(at)?;
+        let header = usize::from(first & 15) * 4;
+        let total = match self.be16(at + 2)? {
+            0 => wire,
+            total => u32::from(total),
+        };
+        let rest = total.checked_sub(header as u32)?;
+        if first >> 4 != 4 || header < 20 || at + header > self.input.len() {
+            return None;
+        }
+        self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
+        let sum = Sum::default().add(self.out.get(at + 12..at + 20)?);
+        let kind = self.byte(at + 9)?;
+        let fragment = self.be16(at + 6)?;
+        let done = if fragment & 0x3fff == 0 {
+            self.transport(kind, at + header, Around { sum, wire: rest }, payload, key)
+        } else {
+            let ends = [at + 12, at + 16].map(|at| self.array(at).map_or(0, |a| u128::from(u32::from_be_bytes(a))));
+            let end = (at + header).saturating_add(rest as usize).min(self.input.len());
+            let (datagram, offset) =
+                ((ends[0], ends[1], kind, self.be16(at + 4)?.into()), usize::from(fragment & 0x1fff) * 8);
+            self.fragment = Some(Fragment { datagram, at: at + header, end, offset, sum });
+            None
+        };
+        let checksum = Sum::default().add(self.out.get(at..at + header)?).finish();
+        self.put(at + 10, &checksum.to_be_bytes());
+        done
+    }
+
+    fn ipv6(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        self.keep(at, 8)?;
+        self.address_v6(at + 8, key)?;
+        self.address_v6(at + 24, key)?;
+        let sum = Sum::default().add(self.out.get(at + 8..at + 40)?);
+        if self.byte(at)? >> 4 != 6 {
+            return None;
+        }
+        let mut left = match self.be16(at + 4)? {
+            0 => wire.saturating_sub(40),
+            length => u32::from(length),
+        };
+        let (mut kind, mut from) = (self.byte(at + 6)?, at + 40);
+        for _ in 0..=MAX_EXTENSION_HEADERS {
+            let length = match kind {
+                protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS | protocol::ROUTING => {
+                    self.extension(kind, from)?
+                }
+                protocol::FRAGMENT => {
+                    self.keep(from, 8)?;
+                    let place = self.be16(from + 2)?;
+                    if place & 0xfff9 != 0 {
+                        let ends = [at + 8, at + 24].map(|at| self.array(at).map_or(0, u128::from_be_bytes));
+                        let id = u32::from_be_bytes(self.array(from + 4)?);
+                        let end = from.saturating_add(left as usize).min(self.input.len());
+                        let datagram = (ends[0], ends[1], self.byte(from)?, id);
+                        let (at, offset) = (from + 8, usize::from(place & 0xfff8));
+                        self.fragment = Some(Fragment { datagram, at, end: end.max(at), offset, sum });
+                        return None;
+                    }
+                    8
+                }
+                _ => return self.transport(kind, from, Around { sum, wire: left }, payload, key),
+            };
+            kind = self.byte(from)?;
+            (from, left) = (from + length, left.saturating_sub(length as u32));
+        }
+        None
+    }
+
+    /// An extension header whose content is padding from now on (RFC 8200 section 4.2); a routing header loses its
+    /// addresses.
+    fn extension(&mut self, kind: u8, at: usize) -> Option<usize> {
+        const PAD_N: u8 = 1;
+        self.keep(at, 2)?;
+        let length = (usize::from(self.byte(at + 1)?) + 1) * 8;
+        if kind == protocol::ROUTING {
+            self.keep(at + 2, 2)?;
+        } else {
+            let (mut from, end) = (at + 2, at + length);
+            while from + 1 < end {
+                let padding = (end - from - 2).min(255);
+                self.put(from, &[PAD_N, padding as u8]);
+                from += 2 + padding;
+            }
+        }
+        Some(length)
+    }
+
+    /// What is behind IP's own headers.
+    fn transport(
+        &mut self,
+        kind: u8,
+        at: usize,
+        around: Around,
+        payload: Option<Payload<'_>>,
+        key: &Key,
+    ) -> Option<()> {
+        let end = at.saturating_add(around.wire as usize).min(self.input.len());
+        let sum = around.sum.add_u32(around.wire).add_u32(u32::from(kind));
+        match kind {
+            protocol::TCP => {
+                let done = self.tcp(at, end, around.wire, payload);
+                self.checksum(at + 16, at, end, sum, false)?;
+                done
+            }
+            protocol::UDP => self.udp(at, end, Around { sum, ..around }, payload, key),
+            protocol::GRE => self.gre(at, end, around.wire, payload, key),
+            protocol::IPV4 | protocol::IPV6 => {
+                self.enter()?;
+                if kind == protocol::IPV4 {
+                    self.ipv4(at, around.wire, payload, key)
+                } else {
+                    self.ipv6(at, around.wire, payload, key)
+                }
+            }
+            protocol::ICMP | protocol::ICMPV6 => {
+                // type and code
+                self.keep(at, 2)?;
+                let sum = if kind == protocol::ICMP { Sum::default() } else { sum };
+                self.checksum(at + 2, at, end, sum, false)
+            }
+            protocol::AUTHENTICATION => {
+                self.keep(at, 12)?;
+                let length = (usize::from(self.byte(at + 1)?) + 2) * 4;
+                let wire = around.wire.checked_sub(length as u32)?;
+                self.transport(self.byte(at)?, at + length, Around { wire, ..around }, payload, key)
+            }
+            _ => None,
+        }
+    }
+
+    fn tcp(&mut self, at: usize, end: usize, wire: u32, payload: Option<Payload<'_>>) -> Option<()> {
+        self.keep(at, 16)?;
+        self.keep(at + 18, 2)?;
+        let header = usize::from(self.byte(at + 12)? >> 4) * 4;
+        if header < 20 || header as u32 > wire {
+            return None;
+        }
+        self.tcp_options(at + 20, (at + header).min(end));
+        let from = at + header;
+        let payload = payload.filter(|payload| payload.length > 0 && payload.at.is_none_or(|at| at == from))?;
+        let out = self.out.get_mut(from..(from + payload.length).min(end))?;
+        payload.edits?.apply(payload.offset, out);
+        Some(())
+    }
+
+    /// Options that TCP itself needs stay (RFC 9293, 2018, 7323); others become no-operations.
+    fn tcp_options(&mut self, at: usize, end: usize) {
+        let mut at = at;
+        while at < end {
+            let (Some(kind), length) = (self.byte(at), self.byte(at + 1).filter(|_| at + 1 < end)) else { return };
+            let whole = match (kind, length) {
+                (0, _) => return,
+                (1, _) => 1,
+                (_, Some(length)) if length >= 2 => usize::from(length),
+                // an impossible length is what is to be seen
+                _ => {
+                    let _ = self.keep(at, 2.min(end - at));
+                    return;
+                }
+            };
+            if at + whole > end
+                || matches!((kind, whole), (1, _) | (2, 4) | (3, 3) | (4, 2) | (5, 10 | 18 | 26 | 34) | (8, 10))
+            {
+                let known = matches!(kind, 1..=5 | 8);
+                let _ = self.keep(at, if known { whole.min(end - at) } else { 2.min(end - at) });
+            } else if matches!(kind, 2..=5 | 8) {
+                let _ = self.keep(at, 2); // a length that is not its kind's
+            } else if let Some(room) = self.out.get_mut(at..at + whole) {
+                room.fill(1);
+            }
+            at += whole;
+        }
+    }
+
+    fn udp(&mut self, at: usize, end: usize, around: Around, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        self.keep(at, 6)?;
+        let unchecked = self.be16(at + 6)? == 0;
+        let inside = around.wire.saturating_sub(8);
+        // in a tunnel that cannot be read, everything behind is zero
+        let done = match self.be16(at + 2)? {
+            4789 | 4790 | 8472 => self.vxlan(at + 8, inside, payload, key),
+            6081 => self.geneve(at + 8, inside, payload, key),
+            _ => None,
+        };
+        if !unchecked {
+            self.checksum(at + 6, at, end, around.sum, true)?;
+        }
+        done
+    }
+
+    fn vxlan(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        let [flags, _, _, next, _, _, _, reserved] = self.array(at)?;
+        if flags & 0x08 == 0 || reserved != 0 {
+            return None;
+        }
+        self.enter()?;
+        self.keep(at, 8)?;
+        let (at, wire) = (at + 8, wire.saturating_sub(8));
+        match (flags & 0x04 != 0, next) {
+            (false, _) | (true, 3) => self.ethernet(at, wire, payload, key),
+            (true, 1) => self.ipv4(at, wire, payload, key),
+            (true, 2) => self.ipv6(at, wire, payload, key),
+            _ => None,
+        }
+    }
+
+    fn geneve(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        let [first, flags, _, _, _, _, _, reserved] = self.array(at)?;
+        if first >> 6 != 0 || flags & 0x3f != 0 || reserved != 0 {
+            return None;
+        }
+        self.enter()?;
+        self.keep(at, 8)?;
+        // options of zeros: of no class and empty
+        let length = 8 + usize::from(first & 0x3f) * 4;
+        let kind = self.be16(at + 2)?;
+        let (at, wire) = (at + length, wire.saturating_sub(length as u32));
+        match kind {
+            ether_type::TRANSPARENT_ETHERNET => self.ethernet(at, wire, payload, key),
+            ether_type::IPV4 => self.ipv4(at, wire, payload, key),
+            ether_type::IPV6 => self.ipv6(at, wire, payload, key),
+            _ => None,
+        }
+    }
+
+    fn gre(&mut self, at: usize, end: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        self.keep(at, 4)?;
+        let flags = self.be16(at)?;
+        if flags & 0x4007 != 0 {
+            return None;
+        }
+        self.enter()?;
+        let checked = flags & 0x8000 != 0;
+        let length = 4 + (flags & 0xb000).count_ones() as usize * 4;
+        if !checked {
+            self.keep(at + 4, length - 4)?;
+        } else {
+            self.keep(at + 8, length - 8)?;
+        }
+        let (from, wire) = (at + length, wire.saturating_sub(length as u32));
+        let done = match self.be16(at + 2)? {
+            ether_type::TRANSPARENT_ETHERNET => self.ethernet(from, wire, payload, key),
+            ether_type::ERSPAN if flags & 0x1000 == 0 => self.ethernet(from, wire, payload, key),
+            ether_type::ERSPAN => {
+                self.keep(from, 8)?;
+                self.ethernet(from + 8, wire.saturating_sub(8), payload, key)
+            }
+            ether_type::ERSPAN_III => {
+                self.keep(from, 12)?;
+                let length = if self.byte(from + 11)? & 1 == 1 { 20 } else { 12 };
+                self.ethernet(from + length, wire.saturating_sub(length as u32), payload, key)
+            }
+            kind => self.behind(kind, from, wire, payload, key),
+        };
+        if checked {
+            self.checksum(at + 4, at, end, Sum::default(), false)?;
+        }
+        done
+    }
+
+    /// One tunnel more.
+    fn enter(&mut self) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= MAX_TUNNELS).then_some(())
+    }
+
+    /// Puts the checksum of what is written of `from..end` to `at`.
+    fn checksum(&mut self, at: usize, from: usize, end: usize, sum: Sum, udp: bool) -> Option<()> {
+        self.out.get_mut(at..at + 2)?.fill(0);
+        let checksum = match sum.add(self.out.get(from..end)?).finish() {
+            0 if udp => 0xffff,
+            checksum => checksum,
+        };
+        self.put(at, &checksum.to_be_bytes());
+        Some(())
+    }
+
+    fn address_v4(&mut self, at: usize, key: &Key) -> Option<()> {
+        let mapped = self.addresses.v4(u32::from_be_bytes(self.array(at)?), key);
+        self.put(at, &mapped.to_be_bytes());
+        Some(())
+    }
+
+    fn address_v6(&mut self, at: usize, key: &Key) -> Option<()> {
+        let mapped = self.addresses.v6(u128::from_be_bytes(self.array(at)?), key);
+        self.put(at, &mapped.to_be_bytes());
+        Some(())
+    }
+
+    /// Copies octets as they are; `None` when they are not all there.
+    fn keep(&mut self, at: usize, length: usize) -> Option<()> {
+        let end = (at + length).min(self.input.len());
+        if let (Some(out), Some(input)) = (self.out.get_mut(at..end), self.input.get(at..end)) {
+            out.copy_from_slice(input);
+        }
+        (end == at + length).then_some(())
+    }
+
+    fn keep16(&mut self, at: usize) -> Option<u16> {
+        self.keep(at, 2)?;
+        self.be16(at)
+    }
+
+    fn put(&mut self, at: usize, octets: &[u8]) {
+        let end = (at + octets.len()).min(self.out.len());
+        if let Some(out) = self.out.get_mut(at..end) {
+            let length = out.len();
+            out.copy_from_slice(octets.get(..length).unwrap_or_default());
+        }
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.input.get(at).copied()
+    }
+
+    fn be16(&self, at: usize) -> Option<u16> {
+        self.array(at).map(u16::from_be_bytes)
+    }
+
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.input.get(at..)?.first_chunk::<N>().copied()
+    }
+}

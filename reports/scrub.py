@@ -1,0 +1,63 @@
+"""What is said of a scrubbed capture: whether it tells the same, and what could not be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..analyzer.result import Analysis
+from ..analyzer.scrubbing import Report
+from . import json_v1
+
+SHOWN = 5
+"""Connections named of a kind."""
+
+_LOST = {
+    "tls": "TLS, whose bytes cannot be read or written anew: only the headers of its records stay",
+    "other": "not HTTP/2: its payload is zeroed",
+}
+
+
+def differences(before: Analysis | str, after: Analysis | str) -> Iterator[str]:
+    """Places of the JSON document in which two analyses differ; a text says why there is no analysis."""
+    if isinstance(before, str) or isinstance(after, str):
+        if isinstance(before, str) != isinstance(after, str):
+            yield "gRPC is found in one of them only"
+        return
+    yield from _differ(json_v1.document(before), json_v1.document(after), "")
+
+
+def _differ(old: Any, new: Any, place: str) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        for key in old:
+            yield from _differ(old[key], new[key], f"{place}.{key}" if place else key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, (a, b) in enumerate(zip(old, new, strict=True)):
+            yield from _differ(a, b, f"{place}[{at}]")
+    elif old != new:
+        yield place
+
+
+def notes(report: Report) -> Iterator[str]:
+    """What is not in the new capture, in words; only names that are in it."""
+    if report.not_tcp:
+        yield f"{_packets(report.not_tcp)} of other protocols than TCP: only headers stay"
+    if report.fragments:
+        yield f"{_packets(report.fragments)} that are IP fragments: only IP headers stay"
+    if report.unreadable:
+        yield f"{_packets(report.unreadable)} that cannot be read: the rest of each is zeroed"
+    for carries, what in _LOST.items():
+        ends = [f"{a} - {b}" for a, b, carried in report.connections if carried == carries]
+        if ends:
+            yield f"{_connections(ends)} {what}"
+    if report.reasons:
+        yield f"{len(report.reasons)} debug text{'s' if len(report.reasons) > 1 else ''} of GOAWAY frames left out"
+
+
+def _packets(count: int) -> str:
+    return f"{count:,} packet{'s' if count > 1 else ''}"
+
+
+def _connections(ends: Sequence[str]) -> str:
+    shown = ", ".join(ends[:SHOWN]) + (f" and {len(ends) - SHOWN:,} more" if len(ends) > SHOWN else "")
+    return f"{len(ends):,} connection{'s are' if len(ends) > 1 else ' is'} ({shown})"
