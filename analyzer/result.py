@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .result_tls import TlsFacts
+
 Severity = Literal["info", "warning", "critical"]
 """By the share of RPC time lost, or the factor of packets wasted."""
 Confidence = Literal["low", "medium", "high"]
@@ -417,3 +419,5 @@ class Analysis(Struct, frozen=True):
     """What a second capture of the same connections adds."""
     apart: Apart | None = None
     """A second capture of the same connections that could not be put together with this one."""
+    tls: tuple[TlsFacts, ...] = ()
+    """TLS connections that were not decrypted."""

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, RecordingFacts, Remedy
-from . import ends
+from . import ends, tls
 from .text import count, duration, safe, size
 
 CAUSE_STYLES = {
@@ -84,7 +84,8 @@ def _parts(analysis: Analysis) -> list[RenderableType]:
     parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis)]
     parts += [_recording_line(analysis.recording)] if analysis.recording else []
     budget = analysis.ends.budget if analysis.ends else analysis.budget
-    parts += [Text(), _verdict(analysis), Text(), _budget(budget)]
+    parts += [Text(), _verdict(analysis)]
+    parts += [Text(), _budget(budget)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
         parts += [Text(), *ends.parts(analysis.ends)]
     costly = [finding for finding in analysis.findings if finding.severity != "info"]
@@ -92,7 +93,9 @@ def _parts(analysis: Analysis) -> list[RenderableType]:
         parts += [Text(), _finding(number, finding, analysis)]
     if len(costly) < len(analysis.findings):
         parts += [Text(), _remarks([finding for finding in analysis.findings if finding.severity == "info"])]
-    parts += [Text(), _methods(analysis), Text(), _connections(analysis)]
+    parts += [Text(), _methods(analysis)] if analysis.totals.rpcs else []
+    parts += [Text(), _connections(analysis)]
+    parts += tls.parts(analysis) if analysis.totals.rpcs else []
     parts += [Text(f"\nnot judged: {line}", style="dim") for line in _not_judged(analysis)]
     for warning in analysis.quality.warnings:
         parts.append(Text(f"\nnote: {safe(warning)}", style="dim"))

@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .beside import recorded_beside
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
+from .common import (
+    NO_GRPC,
+    Files,
+    KeyLog,
+    Output,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    progress,
+    wants_colour,
+    write,
+)
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How, Progress
@@ -51,7 +64,7 @@ def command(
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
     with decoding(), progress(quiet) as told:
-        analysis = _analysis(files, how(port, keylog), told)
+        analysis, without_grpc = _told(files, how(port, keylog), told)
     if as_json or format_ is Format.json:
         from ..reports import json_v1
 
@@ -62,8 +75,23 @@ def command(
         to_terminal = output is None and sys.stdout.isatty()
         width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
         write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
+    if without_grpc:
+        fail(f"no gRPC traffic found: {without_grpc}", NO_GRPC)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
+
+
+def _told(files: list[str], chosen: How, told: Progress | None) -> tuple[Analysis, str | None]:
+    """The analysis, and why it is of no gRPC if that is so: TLS without secrets. Raises NoGrpcError without either."""
+    from ..analyzer.errors import NoGrpcError
+
+    try:
+        return _analysis(files, chosen, told), None
+    except NoGrpcError as error:
+        if error.analysis is None:
+            raise
+        read = "the connections that offer HTTP/2 are TLS, for which there are no secrets"
+        return error.analysis, f"{read}; what shows all the same is in the report"
 
 
 def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
