@@ -230,7 +230,8 @@ fn wrong(capture: &Capture, whole: &Read, known: &HashMap<(u32, u32), usize>, le
 
 /// All captures that are little-endian and not compressed, the rotated one joined, those of TLS with their keys.
 fn all_captures() -> Vec<Capture> {
-    let mut all: Vec<Capture> = captures().into_iter().filter_map(with_keys).collect();
+    let tls = ["slow-start", "warm", "churn"].map(|name| repository(&format!("fixtures/recorded/tls/{name}.pcap")));
+    let mut all: Vec<Capture> = captures().into_iter().chain(tls).filter_map(with_keys).collect();
     let rotated = more_captures().map(|folder| [0, 1, 2, 3].map(|n| folder.join(format!("rotated.pcap{n:02}"))));
     if let Some(files) = rotated.filter(|files| files.iter().all(|file| file.exists())) {
         let parts = files.map(|file| std::fs::read(file).unwrap());

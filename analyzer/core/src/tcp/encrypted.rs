@@ -55,9 +55,9 @@ impl Encrypted {
         self.plaintext > 0
     }
 
-    /// Bytes that `side` has begun to send a record of, and not sent; 0 where HTTP/2 tells what is owed.
+    /// Bytes that `side` has begun to send a record of, and not sent.
     pub fn owed(&self, side: usize) -> u64 {
-        if self.is_decrypted() { 0 } else { self.session.owed(side) as u64 }
+        self.session.owed(side) as u64
     }
 
     /// Writes the rows of its records if nothing was decrypted.
@@ -119,9 +119,16 @@ impl Encrypted {
 
 fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, cx: &mut Context) {
     match event {
-        Event::Data { side, bytes, .. } if !bytes.is_empty() => {
+        Event::Data { side, bytes, first } if !bytes.is_empty() => {
             *plaintext += bytes.len() as u64;
-            http2.feed(side, bytes, at, cx);
+            // what a record begins with was sent with its first packet, though it was readable with its last only
+            let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
+            if !begin.is_empty() {
+                http2.feed(side, begin, first, cx);
+            }
+            if !rest.is_empty() {
+                http2.feed(side, rest, at, cx);
+            }
         }
         Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, cx),
         Event::Undecryptable { reason, .. } => {
