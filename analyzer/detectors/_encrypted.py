@@ -105,8 +105,8 @@ class _Words(Struct, frozen=True, eq=False):
 
 
 _NOT_KNOWN = (
-    "The records are encrypted: how long RPCs waited for it, and how many, is not known. HTTP/2 did not stop the sender, "
-    "for it had begun a record whose length its header tells."
+    "The records are encrypted: how long RPCs waited for it, and how many, is not known. HTTP/2 did not stop the "
+    "sender, for it had begun a record whose length its header tells."
 )
 
 
@@ -178,8 +178,8 @@ def _stop(tables: Tables, row: int) -> Iterator[Evidence]:
     yield from _stalls.evidence(
         tables,
         row,
-        f"{int(waits.in_flight_bytes[row]):,} bytes are in flight; the sender stops with {int(waits.owed_bytes[row]):,} "
-        "bytes of a record still to come",
+        f"{int(waits.in_flight_bytes[row]):,} bytes are in flight; the sender stops with "
+        f"{int(waits.owed_bytes[row]):,} bytes of a record still to come",
         "the ACK that lets it go on",
         f"the rest follows {_shared.milliseconds(float(waits.duration_ns[row]))} after the stop",
     )
@@ -197,9 +197,9 @@ def receive_window_stall(tables: Tables, connections: Sequence[int]) -> Iterator
     reader = _shared.host(tables, connection, 1 - direction)
     waited = _shared.milliseconds(float(waits.duration_ns[rows].sum()))
     found = (
-        f"Senders stood still inside a record {_stalls.times(len(rows))}, {waited} in all, because TCP's receive window "
-        f"of the reader had no room: {_stalls.where(tables, stalls)}. Mostly {reader} reads too slowly, or its window is "
-        "too small for the path."
+        f"Senders stood still inside a record {_stalls.times(len(rows))}, {waited} in all, because TCP's receive "
+        f"window of the reader had no room: {_stalls.where(tables, stalls)}. Mostly {reader} reads too slowly, or its "
+        "window is too small for the path."
     )
     say = _Words(
         id=receive.ID,

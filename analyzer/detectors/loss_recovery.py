@@ -155,8 +155,8 @@ def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], 
         )
         if not hidden
         else (
-            f"{share:.1%} of the packets were sent again, and the longest repair took {longest}: find where packets are "
-            "dropped."
+            f"{share:.1%} of the packets were sent again, and the longest repair took {longest}: find where packets "
+            "are dropped."
         ),
     )
 
