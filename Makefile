@@ -39,15 +39,19 @@ test: dev ## Run all tests; those that need tshark or tcpdump are skipped withou
 	cargo test
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests # the same generated examples everywhere
 
-lint: dev ## Format, style, types, the core's typed face, generated pages
+lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .
 	$(BIN)/ruff check --extend-exclude $(NOT_PRODUCT) .
 	$(BIN)/mypy --exclude '/core/'
-	$(BIN)/mypy docs/generate.py
+	MYPYPATH=src:docs $(BIN)/mypy docs/generate.py docs/conf.py
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 	$(BIN)/python docs/generate.py --check
+	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+
+# a link that leads nowhere is an error
+SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir build/site-cache --fail-on-warning --keep-going --quiet . build/site
 
 check: lint test ## Everything that must pass before a change goes in
 
@@ -72,10 +76,12 @@ fuzz: dev ## Search for input that breaks the core (RUNS of each of FUZZ_TARGETS
 			$(FUZZ)/corpus/$$target $(FUZZ)/seeds/$$target $$(ls -d $(FUZZ)/regressions/$$target 2>/dev/null) -- $(LIBFUZZER); \
 	done
 
-docs: dev ## Write the generated pages of docs/ anew
+docs: dev ## Write the generated pages and the outputs in pages anew, and build the site into build/site
 	$(BIN)/python docs/generate.py
+	$(SITE)
+	@echo "open build/site/index.html"
 
 clean: ## Remove everything that was built
 	cargo clean
-	rm -rf $(VENV) bench-data dist .mypy_cache .ruff_cache .pytest_cache .hypothesis analyzer/*.so
+	rm -rf $(VENV) build bench-data dist .mypy_cache .ruff_cache .pytest_cache .hypothesis analyzer/*.so
 	find analyzer capture reports fixtures src tests docs -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Pages that say what the sources say: findings, tables, limits.
+"""Pages that say what the sources say: findings with examples, tables, limits, commands; and what commands print.
 
 python docs/generate.py            write them
 python docs/generate.py --check    tell which would come out differently, and exit with 1
@@ -18,10 +18,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
+from generating import command_line, consoles, examples
+
 from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
 
 DOCS = Path(__file__).resolve().parent
+MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
+"""Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
 
@@ -40,6 +44,8 @@ def finding_page(detector: Detector) -> str:
     lines = [generated(f"analyzer/detectors/{name}.py") + f"# {detector.id}", "", sentence]
     for heading, text in sections:
         lines += ["", f"## {heading}", "", text]
+        if heading == HEADINGS[0]:
+            lines += ["", "## Example", "", *examples.example(detector.id)]
     lines += ["", "## Limits", "", *limits_table(name)]
     return "\n".join(lines) + "\n"
 
@@ -212,10 +218,13 @@ def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     findings = {DOCS / "findings" / f"{d.id}.md": finding_page(d) for d in DETECTORS}
     return {
+        **{path: consoles.refreshed(path.read_text(encoding="utf-8")) for path in consoles.pages()},
         **findings,
         DOCS / "findings" / "README.md": findings_index(),
         DOCS / "tables.md": tables_page(),
         DOCS / "limits.md": limits_page(),
+        DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
+        MANUAL: command_line.manual(),
     }
 
 

@@ -62,6 +62,11 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str
     return draw(parts, width=max(60, width), colour=colour)
 
 
+def one(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
+    """One finding as the report shows it when it is no remark, numbered as the first."""
+    return draw([_finding(1, finding, analysis)], width=width, colour=False)
+
+
 def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: bool = True) -> str:
     """Parts one below the other as text, with escape sequences only when `colour` is set."""
     out = StringIO()

@@ -9,6 +9,7 @@ import tomllib
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import REPOSITORY, recorded
@@ -22,7 +23,8 @@ DATA = (".pyi", ".json", ".typed")
 def matched(key: str) -> set[Path]:
     """Files that one of maturin's lists of patterns names."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        patterns: list[str] = tomllib.load(file)["tool"]["maturin"].get(key, [])
+        listed: list[Any] = tomllib.load(file)["tool"]["maturin"].get(key, [])
+    patterns = [pattern for pattern in listed if isinstance(pattern, str)]  # a table is of the source distribution
     deep = [f"{pattern}/*" if pattern.endswith("**") else pattern for pattern in patterns]  # as maturin reads **
     return {path.relative_to(PACKAGE.parent) for pattern in deep for path in PACKAGE.parent.glob(pattern)}
 
@@ -76,6 +78,7 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", str(wheel)], check=True, timeout=600)
+    assert (tmp_path / "env" / "share" / "man" / "man1" / "grpcdiag.1").is_file()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     command = [str(tmp_path / "env" / "bin" / "grpcdiag"), "analyze", recorded("rtt205-go-16000.pcap")]

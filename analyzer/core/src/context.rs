@@ -34,6 +34,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether a table is wanted whose rows come in the order of the capture.
+    pub fn has_row_tables(&self) -> bool {
+        self.frames || self.messages || self.packets || self.rpc_rows
+    }
+
     /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
     /// captures of both ends are matched by.
     pub fn keeps_requests(&self) -> bool {

@@ -4,6 +4,7 @@
 //! driven by `pipeline`. Only this file and `python` know Python.
 
 pub mod at;
+mod batch;
 pub mod budget;
 pub mod capture_file;
 pub mod context;
@@ -16,6 +17,7 @@ pub mod packet;
 pub mod pipeline;
 mod python;
 pub mod scrub;
+mod shards;
 pub mod strings;
 pub mod tables;
 pub mod tcp;

@@ -7,10 +7,11 @@ use crate::budget::Budget;
 use crate::capture_file::Packet;
 use crate::context::{Context, Options};
 use crate::merge;
-use crate::packet::{Address, Dissector, Malformed, Outcome, Segment};
+use crate::packet::{Address, Dissector, Malformed, Outcome};
+use crate::shards::Shards;
 use crate::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
-use crate::tcp::{self, Route, Router, Shard};
-use crate::threads::{REMOTE, Remote};
+use crate::tcp::{self, Router};
+use crate::threads::Remote;
 
 /// Counts of what was recorded.
 #[derive(Clone, Debug, Default)]
@@ -50,9 +51,7 @@ pub struct CaptureCounts {
 pub struct Pipeline {
     dissector: Dissector,
     router: Router,
-    shard: Shard,
-    /// A second shard in a thread of its own.
-    remote: Option<Remote>,
+    shards: Shards,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
@@ -83,14 +82,13 @@ impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
     /// in this thread; else connections are shared with a second one, with the same result.
     pub fn new(options: Options) -> Self {
-        let rows = options.frames || options.messages || options.packets || options.rpc_rows;
-        let remote = if rows || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
+        let remote =
+            if options.has_row_tables() || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
             dissector: Dissector::new(),
             router: Router::new(weights),
-            shard: Shard::new(options),
-            remote,
+            shards: Shards::new(options, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
             end_packet: 0,
@@ -100,7 +98,7 @@ impl Pipeline {
 
     /// The tables that are filled while the run goes on.
     pub fn tables(&mut self) -> &mut Context {
-        &mut self.shard.cx
+        &mut self.shards.here.cx
     }
 
     /// Takes the next packet.
@@ -117,15 +115,15 @@ impl Pipeline {
                     (self.end_packet, self.end_time) = (at.packet, at.time);
                 }
                 match self.router.route(segment) {
-                    Some(route) => deliver(&mut self.shard, self.remote.as_mut(), &route, segment, at),
-                    None => note_ignored(&mut self.shard.cx, self.router.ignored, at),
+                    Some(route) => self.shards.deliver(&route, segment, at),
+                    None => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
                 }
             }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
             Outcome::Fragment => self.counts.fragments += 1,
             Outcome::Malformed(malformed) => {
                 self.counts.malformed += 1;
-                note_malformed(&mut self.shard.cx, malformed, packet);
+                note_malformed(&mut self.shards.here.cx, malformed, packet);
             }
             Outcome::UnsupportedLink(_) => self.counts.unsupported_link += 1,
         }
@@ -153,8 +151,10 @@ impl Pipeline {
     }
 
     /// The capture is over: connections end, and what several threads found becomes one.
-    pub fn finish(self) -> (Finished, Context, CaptureCounts) {
-        let Self { router, shard, remote, counts, end_packet, end_time, .. } = self;
+    pub fn finish(mut self) -> (Finished, Context, CaptureCounts) {
+        self.shards.read_held();
+        let Self { router, shards, counts, end_packet, end_time, .. } = self;
+        let Shards { here: shard, remote, .. } = shards;
         let end = At::new(end_packet, end_time);
         let (mut rows, mut cx) = shard.into_finished(end);
         if let Some(remote) = remote {
@@ -171,25 +171,6 @@ impl Pipeline {
             rows.sort_unstable_by_key(|finished| finished.number);
         }
         (connections(&router, &rows), cx, counts)
-    }
-}
-
-/// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
-#[inline]
-fn deliver(shard: &mut Shard, remote: Option<&mut Remote>, route: &Route, segment: &Segment<'_>, at: At) {
-    let elsewhere = route.replaces.filter(|old| old.shard != route.place.shard);
-    match remote {
-        Some(remote) if route.place.shard == REMOTE => {
-            if let Some(old) = elsewhere {
-                shard.finish(old.local, true);
-            }
-            remote.segment(route, segment, at);
-        }
-        Some(remote) if elsewhere.is_some() => {
-            remote.replace(elsewhere.map_or(0, |old| old.local));
-            shard.segment(route, segment, at);
-        }
-        _ => shard.segment(route, segment, at),
     }
 }
 

@@ -85,3 +85,36 @@ proptest! {
         prop_assert_eq!(differs(&record(&sent)), None);
     }
 }
+
+/// Thousands of segments of many connections that take turns are read connection by connection, which nothing shows:
+/// not ports used again, packets after the end, nor where batches end.
+#[test]
+fn many_connections_that_take_turns_read_as_each_for_itself() {
+    const CONNECTIONS: u16 = 400;
+    const ROUNDS: u32 = 3;
+    let mut queues: Vec<VecDeque<Sent>> = Vec::new();
+    for port in 1..=CONNECTIONS {
+        let mut sent = VecDeque::new();
+        for round in 0..ROUNDS {
+            let mut wire = connection(port, 1 + round * 1_000_000, &vec![call(vec![10 + usize::from(port)]); 30]);
+            if port % 7 == 0 {
+                wire.reset();
+                wire.acknowledge();
+            }
+            sent.extend(wire.sent);
+        }
+        queues.push(sent);
+    }
+    let mut sent: Vec<Sent> = Vec::new();
+    while queues.iter().any(|queue| !queue.is_empty()) {
+        sent.extend(queues.iter_mut().filter_map(VecDeque::pop_front));
+    }
+    let packets = record(&sent);
+    assert!(packets.len() > 70_000, "{} packets are too few", packets.len());
+    // with a table of rows every segment is read when it comes
+    let mut in_order = analyse(&packets, Options { messages: true, ..Options::default() });
+    assert!(in_order.cx.messages.len() > 40_000);
+    in_order.cx.messages = grpcdiag_core::tables::Messages::default();
+    assert_eq!(difference(analyse(&packets, Options::default()), in_order), None);
+    assert_eq!(differs(&packets), None);
+}

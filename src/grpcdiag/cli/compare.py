@@ -26,6 +26,7 @@ from .common import (
     wants_colour,
     write,
 )
+from .completion import severities
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How
@@ -58,6 +59,7 @@ def command(
         typer.Option(
             "--fail-on",
             metavar="RULE",
+            autocompletion=severities,
             help="Exit with 1 when a capture is worse than the first, as often as wanted. "
             "latency:1.2 (also p50, p90, p99), throughput:1.2, packets:1.2, control:1.2 (per message): worse by that "
             "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding that severe appears or "

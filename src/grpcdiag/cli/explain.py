@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from .common import fail
+from .completion import finding_ids
 
 NAME = "explain"
 
 
 def command(
     finding: Annotated[
-        str, typer.Argument(metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.")
+        str,
+        typer.Argument(
+            metavar="FINDING-ID", help="A finding's id, such as slow-start-after-idle.", autocompletion=finding_ids
+        ),
     ],
 ) -> None:
     """Explain a finding: how it is decided, what would refute it, the knobs, references."""

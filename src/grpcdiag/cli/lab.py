@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .common import Quiet, fail, wants_colour
+from .completion import lab_cases
 
 if TYPE_CHECKING:
     from ..fixtures.lab.cases import Case, Judgement
@@ -25,7 +26,8 @@ CANNOT = 2
 
 def command(
     case: Annotated[
-        str | None, typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.")
+        str | None,
+        typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.", autocompletion=lab_cases),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer runs.")] = False,
     keep: Annotated[

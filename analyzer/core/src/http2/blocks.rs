@@ -39,7 +39,15 @@ pub(super) fn headers<W: Watch + ?Sized>(
 
 /// A HEADERS frame of which only the first octets were captured: its stream opens, or is answered, with the fields
 /// they hold.
-pub(super) fn headers_cut<W: Watch + ?Sized>(h2: &mut Http2, side: usize, header: FrameHeader, octets: &[u8], at: At, cx: &mut Context, watch: &mut W) {
+pub(super) fn headers_cut<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    octets: &[u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
     if header.has(flag::PADDED) || header.has(flag::PRIORITY) || !header.has(flag::END_HEADERS) {
         return; // rare, and not worth a second way to read them
     }
@@ -192,7 +200,14 @@ impl SeenBlocks {
 }
 
 #[inline]
-fn decode<W: Watch + ?Sized>(h2: &mut Http2, side: usize, block: &[u8], at: At, cx: &mut Context, watch: &mut W) -> Summary {
+fn decode<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    block: &[u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> Summary {
     let sender = &mut h2.sides[side];
     let before = sender.hpack.table_changes();
     if !watch.watches()

@@ -16,7 +16,14 @@ use super::{Http2, Protocol, blocks, control, late, streams};
 
 /// Takes the next bytes of `side`.
 #[inline]
-pub(super) fn feed<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
+pub(super) fn feed<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    bytes: &[u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
     let sender = &mut h2.sides[side];
     let inside = sender.inside();
     sender.habits.packet_begins(inside);
@@ -54,7 +61,14 @@ fn read<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx
 }
 
 #[inline]
-fn read_header<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
+fn read_header<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    bytes: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     if sender.head_have == 0
         && let Some((octets, rest)) = bytes.split_first_chunk::<HEADER_LEN>()
@@ -83,7 +97,14 @@ fn read_header<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u
 
 /// A header cut over segments; apart, because the usual one is read in place and inlined.
 #[cold]
-fn begin_cut_frame<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, rest: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
+fn begin_cut_frame<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     let header = FrameHeader::parse(&h2.sides[side].head);
     begin_frame(h2, side, header, rest, at, cx, watch)
 }
@@ -212,7 +233,14 @@ fn begin_control<'a, W: Watch + ?Sized>(
     rest
 }
 
-fn read_control<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
+fn read_control<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    bytes: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let take = bytes.len().min((header.length() as usize).saturating_sub(sender.kept.len()));
@@ -259,7 +287,14 @@ fn begin_data<'a>(
 }
 
 #[inline]
-fn read_data<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
+fn read_data<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    bytes: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     let mut bytes = bytes;
     if h2.sides[side].data.pad_length_due
         && let Some((&pad, rest)) = bytes.split_first()
@@ -334,7 +369,14 @@ fn push_row(h2: &Http2, side: usize, at: At, cx: &mut Context) {
     });
 }
 
-fn read_opening<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], at: At, cx: &mut Context, watch: &mut W) -> &'a [u8] {
+fn read_opening<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    bytes: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     let mut kept = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += kept.add(bytes, at);
     match judge_opening(h2, side, &kept, at, cx, watch) {
@@ -362,7 +404,14 @@ fn replay<W: Watch + ?Sized>(h2: &mut Http2, side: usize, cx: &mut Context, watc
 
 /// Decides what a direction's first bytes are and sets the state that reads them; gives how many of them need no
 /// further reading, or `None` to wait for more.
-fn judge_opening<W: Watch + ?Sized>(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context, watch: &mut W) -> Option<usize> {
+fn judge_opening<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    kept: &Search,
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> Option<usize> {
     let bytes = kept.bytes();
     let what = detect::opening(bytes);
     let (state, used) = match what {
@@ -401,7 +450,14 @@ fn judge_opening<W: Watch + ?Sized>(h2: &mut Http2, side: usize, kept: &Search, 
 }
 
 /// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol.
-fn judge_http1<W: Watch + ?Sized>(h2: &mut Http2, side: usize, kept: &Search, at: At, cx: &mut Context, watch: &mut W) -> Option<usize> {
+fn judge_http1<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    kept: &Search,
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> Option<usize> {
     let head = match detect::http1_head(kept.bytes()) {
         Some(head) => head,
         None if kept.len() < limits::UPGRADE_HEAD => return None,
@@ -465,7 +521,14 @@ fn search<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], a
 
 /// `length` bytes of `side` are not in the capture. Inside a frame that is read past, decoding goes on; else the
 /// boundary is lost.
-pub(super) fn gap<W: Watch + ?Sized>(h2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context, watch: &mut W) {
+pub(super) fn gap<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    length: u64,
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
     let Ok(short) = u32::try_from(length) else {
         return lose(h2, side, length, at, cx, watch);
     };
@@ -503,7 +566,14 @@ fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Contex
 }
 
 /// The frame's length is known, so is its end; a header block gives the fields that came before the gap.
-fn gap_in_control<W: Watch + ?Sized>(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context, watch: &mut W) {
+fn gap_in_control<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    length: u32,
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let kept = std::mem::take(&mut sender.kept);

@@ -19,6 +19,8 @@ const LINGER_PACKETS: u32 = 256;
 struct Entry {
     number: u32,
     live: Option<Box<Connection>>,
+    /// It is over, and put away at this packet; the highest number before.
+    due: u32,
     /// Packets after the connection was over.
     late: u32,
     finished: Option<Finished>,
@@ -43,6 +45,8 @@ pub struct Shard {
     open: VecDeque<u32>,
     /// How many receive packets.
     live: usize,
+    /// Segments come connection by connection.
+    by_connection: bool,
     /// Tables and dictionaries.
     pub cx: Context,
     /// The capture's last packet, once it is known.
@@ -57,6 +61,7 @@ impl Shard {
             lingering: VecDeque::new(),
             open: VecDeque::new(),
             live: 0,
+            by_connection: false,
             cx: Context::new(options),
             end: At::default(),
         }
@@ -65,8 +70,7 @@ impl Shard {
     /// Takes a segment that was routed here.
     #[inline]
     pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        // first, so that it does not matter which connections share this shard
-        if !self.lingering.is_empty() {
+        if !self.lingering.is_empty() && !self.by_connection {
             self.put_away(at.packet);
         }
         if let Some(place) = route.replaces
@@ -78,16 +82,32 @@ impl Shard {
             self.open(route, client, segment, at);
         }
         let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
+        if at.packet >= entry.due {
+            // decided by its own packets, so that it does not matter which connections share this shard
+            entry.late += 1;
+            return self.finish(route.place.local, false);
+        }
         match &mut entry.live {
             Some(connection) => {
-                let was_finished = connection.is_finished();
                 connection.segment(route.side, segment, at, &mut self.cx);
-                if connection.is_finished() && !was_finished {
-                    self.lingering.push_back((at.packet.saturating_add(LINGER_PACKETS), route.place.local));
+                if connection.is_finished() && entry.due == u32::MAX {
+                    entry.due = at.packet.saturating_add(LINGER_PACKETS).min(u32::MAX - 1);
+                    self.lingering.push_back((entry.due, route.place.local));
                 }
             }
             None => entry.late += 1,
         }
+    }
+
+    /// How many connections receive packets.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Whether the segments that follow come connection by connection and not in the order of the capture.
+    pub fn by_connection(&mut self, so: bool) {
+        self.by_connection = so;
     }
 
     fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
@@ -95,7 +115,7 @@ impl Shard {
             self.make_room(at);
         }
         let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx)));
-        self.entries.push(Entry { number: route.number, live, late: 0, finished: None });
+        self.entries.push(Entry { number: route.number, live, due: u32::MAX, late: 0, finished: None });
         self.open.push_back(route.place.local);
         self.live += 1;
     }

@@ -1,0 +1,1 @@
+"""What docs/generate.py writes: one file per kind of page."""

@@ -1,0 +1,138 @@
+"""The shell completes commands, options, ids, cases, formats and names of files: in the shells themselves."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import require_tool
+
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.cli.completion import finding_ids, lab_cases
+from grpcdiag.fixtures.lab.cases import CASES
+
+# What is typed, and what is offered for its last word, among other things.
+OFFERED = [
+    ("grpcdiag ana", {"analyze"}),
+    ("grpcdiag c", {"capture", "compare", "connections"}),
+    ("grpcdiag analyze --fo", {"--format"}),
+    ("grpcdiag analyze --format t", {"terminal"}),
+    ("grpcdiag rpcs --format p", {"parquet"}),
+    ("grpcdiag analyze --fail-on w", {"warning"}),
+    ("grpcdiag compare --fail-on crit", {"critical"}),
+    ("grpcdiag explain slow-s", {"slow-start-after-idle"}),
+    ("grpcdiag explain connection-", {"connection-churn", "connection-closed-early", "connection-window-stall"}),
+    ("grpcdiag lab sl", {"slow-start"}),
+]
+offered = pytest.mark.parametrize(("typed", "wanted"), OFFERED, ids=[typed for typed, _ in OFFERED])
+PATIENCE = 60.0
+"""Seconds after which a shell that does not answer is given up; nothing is measured by it."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the command, its completion for each shell, and a capture's name."""
+    folder = tmp_path_factory.mktemp("completion")
+    command = folder / "bin" / "grpcdiag"
+    command.parent.mkdir()
+    command.write_text(f"#!{sys.executable}\nfrom grpcdiag.__main__ import main\nmain()\n")
+    command.chmod(0o755)
+    for shell in ("bash", "zsh", "fish"):
+        show = {**environment(folder), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+        done = subprocess.run([str(command), "--show-completion", shell], capture_output=True, text=True, env=show)
+        assert done.returncode == 0, done.stderr
+        (folder / f"complete.{shell}").write_text(done.stdout)
+    (folder / "run-of-today.pcap").touch()
+    return folder
+
+
+def environment(home: Path) -> dict[str, str]:
+    """No settings of whoever runs the tests."""
+    keep = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        **keep,
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+    }
+
+
+def test_all_ids_and_cases_are_offered() -> None:
+    assert finding_ids("") == sorted(detector.id for detector in DETECTORS)
+    assert lab_cases("") == [case.name for case in CASES]
+    assert finding_ids("no-such") == lab_cases("no-such") == []
+
+
+@offered
+def test_bash_is_offered(typed: str, wanted: set[str], home: Path) -> None:
+    words = typed.split()
+    script = f"""source {home}/complete.bash; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}
+        _grpcdiag_completion grpcdiag {words[-1]} {words[-2]}; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(
+        [require_tool("bash"), "--norc", "-c", script], capture_output=True, text=True, env=environment(home)
+    )
+    assert wanted <= set(done.stdout.split()), done.stderr
+    assert all(word.startswith(words[-1]) for word in done.stdout.split())
+
+
+@offered
+def test_fish_is_offered(typed: str, wanted: set[str], home: Path) -> None:
+    script = f"source {home}/complete.fish; complete --do-complete '{typed}'"
+    done = subprocess.run(
+        [require_tool("fish"), "--no-config", "-c", script], capture_output=True, text=True, env=environment(home)
+    )
+    assert wanted <= {line.split("\t")[0] for line in done.stdout.splitlines()}, done.stderr
+
+
+START = {
+    "bash": (["--norc", "--noprofile", "-i"], "source complete.bash"),
+    "zsh": (["-f", "-i"], "autoload -Uz compinit; compinit -u; source ./complete.zsh"),
+}
+
+
+@pytest.mark.parametrize("shell", sorted(START))
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("grpcdiag explain slow-s", "slow-start-after-idle "),
+        ("grpcdiag analyze --fail-on crit", "critical "),
+        ("grpcdiag analyze run-of", "run-of-today.pcap "),
+    ],
+)
+def test_a_tab_completes_the_word(shell: str, typed: str, completed: str, home: Path) -> None:
+    arguments, setting_up = START[shell]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(home)
+        os.execve(require_tool(shell), [shell, *arguments], {**environment(home), "PS1": "> "})
+    try:
+        shown = until(terminal, "> ")
+        os.write(terminal, f"{setting_up}; echo re''ady\n".encode())
+        shown = until(terminal, "ready")
+        os.write(terminal, f"{typed}\t".encode())
+        shown = until(terminal, completed)
+        assert completed in shown
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+def until(terminal: int, wanted: str) -> str:
+    """What the terminal shows until that is among it, or until patience ends."""
+    shown, end = "", time.monotonic() + PATIENCE
+    while wanted not in shown and time.monotonic() < end:
+        if select.select([terminal], [], [], 1.0)[0]:
+            try:
+                shown += os.read(terminal, 4096).decode(errors="replace")
+            except OSError:
+                break
+            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r|\x08", "", shown)
+    return shown

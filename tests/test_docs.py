@@ -1,0 +1,241 @@
+"""The pages: links that lead somewhere, commands that exist, examples that are real, a man page that renders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import jsonschema
+import pytest
+from markdown_it import MarkdownIt
+from support import RECORDED, REPOSITORY, require_tool
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.result import SEVERITIES
+
+DOCS = REPOSITORY / "docs"
+sys.path.insert(0, str(DOCS))
+
+from generating import command_line, consoles, examples  # noqa: E402
+
+PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *RECORDED.rglob("*.md")])
+SCHEMAS = sorted((REPOSITORY / "reports" / "schema").glob("*.json"))
+MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
+every_page = pytest.mark.parametrize(
+    "page", [pytest.param(path, id=str(path.relative_to(REPOSITORY))) for path in PAGES]
+)
+
+
+@cache
+def tokens(page: Path) -> tuple[Any, ...]:
+    """What a page consists of, with the tokens inside paragraphs."""
+    markdown = MarkdownIt("commonmark", {"linkify": False}).enable("table")
+    flat = []
+    for token in markdown.parse(page.read_text()):
+        flat += [token, *(token.children or ())]
+    return tuple(flat)
+
+
+def links(page: Path) -> Iterator[str]:
+    for token in tokens(page):
+        target = token.attrs.get("href") or token.attrs.get("src")
+        if target:
+            yield str(target)
+        if token.type == "text":
+            yield from (found.rstrip(".,;:") for found in re.findall(r"https?://[^\s<>|\")\]]+", token.content))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Names of a page's headings as GitHub makes them."""
+    found: list[str] = []
+    for before, token in zip(tokens(page), tokens(page)[1:], strict=False):
+        if before.type == "heading_open":
+            text = "".join(child.content for child in token.children or () if child.type in ("text", "code_inline"))
+            slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+            found.append(f"{slug}-{found.count(slug)}" if slug in found else slug)
+    return frozenset(found)
+
+
+@every_page
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    for target in links(page):
+        parts = urlsplit(target)
+        if parts.scheme:
+            continue
+        file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+        assert file.is_relative_to(REPOSITORY), target
+        assert file.exists(), target
+        if parts.fragment:
+            assert parts.fragment in anchors(file), f"{target}: {sorted(anchors(file))}"
+
+
+HOSTS = """ably.com blog.ydb.tech docs.kernel.org duckdb.org github.com grpc.io keepachangelog.com opentelemetry.io
+    perfetto.dev pypi.org semver.org ui.perfetto.dev wiki.wireshark.org www.roguedb.com www.tcpdump.org
+    www.wireshark.org"""
+"""Where pages lead to. Nobody follows links here: follow a new one once, then write its host down."""
+
+
+@every_page
+def test_links_to_elsewhere_are_whole(page: Path) -> None:
+    for target in links(page):
+        parts = urlsplit(target)
+        if not parts.scheme:
+            continue
+        assert parts.scheme == "https", target
+        assert parts.netloc in HOSTS.split(), target
+        assert re.fullmatch(r"[A-Za-z0-9_./~%#?=&:+-]*", parts.path + parts.query + parts.fragment), target
+
+
+@every_page
+def test_pages_say_nothing_of_where_they_were_written(page: Path) -> None:
+    assert not re.search(r"(?<!\w)/work/|/tmp/w-|\bshared/captures\b", page.read_text())
+
+
+def test_the_links_of_the_walk_are_links() -> None:
+    readme = set(links(REPOSITORY / "README.md"))
+    assert {"docs/findings/README.md", "LICENSE"} <= readme
+    assert "json" in anchors(DOCS / "verify.md")
+    assert any(target.startswith("https://blog.ydb.tech") for page in PAGES for target in links(page))
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    grouped = runpy.run_path(str(DOCS / "conf.py"))["grouped"]()
+    shown = [page for pages in grouped.values() for page in pages]
+    wanted = {path.relative_to(REPOSITORY).with_suffix("").as_posix() for path in PAGES} - {"README"}
+    assert set(shown) == wanted
+    assert len(shown) == len(set(shown))
+    assert grouped["Tutorials"][0] == "docs/tutorials/README"
+
+
+# Commands
+
+FENCE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def typed(page: Path) -> Iterator[str]:
+    """Commands of grpcdiag in a page, with sudo and what follows a pipe left out."""
+    for block in FENCE.finditer(page.read_text()):
+        for line in block[1].splitlines():
+            command = line.removeprefix("$ ").split("#")[0].split(" | ")[0].removeprefix("sudo ").strip()
+            if line.startswith("$ ") and command.startswith("grpcdiag"):
+                yield command
+
+
+@every_page
+def test_commands_in_pages_exist_with_their_options(page: Path) -> None:
+    known = {c.name: {name for p in c.parameters for name in p.names} for c in command_line.commands()}
+    for command in typed(page):
+        name, *arguments = [*shlex.split(command)[1:], ""]
+        if name.startswith("-"):
+            assert name in ("--version", "--help", "--install-completion", "--show-completion"), command
+            continue
+        assert name in known, command
+        own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        options = {word.split("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+        assert options <= known[name] | {"--help"}, command
+
+
+def test_what_commands_print_is_what_the_pages_show() -> None:
+    """`make docs` writes it anew; files of the catalogue are checked by test_catalogue."""
+    assert len(list(consoles.pages())) > 10
+    for page in consoles.pages():
+        text = page.read_text()
+        assert consoles.refreshed(text) == text, f"{page.relative_to(REPOSITORY)}: run `make docs`"
+
+
+def test_a_changed_output_would_be_seen() -> None:
+    page = "<!-- run: Exit -->\n```console\n$ grpcdiag --help\nold\n$ echo $?\n7\n```\n"
+    fresh = consoles.refreshed(page)
+    assert "old" not in fresh
+    assert "...\n  Exit codes: 0 done" in fresh
+    assert fresh.endswith("$ echo $?\n0\n```\n")
+    with pytest.raises(ValueError, match="nothing printed begins with 'Nonsense'"):
+        consoles.refreshed(page.replace("run: Exit", "run: Nonsense"))
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("[a-z]*.md")), ids=lambda path: path.stem)
+def test_tutorials_are_run_and_name_their_source(page: Path) -> None:
+    commands = consoles.commands(page.read_text())
+    assert sum("grpcdiag analyze" in command for command in commands) >= 1
+    assert sum("grpcdiag compare" in command for command in commands) >= 1
+    assert any(urlsplit(target).scheme == "https" for target in links(page))
+    assert "(tutorials/" not in page.name
+
+
+def test_there_is_a_tutorial_for_each_field_case() -> None:
+    listed = set(links(DOCS / "tutorials" / "README.md"))
+    pages = {path.name for path in (DOCS / "tutorials").glob("[a-z]*.md")}
+    assert len(pages) == 4
+    assert pages <= listed
+
+
+# Examples
+
+
+@cache
+def real_severities() -> dict[str, int]:
+    """Each finding's gravest severity in the recorded captures of the repository."""
+    gravest: dict[str, int] = {}
+    for path in sorted(RECORDED.rglob("*.pcap*")):
+        try:
+            findings = analyze([str(path)]).findings
+        except NoGrpcError:  # the one whose key log is needed
+            continue
+        for finding in findings:
+            rank = SEVERITIES.index(finding.severity)
+            gravest[finding.id] = max(rank, gravest.get(finding.id, -1))
+    return gravest
+
+
+@pytest.mark.parametrize("finding_id", sorted(examples.CAPTURES))
+def test_examples_are_real_where_a_recorded_capture_shows_it(finding_id: str) -> None:
+    capture = REPOSITORY / "fixtures" / examples.CAPTURES[finding_id]
+    (finding,) = [f for f in analyze([str(capture)]).findings if f.id == finding_id]
+    page = (DOCS / "findings" / f"{finding_id}.md").read_text()
+    assert f"`fixtures/{examples.CAPTURES[finding_id]}`" in page
+    if finding_id in real_severities():
+        assert capture.is_relative_to(RECORDED)
+        assert SEVERITIES.index(finding.severity) == real_severities()[finding_id]
+        assert "\nSynthetic: " not in page
+    else:
+        assert "\nSynthetic: " in page
+
+
+# Man page and schemas
+
+
+def test_the_man_page_renders_without_warnings() -> None:
+    man = require_tool("man")
+    env = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([man, "--warnings", "-l", str(MANUAL)], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "slow-start-after-idle" in done.stdout
+    for command_ in command_line.commands():
+        assert re.search(rf"^   {command_.name}$", done.stdout, re.MULTILINE), command_.name
+    assert "\\" not in done.stdout
+
+
+def test_the_man_page_has_no_lint() -> None:
+    done = subprocess.run([require_tool("mandoc"), "-Tlint", str(MANUAL)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.stem)
+def test_schemas_are_schemas_with_a_name(schema: Path) -> None:
+    document = json.loads(schema.read_text())
+    assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema.Draft202012Validator.check_schema(document)
+    assert document["$id"] == f"urn:grpcdiag:schema:{schema.stem}"
+    assert document["title"] == f"grpcdiag.{schema.stem.replace('-', '/')}"
