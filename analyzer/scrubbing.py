@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -15,6 +16,9 @@ from .errors import NoGrpcError
 from .reading import Progress
 from .result import Analysis
 from .tables import Frames, Messages, Packets, Table, Tables
+
+if TYPE_CHECKING:
+    from .beside import Beside
 
 STEP = 20_000
 """Packets between two pieces of the new file, at most."""
@@ -86,20 +90,29 @@ def renamed(tables: Tables, report: Report) -> Tables:
 
 
 def analyses(
-    before: Sequence[str], after: Sequence[str], report: Report, ports: list[int] | None = None
+    before: Sequence[str],
+    after: Sequence[str],
+    report: Report,
+    ports: list[int] | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Analysis | str, Analysis | str]:
     """What is found in the capture as it was, in the names of the new one, and in the new one.
 
-    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither.
+    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither. What was recorded `beside` the
+    capture is used for both, without the names in it.
     """
     old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
-    new = decode(after, rpc_rows=False, ports=ports or [])
-    return _analysis(renamed(old, report)), _analysis(new)
+    named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
+    if beside is not None:
+        from .beside_shown import hidden
+
+        beside = hidden(beside, old, named)
+    return _analysis(named, beside), _analysis(new, beside)
 
 
-def _analysis(tables: Tables) -> Analysis | str:
+def _analysis(tables: Tables, beside: Beside | None) -> Analysis | str:
     try:
-        found = of_tables(tables)
+        found = of_tables(tables, beside)
     except NoGrpcError as reason:
         return str(reason)
     return structs.replace(found, files=())
@@ -117,25 +130,41 @@ def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int
         yield "frames"
     if not _same(Messages, before, after, how):
         yield "messages"
-    old_rows, new_rows = decode(before, own_secrets=False, **how), decode(after, **how)
-    for name in ("rpcs", "waits", "pings", "turns", "directions"):
-        if not _equal(getattr(old_rows, name), getattr(new_rows, name)):
-            yield name
-    if not np.array_equal(old_rows.rpc_budgets, new_rows.rpc_budgets):
-        yield "budgets of RPCs"
+    old, new = (_digests(decode(before, own_secrets=False, **how)), _digests(decode(after, **how)))
+    yield from (name for name in old if old[name] != new[name])
+
+
+def _digests(tables: Tables) -> dict[str, bytes]:
+    """A digest per table of what has rows at a run's end, so that those of two runs are never held together."""
+    names = ("rpcs", "waits", "pings", "turns", "directions")
+    columns = {name: _columns(getattr(tables, name)) for name in names}
+    columns["budgets of RPCs"] = [tables.rpc_budgets]
+    return {name: _digest(arrays) for name, arrays in columns.items()}
+
+
+def _columns(rows: Table) -> list[np.ndarray[Any, Any]]:
+    return [getattr(rows, name) for name in rows.__struct_fields__]
+
+
+def _digest(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
 
 
 def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
     old, new = stream(kind, before, own_secrets=False, **how), stream(kind, after, **how)
-    return all(_equal(_defined(a), _defined(b)) for a, b in zip(old, new, strict=True))
+    return all(_equal(defined(a), defined(b)) for a, b in zip(old, new, strict=True))
 
 
 _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)
 """Flags that RFC 9113 section 6 defines, by frame type; others are cleared."""
 
 
-def _defined(rows: Table) -> Table:
-    """Frames as far as RFC 9113 defines them: of other types the length and the place stay."""
+def defined(rows: Table) -> Table:
+    """Frames as far as RFC 9113 defines them, which is what scrubbing keeps: of other types length and place."""
     if not isinstance(rows, Frames):
         return rows
     known = rows.kind < len(_FLAGS)
@@ -145,4 +174,4 @@ def _defined(rows: Table) -> Table:
 
 
 def _equal(old: Table, new: Table) -> bool:
-    return all(np.array_equal(getattr(old, name), getattr(new, name)) for name in old.__struct_fields__)
+    return all(np.array_equal(*pair) for pair in zip(_columns(old), _columns(new), strict=True))

@@ -20,6 +20,7 @@ from ..analyzer.result import (
     Finding,
     Interval,
     MethodFacts,
+    Narrowed,
     Quantiles,
     RecordingFacts,
     Remedy,
@@ -27,6 +28,7 @@ from ..analyzer.result import (
     Way,
 )
 from ..analyzer.result_tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
+from .text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -112,6 +114,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
         "recording": _recording(analysis.recording),
         **({"tls": _tls(analysis.tls)} if analysis.tls else {}),
+        **({"narrowed": _narrowed(analysis.narrowed)} if analysis.narrowed else {}),
         **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
         **({"apart": apart} if apart else {}),
     }
@@ -177,6 +180,20 @@ def _silences(silences: Silences | None) -> dict[str, int] | None:
         "longest_time_ns": silences.longest_time_ns,
         "from_packet": silences.from_packet,
         "to_packet": silences.to_packet,
+    }
+
+
+def _narrowed(n: Narrowed) -> dict[str, Any]:
+    return {
+        "connections": None if n.connections is None else list(n.connections),
+        "method": n.method,
+        "from_ns": n.from_ns,
+        "to_ns": n.to_ns,
+        "rpcs": n.rpcs,
+        "of_rpcs": n.of_rpcs,
+        "rpc_time_ns": n.rpc_time_ns,
+        "of_rpc_time_ns": n.of_rpc_time_ns,
+        "connections_in_part": list(n.connections_in_part),
     }
 
 
@@ -348,6 +365,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "share": f.share,
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
+        "display_filter": packet_filter(e.packet for e in f.evidence),
         "explanation": f.explanation,
         "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),

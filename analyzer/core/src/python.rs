@@ -237,7 +237,7 @@ fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>) -> PyResu
 
 fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx: Context) -> PyResult<()> {
     result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
-    result.set_item("connection_budgets", budgets(py, &end.budgets)?)?;
+    result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
     let deadlines = std::mem::take(&mut cx.deadlines);
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
@@ -246,8 +246,8 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     let request_ends = std::mem::take(&mut cx.request_ends);
     result.set_item("rpcs", to_dict(py, rpcs)?)?;
     result.set_item("deadlines", deadlines.into_pyarray(py))?;
-    result.set_item("rpc_budgets", budgets(py, &rpc_budgets)?)?;
-    result.set_item("request_budgets", budgets(py, &request_budgets)?)?;
+    result.set_item("rpc_budgets", budgets(py, rpc_budgets)?)?;
+    result.set_item("request_budgets", budgets(py, request_budgets)?)?;
     result.set_item("request_ends", request_ends.into_pyarray(py))?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
     for (name, columns) in [
@@ -268,7 +268,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
         result.set_item(name, to_dict(py, columns)?)?;
     }
     result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
-    result.set_item("failure_budgets", budgets(py, &std::mem::take(&mut cx.failure_budgets))?)?;
+    result.set_item("failure_budgets", budgets(py, std::mem::take(&mut cx.failure_budgets))?)?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;
     result.set_item("agents", cx.strings.agents.texts())?;
@@ -280,9 +280,12 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
 }
 
 /// Budgets as an array of shape (rows, causes).
-fn budgets<'py>(py: Python<'py>, rows: &[Budget]) -> PyResult<Bound<'py, PyAny>> {
-    let cells: Vec<i64> = rows.iter().flat_map(|row| row.0).map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect();
-    Ok(cells.into_pyarray(py).reshape([rows.len(), CAUSES.len()])?.into_any())
+fn budgets(py: Python<'_>, rows: Vec<Budget>) -> PyResult<Bound<'_, PyAny>> {
+    let shape = [rows.len(), CAUSES.len()];
+    // each step keeps the memory of the one before
+    let cells = rows.into_iter().map(|row| row.0).collect::<Vec<_>>().into_flattened();
+    let cells: Vec<i64> = cells.into_iter().map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect();
+    Ok(cells.into_pyarray(py).reshape(shape)?.into_any())
 }
 
 fn problems<'py>(py: Python<'py>, log: &mut ProblemLog) -> PyResult<Bound<'py, PyDict>> {

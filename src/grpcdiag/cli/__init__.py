@@ -6,11 +6,13 @@ import typer
 
 from . import (
     analyze,
+    attach,
     capture,
     compare,
     connections,
     doctor,
     explain,
+    export,
     frames,
     lab,
     messages,
@@ -44,10 +46,12 @@ _COMMANDS = (
     packets,
     waits,
     timeline,
+    export,
     explain,
     capture,
     verify,
     scrub,
+    attach,
     lab,
     doctor,
 )

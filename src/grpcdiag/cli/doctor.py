@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import wants_colour
+from .common import coloured, columns, write
+
+if TYPE_CHECKING:
+    from ..capture.doctor import Check
 
 NAME = "doctor"
 
@@ -43,7 +46,7 @@ def command(
     from ..reports import terminal
     from ..reports.text import safe
 
-    checks = [check for check in doctor.examine() if not areas or check.area in areas]
+    checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("for", "what", "state", "here", "what to do"):
         table.add_column(name, overflow="fold", no_wrap=name in ("for", "state"))
@@ -57,7 +60,20 @@ def command(
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
     last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
-    width = max(80, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 100
-    typer.echo(terminal.draw([table, Text(), known, last], width=width, colour=wants_colour()), nl=False)
+    drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
+    write(drawn, None)
     if missing:
         raise typer.Exit(LACKING)
+
+
+def _implementations() -> Iterator[Check]:
+    """Which programs beside grpcio's the lab can build here; none of them is needed."""
+    from ..capture.doctor import Check
+    from ..fixtures.lab.programs import PROGRAMS
+
+    for name, programs in PROGRAMS.items():
+        if programs.works is None:  # grpcio, which is asked for among the rest
+            continue
+        lacks = programs.lacks()
+        found, do = ("not here", f"{lacks}: lab --implementation {name}") if lacks else (programs.version(), "")
+        yield Check("lab", name, "optional" if lacks else "ok", found, do)

@@ -30,7 +30,7 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     tables = decode(files, **how)
     if not tables.rpc_count:
         raise NoGrpcError(why_no_grpc(tables))
-    return [rows.rpcs(tables)]
+    return rows.rpc_pieces(tables)
 
 
 def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
@@ -42,9 +42,9 @@ def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Itera
         found = rpc_budgets(places, **how)
     except (NoClock, TooLargeError) as error:
         fail(f"the captures cannot be put together: {error}; give one of them", 2)
-    return [rows.rpcs(found.tables, found.budgets, SPLIT_CAUSES)]
+    return rows.rpc_pieces(found.tables, found.budgets, SPLIT_CAUSES)
 
 
 command = row_command(
-    "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
+    NAME, "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, Ports, Quiet, decoding, fail, progress, say
+from .common import Files, Ports, Quiet, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
     from ..analyzer.scrubbing import Report
@@ -43,9 +41,9 @@ def command(
     Payloads are zeroed, header values, addresses and names replaced; sizes, times, TCP, HTTP/2, statuses and
     implementations stay. Nothing is written when the analysis would differ.
     """
-    with _spooled(files) as paths, _unfinished(output, paths) as unfinished:
+    with spooled(files) as paths, _unfinished(output, paths) as unfinished:
         with decoding():
-            report = _write(paths, unfinished, hide_methods, port, quiet)
+            report = write_scrubbed(paths, unfinished, hide_methods, port, quiet)
             differences = _differences(paths, unfinished, report, port)
         if differences:
             more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
@@ -56,7 +54,8 @@ def command(
         say("\n  ".join([f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_notes(report)]))
 
 
-def _write(paths: list[str], target: Path, hide_methods: bool, ports: list[int] | None, quiet: bool) -> Report:
+def write_scrubbed(paths: list[str], target: Path, hide_methods: bool, ports: list[int] | None, quiet: bool) -> Report:
+    """Write a scrubbed capture with a key of its own. Raises CaptureError and OSError."""
     from ..analyzer.scrubbing import Scrubbing
 
     scrubbing = Scrubbing(paths, key=secrets.token_bytes(KEY_BYTES), hide_methods=hide_methods, ports=ports)
@@ -89,18 +88,6 @@ def _notes(report: Report) -> Iterator[str]:
     from ..reports.scrub import notes
 
     return notes(report)
-
-
-@contextmanager
-def _spooled(files: list[str]) -> Iterator[list[str]]:
-    """Standard input as a file, for the capture is read several times."""
-    if "-" not in files:
-        yield files
-        return
-    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as spooled:
-        shutil.copyfileobj(sys.stdin.buffer, spooled)
-        spooled.flush()
-        yield [spooled.name if file == "-" else file for file in files]
 
 
 @contextmanager
