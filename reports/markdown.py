@@ -73,7 +73,7 @@ def _report(analysis: Analysis) -> Iterator[Block]:
         known = replace(
             analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
         )
-        drawn = draw(ends.parts(known), width=100, colour=False)
+        drawn = draw(ends.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)
     told = costly(analysis)
     for number, finding in enumerate(told[:MOST_FINDINGS], start=1):
