@@ -55,6 +55,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..budget import CAUSES
+from ..facts import TLS
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
@@ -123,9 +124,11 @@ def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], 
     share, again = float(metrics["retransmitted_share"]), f"{metrics['retransmitted_packets']:,} packets"
     scope = tuple(sorted(int(row) for row in cost.rows))
     longest = milliseconds(float(metrics["longest_repair_ns"]))
+    hidden = bool((tables.connections.protocol[cost.rows] == TLS).all())
     return Finding(
         id=ID,
-        title=f"{again} were sent again ({share:.1%}); what RPCs waited for them is not seen from here",
+        title=f"{again} were sent again ({share:.1%}); what RPCs waited for them is "
+        + ("encrypted" if hidden else "not seen from here"),
         severity="warning" if share >= limits.repeated_warning else "info",
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
@@ -138,12 +141,22 @@ def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], 
             f"longest repair took {longest}. No RPC is seen to wait for them from where this capture was taken: a "
             "request that comes late has not begun here, and an answer that gets lost on its way has left. The other "
             "end waits, and its capture shows how long."
+        )
+        if not hidden
+        else (
+            f"{again} ({share:.1%} of all on {len(scope):,} TLS connection{'s' * (len(scope) > 1)}) were sent again; "
+            f"the longest repair took {longest}. The connections are encrypted, and with them what RPCs waited."
         ),
         remedies=_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
         verdict=(
             f"{share:.1%} of the packets were sent again, the longest repair took {longest}; RPCs wait for that at the "
             "other end, which this capture does not show: find where packets are dropped."
+        )
+        if not hidden
+        else (
+            f"{share:.1%} of the packets were sent again, and the longest repair took {longest}: find where packets "
+            "are dropped."
         ),
     )
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
-from .. import ends
+from .. import ends, tls
 from ..narrowed import said
 from ..text import count, duration, safe, size
 from . import overviews
@@ -53,13 +53,16 @@ def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableTy
     parts += [_recording_line(analysis.recording)] if analysis.recording else []
     parts += [_narrowed_line(analysis.narrowed)] if analysis.narrowed else []
     budget = analysis.ends.budget if analysis.ends else analysis.budget
-    parts += [Text(), _verdict(analysis), Text(), _budget(budget, width)]
+    parts += [Text(), _verdict(analysis)]
+    # without RPCs there are TLS connections that cannot be read, and nothing else to tell of
+    parts += [Text(), _budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
         parts += [Text(), *ends.parts(analysis.ends, width)]
     parts += findings(analysis, width, top)
     most = top or overviews.MOST
-    parts += [Text(), *overviews.methods(analysis.methods, width, most)]
+    parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
     parts += [Text(), *overviews.connections(analysis.connections, width, most)]
+    parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {line}" for line in _not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])

@@ -72,6 +72,8 @@ pub struct Connection {
     pub(super) tls: Option<Box<Encrypted>>,
     /// Payload has been read: what it is is decided.
     begun: bool,
+    /// No further packet comes.
+    ending: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
     pub(super) syn_time: Option<i64>,
@@ -108,6 +110,7 @@ impl Connection {
             http2,
             tls: None,
             begun: false,
+            ending: false,
             counters: Counters::default(),
             roles_from,
             syn_time: None,
@@ -390,7 +393,7 @@ impl Connection {
         }
         // behind a hole it is not known what the side owes, nor when it last sent
         if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
-            if self.http2.owes(side) {
+            if self.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held()
                 || self.halves[side].congestion.is_after_loss()
@@ -673,17 +676,30 @@ impl Connection {
         if missing <= 0 {
             return false;
         }
+        let lost = self.lost_bytes(side, offset);
         self.halves[side].advance(offset);
-        self.counters.missing_bytes += missing.unsigned_abs();
-        cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        if lost > 0 {
+            self.counters.missing_bytes += lost.unsigned_abs();
+            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        }
         self.lack(side, missing.unsigned_abs(), behind, cx);
         true
+    }
+
+    /// How many of the bytes of `side` up to `offset` the capture lacks. Where it ends before the connection, what nobody
+    /// has acknowledged is on its way, or comes again.
+    fn lost_bytes(&self, side: usize, offset: i64) -> i64 {
+        let half = &self.halves[side];
+        let comes = self.ending && half.acked > 0 && self.closed_at().is_none();
+        let end = if comes { offset.min(half.acked) } else { offset };
+        end.saturating_sub(half.next).max(0)
     }
 
     /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
     /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
     fn give_up_all(&mut self, cx: &mut Context) {
         let at = self.last;
+        self.ending = true;
         loop {
             let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
             let side = match heads.map(|head| head.map(|at| at.packet)) {
@@ -753,6 +769,9 @@ impl Connection {
         self.http2.finish(end, at, cx);
         self.http2.methods.write(self.row, cx);
         let client = self.http2.client;
+        if let Some(tls) = &self.tls {
+            tls.write(self.row, client, cx);
+        }
         Ended {
             row: super::summary::row(&self),
             budget: self.http2.budget,
@@ -782,6 +801,22 @@ impl Connection {
             identification: segment.ip_id.map_or(u32::MAX, u32::from),
             timestamp: segment.timestamps.map_or(0, |(value, _)| value),
         });
+    }
+
+    /// Whether `side` has begun a message, a frame, or a record of TLS that is not decrypted, and not sent all of it.
+    #[inline]
+    pub fn owes(&self, side: usize) -> bool {
+        self.http2.owes(side) || self.tls.as_ref().is_some_and(|tls| tls.owed(side) > 0)
+    }
+
+    /// Bytes that `side` owes as far as is known: of `stream`'s message, of a frame, or of a record.
+    pub fn owed(&mut self, side: usize, stream: u32) -> u64 {
+        self.http2.owed(side, stream).max(self.tls.as_ref().map_or(0, |tls| tls.owed(side)))
+    }
+
+    /// Whether it is TLS of which nothing was decrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.http2.protocol == Protocol::Tls
     }
 
     /// Whether HTTP/2 was recognised.
