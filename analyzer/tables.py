@@ -101,6 +101,9 @@ class Connections(Struct, frozen=True, eq=False):
     recovery_from_packet: Annotated[Counts, "packet behind the lost one, or the last before it; 0: none"]
     recovery_to_packet: Annotated[Counts, "packet that repeats the lost one, 0: none"]
     retransmitted_packets: Annotated[Counts, "packets with bytes sent before"]
+    needless_retransmissions: Annotated[
+        Counts, "of them, those of which the receiver said that it had the bytes already (D-SACK, RFC 2883)"
+    ]
     duplicate_packets: Annotated[Counts, "packets recorded twice, counted once everywhere else"]
     keep_alives: Annotated[Counts, "TCP keep-alives with a byte"]
     out_of_order_packets: Annotated[Counts, "packets recorded before bytes in front of theirs"]

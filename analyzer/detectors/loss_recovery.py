@@ -18,7 +18,8 @@ segment in flight, HTTP/2 and TCP receive windows open, and resumed right after 
 a message, what was in flight then is the window; where it stopped at a message's end, the window is estimated from
 that. Answers that leave in the same burst as blocked bytes stood in the queue behind them. Packets that are late by
 less than a round trip were reordered, and are not counted. Where packets were sent again and no RPC is seen to wait,
-as at a server that has answered already, it is told by the share of packets.
+as at a server that has answered already, it is told by the share of packets. A connection on which the receiver said
+of every packet sent again that it had the bytes already (D-SACK, RFC 2883) lost nothing.
 
 When it cannot tell
 -------------------
@@ -101,7 +102,7 @@ class _Cost(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding over all connections on which packets were sent again and RPCs waited for it."""
     connections = tables.connections
-    hit = np.flatnonzero(connections.retransmitted_packets)
+    hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
     if not len(hit):
         return
     repair = tables.connection_budgets[hit, _LOSS].astype(np.int64)
@@ -201,6 +202,7 @@ def _metrics(tables: Tables, cost: _Cost) -> dict[str, int | float | str]:
         "connections": len(rows),
         "retransmitted_packets": again,
         "retransmitted_share": round(again / packets, 5) if packets else 0.0,
+        "needless_retransmissions": int(connections.needless_retransmissions[rows].sum()),
         "retransmission_timeouts": int(connections.retransmission_timeouts[rows].sum()),
         "loss_recovery_ns": cost.repair_ns,
         "congestion_window_after_loss_ns": cost.window_ns,

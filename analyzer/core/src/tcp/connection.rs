@@ -39,6 +39,8 @@ pub struct Counters {
     pub(super) bytes: [u64; 2],
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,
+    /// Retransmissions that the receiver said it had already (RFC 2883).
+    pub(super) needless: u32,
     pub(super) recovery: Recovery,
     pub(super) duplicates: u32,
     pub(super) keep_alives: u32,
@@ -246,6 +248,11 @@ impl Connection {
         {
             let twice = peer.offset(left);
             self.http2.held[1 - side].was_not_missing(twice);
+            let sent_again = peer.sent_again.iter().position(|&again| again == twice);
+            if let Some(place) = sent_again {
+                peer.sent_again.swap_remove(place);
+                self.counters.needless += 1;
+            }
         }
         let peer = &mut self.halves[1 - side];
         if offset <= peer.acked {
@@ -367,6 +374,9 @@ impl Connection {
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
+        if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
+            half.sent_again.push(offset);
+        }
         half.rtt.retransmitted();
         // Linux's timeout is the round trip and at least this
         let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));

@@ -63,6 +63,7 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         recovery_to_packet: counters.recovery.to.packet,
         retransmitted_packets: counters.retransmitted,
         duplicate_packets: counters.duplicates,
+        needless_retransmissions: counters.needless,
         keep_alives: counters.keep_alives,
         out_of_order_packets: counters.out_of_order,
         urgent_packets: counters.urgent,
