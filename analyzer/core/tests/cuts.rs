@@ -23,7 +23,7 @@ use support::{Analysis, captures, more_captures, name, repository};
 /// Random bytes at which each capture is cut.
 const RANDOM: usize = 200;
 /// Packets that the cuts of one capture add up to in the normal run.
-const AFFORDED: usize = 150_000;
+const AFFORDED: usize = 75_000;
 /// The length of a pcap file's header: a shorter file is no capture.
 const FILE_HEADER: usize = 24;
 /// How pcapng files begin.
