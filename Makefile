@@ -55,8 +55,8 @@ SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir bui
 
 check: lint test ## Everything that must pass before a change goes in
 
-bench: dev ## Measure speed and memory on large captures
-	$(BIN)/python -m grpcdiag.fixtures.bench
+bench: dev ## Measure speed and memory on large captures (of one KIND, or of all)
+	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
 
 # of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is
 RUNS ?= 10000000
