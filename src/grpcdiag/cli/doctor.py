@@ -55,7 +55,7 @@ def command(
         table.add_row(check.area, safe(check.name), state, safe(check.found), safe(check.do))
     known = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("kernel setting", "value", "what it means"):
-        known.add_column(name, overflow="fold")
+        known.add_column(name, overflow="fold", no_wrap=name == "kernel setting")
     for row in doctor.settings():
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
