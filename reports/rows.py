@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
-from ..analyzer.result import ConnectionFacts
+from ..analyzer.result import Analysis, ConnectionFacts
 from ..analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -32,6 +32,16 @@ from ..analyzer.tables import (
 )
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
+
+
+_OF_FACTS: Mapping[object, Any] = {
+    int: pl.Int64,
+    bool: pl.Boolean,
+    str: pl.String,
+    int | None: pl.Int64,
+    str | None: pl.String,
+}
+"""Types of columns made of facts: a column without any value has one too."""
 
 
 def _named(codes: npt.NDArray[Any], names: Sequence[str]) -> pl.Series:
@@ -193,12 +203,66 @@ def connections(tables: Tables) -> pl.DataFrame:
     table, row_numbers = tables.connections, range(len(tables.connections.client_ip))
     described = [facts.connection(tables, row) for row in row_numbers]
     names = [name for name in ConnectionFacts.__struct_fields__ if name not in ("budget", "protocol")]
+    kinds = {name: kind for name, kind in get_type_hints(ConnectionFacts).items() if name in names}
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
     columns["protocol"] = _named(table.protocol, PROTOCOLS).cast(pl.String)
     for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):
         columns[name] = getattr(table, name)
     columns["undecoded_bytes"] = table.undecoded_bytes
-    return pl.DataFrame(columns, infer_schema_length=None)
+    return pl.DataFrame(columns, schema_overrides={name: _OF_FACTS[kind] for name, kind in kinds.items()})
+
+
+def methods(analysis: Analysis) -> pl.DataFrame:
+    """Methods with their latencies and budgets."""
+    facts_of = analysis.methods
+    latency = [method.latency_ns for method in facts_of]
+    frame = pl.DataFrame(
+        {
+            "method": pl.Series([method.method for method in facts_of], dtype=pl.String),
+            "label": pl.Series([method.label for method in facts_of], dtype=pl.String),
+            **{
+                name: pl.Series([getattr(method, name) for method in facts_of], dtype=pl.Int64)
+                for name in ("rpcs", "messages", "first_start_time_ns", "last_end_time_ns")
+            },
+            **{
+                f"{name}_ns": pl.Series([found and getattr(found, name) for found in latency], dtype=pl.Int64)
+                for name in ("p50", "p90", "p99", "max", "mean")
+            },
+        }
+    )
+    sums = pl.DataFrame(
+        {cause: pl.Series([int(m.budget.get(cause, 0)) for m in facts_of], dtype=pl.Int64) for cause in CAUSES}
+    )
+    return frame.with_columns(sums.select(pl.struct(CAUSES).alias("budget")).to_series())
+
+
+def findings(analysis: Analysis) -> pl.DataFrame:
+    """Findings; `evidence` has their packets."""
+    found = analysis.findings
+    texts = ("id", "title", "severity", "confidence", "part_of", "explanation", "verdict")
+    columns = {name: pl.Series([getattr(finding, name) for finding in found], dtype=pl.String) for name in texts}
+    return pl.DataFrame(
+        {
+            "finding": pl.Series(range(1, len(found) + 1), dtype=pl.UInt32),
+            **{name: columns[name] for name in texts[:4]},
+            "lost_ns": pl.Series([finding.lost_ns for finding in found], dtype=pl.Int64),
+            "share": pl.Series([finding.share for finding in found], dtype=pl.Float64),
+            "connections": pl.Series([list(f.scope.connections) for f in found], dtype=pl.List(pl.UInt32)),
+            "methods": pl.Series([list(f.scope.methods) for f in found], dtype=pl.List(pl.String)),
+            **{name: columns[name] for name in texts[4:]},
+        }
+    )
+
+
+def evidence(analysis: Analysis) -> pl.DataFrame:
+    """The packets that show the findings."""
+    rows = [
+        (number, finding.id, shown.packet, shown.time_ns, shown.what)
+        for number, finding in enumerate(analysis.findings, start=1)
+        for shown in finding.evidence
+    ]
+    schema = {"finding": pl.UInt32, "id": pl.String, "packet": pl.UInt32, "time_ns": pl.Int64, "what": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def problems(tables: Tables) -> pl.DataFrame:

@@ -22,8 +22,8 @@ ALLOWED = {
     "reports": {"reports", "analyzer"},
     "cli": {"cli", "reports", "analyzer", "capture", "fixtures"},  # of fixtures the lab alone, see below
 }
-# Reports read one Analysis; only the tables' own rendering and the time line of their rows read tables.
-READS_TABLES = {"rows.py", "timeline.py"}
+# Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
+READS_TABLES = {"columns.py", "perfetto.py", "rows.py", "timeline.py"}
 WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}

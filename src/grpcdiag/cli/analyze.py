@@ -13,6 +13,8 @@ from .beside import recorded_beside
 from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..analyzer.reading import How, Progress
     from ..analyzer.result import Analysis
 
@@ -27,6 +29,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    perfetto = "perfetto"
 
 
 class Severity(StrEnum):
@@ -50,9 +53,20 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
-    with decoding(), progress(quiet) as told:
-        analysis = _analysis(files, how(port, keylog), told)
-    if as_json or format_ is Format.json:
+    if format_ is Format.perfetto and not as_json:
+        from .trace import write_trace
+
+        analysis = write_trace(files, how(port, keylog), output, quiet)
+    else:
+        with decoding(), progress(quiet) as told:
+            analysis = _analysis(files, how(port, keylog), told)
+        _report(analysis, Format.json if as_json else format_, output)
+    if fail_on and _has(analysis, fail_on.value):
+        raise typer.Exit(FAIL_ON)
+
+
+def _report(analysis: Analysis, format_: Format, output: Path | None) -> None:
+    if format_ is Format.json:
         from ..reports import json_v1
 
         write(json_v1.render(analysis), output)
@@ -62,8 +76,6 @@ def command(
         to_terminal = output is None and sys.stdout.isatty()
         width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
         write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
-    if fail_on and _has(analysis, fail_on.value):
-        raise typer.Exit(FAIL_ON)
 
 
 def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:

@@ -91,6 +91,21 @@ def decoding() -> Iterator[None]:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
 
 
+@contextmanager
+def spooled(files: list[str]) -> Iterator[list[str]]:
+    """Standard input as a file, for captures that are read several times."""
+    if "-" not in files:
+        yield files
+        return
+    import shutil
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield [file.name if path == "-" else path for path in files]
+
+
 def one_place(files: list[str], chosen: How) -> None:
     """End the command when its files are captures of the same connections at two places and not one capture."""
     if len(files) < 2:

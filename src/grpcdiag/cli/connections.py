@@ -21,4 +21,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return [rows.connections(decode(files, rpc_rows=False, **how))]
 
 
-command = row_command("Write one row per TCP connection.", _pieces)
+command = row_command(NAME, "Write one row per TCP connection.", _pieces)

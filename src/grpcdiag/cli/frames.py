@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.frames, stream(Frames, files, require_rows=True, **how))
 
 
-command = row_command("Write one row per HTTP/2 frame.", _pieces)
+command = row_command(NAME, "Write one row per HTTP/2 frame.", _pieces)

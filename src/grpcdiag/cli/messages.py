@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.messages, stream(Messages, files, require_rows=True, **how))
 
 
-command = row_command("Write one row per gRPC message.", _pieces)
+command = row_command(NAME, "Write one row per gRPC message.", _pieces)

@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.packets, stream(Packets, files, **how))
 
 
-command = row_command("Write one row per TCP packet.", _pieces)
+command = row_command(NAME, "Write one row per TCP packet.", _pieces)

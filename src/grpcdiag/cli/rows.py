@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress
+from .whole import replacing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,9 +35,9 @@ ROWS_SHOWN = 100
 
 
 def row_command(
-    help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]], *, both_ends: bool = False
+    table: str, help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]], *, both_ends: bool = False
 ) -> Callable[..., None]:
-    """A command that writes the rows which `pieces(files, progress=..., **how)` gives.
+    """A command that writes the rows of `table`, which `pieces(files, progress=..., **how)` gives.
 
     Without `both_ends` it refuses captures of the same connections at two places.
     """
@@ -53,51 +54,80 @@ def row_command(
         with decoding(), progress(quiet) as told:
             if not both_ends:
                 one_place(files, how(port, keylog))
-            write(pieces(files, progress=told, **how(port, keylog)), format_, output, limit)
+            write(pieces(files, progress=told, **how(port, keylog)), format_, output, limit, table)
 
     command.__doc__ = help_text
     return command
 
 
-def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int) -> None:
+def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int, table: str) -> None:
     """Write the pieces of one table; exits with 2 when the output cannot be written."""
     try:
         if output is None:
-            _write(pieces, format_, sys.stdout.buffer, limit)
+            _write(pieces, format_, sys.stdout.buffer, limit, table)
             sys.stdout.buffer.flush()
+        elif format_ is Format.parquet:  # of which a part is nothing
+            with replacing(output) as out:
+                _write(pieces, format_, out, limit, table)
         else:
             with output.open("wb") as out:
-                _write(pieces, format_, out, limit)
+                _write(pieces, format_, out, limit, table)
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(f"cannot write {output or 'standard output'}: {error.strerror}", 2)
+        fail(f"cannot write {output or 'standard output'}: {error.strerror or error}", 2)
 
 
-def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int) -> None:
-    if format_ is Format.parquet:
-        import polars as pl
-
-        if out.isatty():
-            fail("Parquet is binary: name a file with -o, or pipe it into one", 2)
-        pl.concat(list(pieces)).write_parquet(out)
-    elif format_ is Format.table:
+def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int, table: str) -> None:
+    if format_ is Format.table:
         _write_text(pieces, out, limit)
-    else:
-        for number, piece in enumerate(pieces):
-            if format_ is Format.jsonl:
-                out.write(piece.write_ndjson().encode())
-            else:
-                out.write(_flat(piece).write_csv(include_header=number == 0).encode())
-            out.flush()
+        return
+    if format_ is Format.parquet and out.isatty():
+        fail("Parquet is binary: name a file with -o, or pipe it into one", 2)
+    write_rows(pieces, format_, out, table)
+
+
+def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
+    """Write all rows of a table and give the names of its columns and their number. Not for `Format.table`."""
+    if format_ is Format.parquet:
+        from .parquet import write_parquet
+
+        return write_parquet(map(_escaped, pieces), out, table)
+    names, rows = list[str](), 0
+    for number, piece in enumerate(pieces):
+        if format_ is Format.jsonl:
+            out.write(piece.write_ndjson().encode())
+        else:
+            flat = _escaped(_flat(piece))
+            names = flat.columns
+            out.write(flat.write_csv(include_header=number == 0).encode())
+        out.flush()
+        rows += len(piece)
+    return names, rows
+
+
+def _escaped(piece: pl.DataFrame) -> pl.DataFrame:
+    """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
+    import polars as pl
+
+    from ..reports.text import safe
+
+    for name in (name for name, dtype in piece.schema.items() if dtype == pl.String):
+        texts = {text: safe(text) for text in piece[name].unique() if text is not None and not text.isprintable()}
+        if texts:
+            piece = piece.with_columns(pl.col(name).replace(texts))
+    return piece
 
 
 def _flat(piece: pl.DataFrame) -> pl.DataFrame:
-    """CSV has no nesting: `budget` becomes a column per cause."""
-    if "budget" not in piece.columns:
-        return piece
+    """CSV has no nesting: `budget` becomes a column per cause, a list its items with a semicolon in between."""
     import polars as pl
 
+    lists = [name for name, dtype in piece.schema.items() if dtype == pl.List]
+    if lists:
+        piece = piece.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists)
+    if "budget" not in piece.columns:
+        return piece
     return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")
 
 

@@ -46,5 +46,5 @@ def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Itera
 
 
 command = row_command(
-    "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
+    NAME, "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, Ports, Quiet, decoding, fail, progress, say
+from .common import Files, Ports, Quiet, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
     from ..analyzer.scrubbing import Report
@@ -43,7 +41,7 @@ def command(
     Payloads are zeroed, header values, addresses and names replaced; sizes, times, TCP, HTTP/2, statuses and
     implementations stay. Nothing is written when the analysis would differ.
     """
-    with _spooled(files) as paths, _unfinished(output, paths) as unfinished:
+    with spooled(files) as paths, _unfinished(output, paths) as unfinished:
         with decoding():
             report = _write(paths, unfinished, hide_methods, port, quiet)
             differences = _differences(paths, unfinished, report, port)
@@ -89,18 +87,6 @@ def _notes(report: Report) -> Iterator[str]:
     from ..reports.scrub import notes
 
     return notes(report)
-
-
-@contextmanager
-def _spooled(files: list[str]) -> Iterator[list[str]]:
-    """Standard input as a file, for the capture is read several times."""
-    if "-" not in files:
-        yield files
-        return
-    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as spooled:
-        shutil.copyfileobj(sys.stdin.buffer, spooled)
-        spooled.flush()
-        yield [spooled.name if file == "-" else file for file in files]
 
 
 @contextmanager

@@ -21,4 +21,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return [rows.waits(decode(files, rpc_rows=False, **how))]
 
 
-command = row_command("Write one row per interval in which a side owed bytes and sent none.", _pieces)
+command = row_command(NAME, "Write one row per interval in which a side owed bytes and sent none.", _pieces)

@@ -1,0 +1,194 @@
+"""`grpcdiag export`: every table into a folder, for SQL and data frames."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .beside import recorded_beside
+from .common import Files, KeyLog, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .rows import Format as RowFormat
+from .rows import write_rows
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ..analyzer.reading import How, Progress
+
+NAME = "export"
+
+
+class Format(StrEnum):
+    """File formats."""
+
+    parquet = "parquet"
+    csv = "csv"
+
+
+class Table(StrEnum):
+    """The tables, in the order in which they are written."""
+
+    connections = "connections"
+    rpcs = "rpcs"
+    waits = "waits"
+    problems = "problems"
+    methods = "methods"
+    findings = "findings"
+    evidence = "evidence"
+    messages = "messages"
+    frames = "frames"
+    packets = "packets"
+
+
+_STREAMED = (Table.messages, Table.frames, Table.packets)
+"""Tables that are written while the capture is read, each in a pass of its own."""
+_ANALYSED = (Table.methods, Table.findings, Table.evidence)
+_WITHOUT_GRPC = (Table.connections, Table.waits, Table.problems, Table.packets)
+"""Tables that a capture without gRPC has too."""
+
+
+def command(
+    files: Files,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder; made if need be.")],
+    format_: Annotated[Format, typer.Option("--format", help="File format.")] = Format.parquet,
+    table: Annotated[
+        list[Table] | None, typer.Option("--table", help="Only this table; may be given several times.")
+    ] = None,
+    port: Ports = None,
+    keylog: KeyLog = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write every table to a folder as Parquet or CSV, with units and the meaning of columns.
+
+    The file named columns says what they mean; in Parquet the metadata of each column does too.
+    """
+    chosen = tuple(dict.fromkeys(table)) if table else tuple(Table)
+    if output.exists() and not output.is_dir():
+        fail(f"cannot write {output}: it is no folder", 2)
+    with decoding(), spooled(files) as paths:
+        one_place(paths, how(port, keylog))
+        written = _export(paths, how(port, keylog), output, format_, chosen, quiet)
+    if not quiet:
+        say(f"{output}: " + ", ".join(f"{name} {rows:,}" for name, rows in written.items()) + " rows")
+
+
+def _export(
+    files: list[str], chosen: How, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
+) -> dict[str, int]:
+    """Write the tables and give their numbers of rows; exits with 2 when a file cannot be written."""
+    written: dict[str, int] = {}
+    described: dict[str, list[str]] = {}
+
+    def write(table: str, pieces: Iterable[pl.DataFrame], folder: Path) -> None:
+        with (folder / f"{table}.{format_}").open("wb") as out:
+            names, written[table] = write_rows(pieces, RowFormat(format_), out, table)
+        described[table] = names
+
+    try:
+        with _unfinished(output) as folder:
+            with progress(quiet) as told:
+                for table, frame in _whole(files, chosen, tables, told):
+                    write(table, [frame], folder)
+            for table in (table for table in tables if table in _STREAMED):
+                with progress(quiet) as told:
+                    write(table, _STREAMS[table](files, chosen, told), folder)
+            rows = dict(written)
+            write("columns", [_columns(described)], folder)
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror or error}", 2)
+    return rows
+
+
+@contextmanager
+def _unfinished(output: Path) -> Iterator[Path]:
+    """A folder beside the tables; its files become theirs at the end, and it is gone after an error or Ctrl-C."""
+    new = not output.exists()
+    output.mkdir(parents=True, exist_ok=True)
+    folder = output / f".grpcdiag-{os.getpid()}"
+    folder.mkdir()
+    done = False
+    try:
+        yield folder
+        for path in sorted(folder.iterdir()):
+            path.replace(output / path.name)
+        done = True
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if new and not done:
+            shutil.rmtree(output, ignore_errors=True)
+
+
+def _whole(
+    files: list[str], chosen: How, tables: tuple[Table, ...], told: Progress | None
+) -> Iterator[tuple[Table, pl.DataFrame]]:
+    """Tables that are complete only at the end of the capture; also says when there is no gRPC. Raises NoGrpcError."""
+    from ..analyzer.analysis import of_tables
+    from ..analyzer.decode import decode
+    from ..analyzer.errors import NoGrpcError
+    from ..analyzer.facts import why_no_grpc
+    from ..reports import rows
+
+    if all(table is Table.packets for table in tables):
+        return
+    decoded = decode(files, rpc_rows=Table.rpcs in tables, progress=told, **chosen)
+    if not decoded.rpc_count and any(table not in _WITHOUT_GRPC for table in tables):
+        raise NoGrpcError(why_no_grpc(decoded))
+    of_decoded = {
+        Table.connections: rows.connections,
+        Table.rpcs: rows.rpcs,
+        Table.waits: rows.waits,
+        Table.problems: rows.problems,
+    }
+    yield from ((table, of_decoded[table](decoded)) for table in tables if table in of_decoded)
+    if any(table in _ANALYSED for table in tables):
+        analysis = of_tables(decoded, *recorded_beside(files))
+        of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
+        yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
+
+
+def _messages(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode import stream
+    from ..analyzer.tables import Messages
+    from ..reports import rows
+
+    return map(rows.messages, stream(Messages, files, progress=told, **chosen))
+
+
+def _frames(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode import stream
+    from ..analyzer.tables import Frames
+    from ..reports import rows
+
+    return map(rows.frames, stream(Frames, files, progress=told, **chosen))
+
+
+def _packets(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode import stream
+    from ..analyzer.tables import Packets
+    from ..reports import rows
+
+    return map(rows.packets, stream(Packets, files, progress=told, **chosen))
+
+
+_STREAMS: dict[Table, Callable[[list[str], How, Progress | None], Iterable[pl.DataFrame]]] = {
+    Table.messages: _messages,
+    Table.frames: _frames,
+    Table.packets: _packets,
+}
+
+
+def _columns(described: dict[str, list[str]]) -> pl.DataFrame:
+    """What the columns that were written mean."""
+    import polars as pl
+
+    from ..reports.columns import columns
+
+    told = [(table, *column) for table, names in described.items() for column in columns(table, names)]
+    return pl.DataFrame(told, schema=dict.fromkeys(("table", "column", "unit", "description"), pl.String), orient="row")

@@ -1,0 +1,32 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` once everything is written, and is gone after an error or Ctrl-C.
+
+    What is no ordinary file, such as a pipe or /dev/stdout, is written as it is. Raises OSError.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with target.open("wb") as out:
+            yield out
+        return
+    part = target.with_name(f".grpcdiag-{os.getpid()}-{target.name[-200:]}")
+    try:
+        with part.open("xb") as out:
+            yield out
+        if target.exists():
+            part.chmod(target.stat().st_mode & 0o7777)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
