@@ -90,7 +90,7 @@ def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limi
 def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
     """Write all rows of a table and give the names of its columns and their number. Not for `Format.table`."""
     if format_ is Format.parquet:
-        from .parquet import write_parquet
+        from ..reports.parquet import write_parquet
 
         return write_parquet(map(_escaped, pieces), out, table)
     names, rows = list[str](), 0

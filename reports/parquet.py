@@ -23,7 +23,7 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
     from polars.io.plugins import register_io_source
 
     from ..analyzer import _core
-    from ..reports.columns import TABLES, columns
+    from .columns import TABLES, columns
 
     rest = iter(pieces)
     first = next(rest)
