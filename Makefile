@@ -64,7 +64,7 @@ MAX_LEN ?= 2048
 # seconds of one input by the clock: a machine that lets processes wait longer needs more
 TIMEOUT ?= 1
 FUZZ := analyzer/core/fuzz
-FUZZ_TARGETS ?= packets http2 tls capture_file pipeline
+FUZZ_TARGETS ?= packets http2 tls capture_file pipeline scrub
 LIBFUZZER := -runs=$(RUNS) -max_len=$(MAX_LEN) -dict=$(FUZZ)/dictionary.txt -rss_limit_mb=256 -timeout=$(TIMEOUT) -print_final_stats=1
 
 fuzz: dev ## Search for input that breaks the core (RUNS of each of FUZZ_TARGETS; needs cargo-fuzz and a nightly toolchain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from . import facts, story
@@ -15,6 +15,8 @@ from .tables import Tables
 
 if TYPE_CHECKING:
     from .beside import Beside
+    from .chosen import Chosen
+    from .narrowing import Part, Read
 
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
@@ -22,7 +24,19 @@ def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Un
     return of_tables(decode(paths, rpc_rows=False, progress=progress, **how))
 
 
-def of_tables(tables: Tables, beside: Beside | None = None, notes: tuple[str, ...] = ()) -> Analysis:
+def of_part(seen: Read, chosen: Chosen, beside: Beside | None = None, notes: tuple[str, ...] = ()) -> Analysis:
+    """The same of some of the RPCs, as if there were no others. Raises NoGrpcError, NarrowError."""
+    from .narrowing import narrow
+
+    return of_tables(seen.tables, beside, notes, lambda tables: narrow(tables, seen, chosen))
+
+
+def of_tables(
+    tables: Tables,
+    beside: Beside | None = None,
+    notes: tuple[str, ...] = (),
+    narrowing: Callable[[Tables], Part] | None = None,
+) -> Analysis:
     """The analysis of decoded tables, with what was recorded beside the capture, and what is to be noted of that.
 
     Raises NoGrpcError.
@@ -37,7 +51,10 @@ def of_tables(tables: Tables, beside: Beside | None = None, notes: tuple[str, ..
             recording, tables = use(tables, beside)
         except Mismatch as mismatch:
             notes, beside = (*notes, f"{beside.file} is not used: {mismatch}"), None
-    findings, skipped = _detect(tables, beside)
+    part = narrowing(tables) if narrowing else None
+    if part is not None:
+        tables = part.tables
+    findings, skipped = _detect(tables, beside, part)
     budget = facts.all_budget(tables)
     return Analysis(
         files=tuple(file["name"] for file in tables.capture["files"]),
@@ -52,14 +69,19 @@ def of_tables(tables: Tables, beside: Beside | None = None, notes: tuple[str, ..
         findings=findings,
         skipped=skipped,
         recording=recording,
+        narrowed=part.narrowed if part else None,
     )
 
 
-def _detect(tables: Tables, beside: Beside | None) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
+def _detect(
+    tables: Tables, beside: Beside | None, part: Part | None
+) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
-        for answer in detector.detect(tables):
+        if part is not None and (reason := part.not_told(detector.id)):
+            skipped.append(Skipped(detector.id, reason))
+        for answer in detector.detect(part.judged_by(detector.id) if part else tables):
             if isinstance(answer, Finding) and beside is not None:
                 from .beside import with_settings
 

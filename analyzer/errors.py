@@ -12,5 +12,9 @@ class NoGrpcError(Exception):
     """The capture holds no gRPC traffic; the message says what it does hold."""
 
 
+class NarrowError(ValueError):
+    """None of the capture's RPCs is asked for; the message says what there is."""
+
+
 class TooLargeError(Exception):
     """A capture has more packets than can be matched with another one; the message says what to do."""

@@ -10,6 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from .chosen import Chosen
+from .decode import decode
+from .errors import NoGrpcError
+from .facts import why_no_grpc
+from .narrowing import chosen_rpcs
 from .reading import STEP, How, Progress
 from .tables import Frames, Ints, Packets, Tables, tables_of
 
@@ -38,6 +43,8 @@ class Excerpt:
     """Frames of the connection that touch the range."""
     packets: Packets
     """Packets of the connection within the range."""
+    rpc: int | None
+    """Row of the RPC that this is an excerpt for; None for a connection's or stream's."""
     streams: Ints
     """Identifiers of the streams that have frames on the connection, in any range; empty unless one was asked for."""
 
@@ -111,18 +118,48 @@ def excerpt(
 
     Raises CaptureError.
     """
-    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
     wanted = _Filter(connection, stream, from_ns, to_ns)
+    tables = _read(paths, [wanted], progress, how)
+    return _within(tables, wanted, None)
+
+
+def slowest(
+    paths: Sequence[str], number: int, chosen: Chosen, *, progress: Progress | None = None, **how: Unpack[How]
+) -> list[Excerpt]:
+    """Read a capture twice and keep the streams of the chosen RPCs that took longest, the longest one first.
+
+    Raises CaptureError, and NarrowError when no RPC is chosen.
+    """
+    tables = decode(paths, progress=progress, **how)
+    if not len(tables.rpcs.connection):
+        raise NoGrpcError(why_no_grpc(tables))
+    rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
+    rows = np.flatnonzero(chosen_rpcs(tables, chosen))
+    rows = rows[np.lexsort((rpcs.start_time_ns[rows], -rpcs.duration_ns[rows]))][:number]
+    filters = []
+    for row in rows.tolist():
+        start = int(rpcs.start_time_ns[row]) - first
+        end = start + int(rpcs.duration_ns[row])
+        filters.append(_Filter(int(rpcs.connection[row]), int(rpcs.stream[row]), start, end))
+    whole = _read(paths, filters, progress, how)
+    return [_within(whole, wanted, row) for row, wanted in zip(rows.tolist(), filters, strict=True)]
+
+
+def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: How) -> Tables:
+    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
     while run.step(STEP):
-        wanted.add(run.take("frames"), run.take("packets"))
+        frames, packets = run.take("frames"), run.take("packets")
+        for wanted in filters:
+            wanted.add(frames, packets)
         if progress:
             progress(run.bytes_read, run.bytes_total)
     result = run.finish()
-    wanted.add(result["frames"], result["packets"])
-    return _within(tables_of(result), wanted)
+    for wanted in filters:
+        wanted.add(result["frames"], result["packets"])
+    return tables_of(result)
 
 
-def _within(tables: Tables, wanted: _Filter) -> Excerpt:
+def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:
     first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
     start = first if wanted.from_ns is None else first + wanted.from_ns
     end = last if wanted.to_ns is None else first + wanted.to_ns
@@ -136,6 +173,7 @@ def _within(tables: Tables, wanted: _Filter) -> Excerpt:
         end_ns=end,
         frames=_rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
         packets=_rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
+        rpc=rpc,
         streams=wanted.streams,
     )
 

@@ -254,6 +254,29 @@ class MethodFacts(Struct, frozen=True):
     budget: Mapping[str, int]
 
 
+class Narrowed(Struct, frozen=True):
+    """Which RPCs the analysis is about when it is not about all of a capture's."""
+
+    connections: tuple[int, ...] | None
+    """The connections asked for."""
+    method: str | None
+    """The method asked for, as a pattern."""
+    from_ns: int | None
+    """RPCs begun then or later, after the capture's first packet."""
+    to_ns: int | None
+    """RPCs begun then or earlier."""
+    rpcs: int
+    """RPCs judged."""
+    of_rpcs: int
+    """RPCs of the capture."""
+    rpc_time_ns: int
+    """Time of those judged."""
+    of_rpc_time_ns: int
+    """Time of all."""
+    connections_in_part: tuple[int, ...]
+    """Connections of which only a part of the RPCs is judged."""
+
+
 class Verdict(Struct, frozen=True):
     """What to do first."""
 
@@ -415,5 +438,7 @@ class Analysis(Struct, frozen=True):
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
     ends: Ends | None = None
     """What a second capture of the same connections adds."""
+    narrowed: Narrowed | None = None
+    """Which RPCs this is about; None when it is about all of them."""
     apart: Apart | None = None
     """A second capture of the same connections that could not be put together with this one."""

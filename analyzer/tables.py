@@ -418,6 +418,15 @@ class Measured(Struct, frozen=True, eq=False):
     """Of `window_before_idle_bytes`."""
 
 
+class Before(Struct, frozen=True, eq=False):
+    """What tables of a part of the RPCs were taken from: what a wait means depends on those before it."""
+
+    tables: Tables
+    """Those of all RPCs."""
+    waits: Ints
+    """The rows of its waits table that the part has, in their order."""
+
+
 class Tables(Struct, frozen=True):
     """Everything that decoding one capture gives."""
 
@@ -487,6 +496,8 @@ class Tables(Struct, frozen=True):
     """HTTP/2 streams that are not gRPC."""
     measured: Measured | None = None
     """See `Measured`; None where all windows are estimates."""
+    before: Before | None = None
+    """See `Before`; None for tables of all RPCs."""
 
     @property
     def rpc_count(self) -> int:

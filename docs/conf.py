@@ -46,8 +46,15 @@ html_show_sphinx = False
 html_theme_options: dict[str, list[str]] = {"footer_icons": [], "top_of_page_buttons": []}
 
 TUTORIALS = ["docs/tutorials/README", "docs/tutorials/*"]
-HOW_TO = ["docs/reading-a-finding", "docs/recording-well", "docs/recording", "docs/compare", "docs/two-captures"]
-HOW_TO += ["docs/perfetto", "docs/sql"]
+HOW_TO = [
+    "docs/reading-a-finding",
+    "docs/recording-well",
+    "docs/recording",
+    "docs/compare",
+    "docs/two-captures",
+    "docs/narrowing",
+]
+HOW_TO += ["docs/html", "docs/perfetto", "docs/sql"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]
 PROJECT = ["docs/architecture", "docs/adding-a-detector", "docs/link-types-and-reports", "docs/hostile-input"]
 PROJECT += ["docs/performance", "CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ..analyzer.result import Apart, ClockFacts, Ends, Way
+from .terminal.drawing import NARROW
 from .text import count, duration, safe
 
 MOST_LOST = 8
 """Lost packets named; the rest are in the JSON report."""
 
 
-def parts(ends: Ends) -> list[RenderableType]:
+def parts(ends: Ends, width: int) -> list[RenderableType]:
     """Clock, ways and losses."""
     head = Text("both ends", style="bold")
     head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
     files = f"client's capture {_named(ends.client_files)}, which all else here is about; server's "
-    told: list[RenderableType] = [Text(files + _named(ends.server_files)), _clock(ends.clock), _ways(ends)]
+    told: list[RenderableType] = [Text(files + _named(ends.server_files)), Text(clock(ends.clock)), _ways(ends, width)]
     for name, way in (("client", ends.up), ("server", ends.down)):
-        told += [Text(line) for line in _losses(name, way)]
-    told += [Text(line, style="dim") for line in _left_out(ends)]
+        told += [Text(line) for line in losses(name, way)]
+    told += [Text(line, style="dim") for line in left_out(ends)]
     return [head, *(Padding(part, (0, 0, 0, 2)) for part in told)]
 
 
@@ -35,18 +36,21 @@ def _named(files: tuple[str, ...]) -> str:
     return safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
 
 
-def _clock(clock: ClockFacts) -> Text:
+def clock(clock: ClockFacts) -> str:
+    """How the two clocks stand."""
     ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
     text = f"server's clock {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took as long "
     text += f"both ways, at most {duration(clock.uncertainty_ns)} more or less in any case; "
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))
-        return Text(text + f"no drift to be seen (below {bound / 1e3:.3g} ppm)")
+        return text + f"no drift to be seen (below {bound / 1e3:.3g} ppm)"
     text += f"it drifts by {clock.drift_ppb / 1e3:+.3g} ppm "
-    return Text(text + f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})")
+    return text + f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
 
 
-def _ways(ends: Ends) -> Table:
+def _ways(ends: Ends, width: int) -> RenderableType:
+    if width < NARROW:
+        return Group(*(_way(name, way) for name, way in (("up", ends.up), ("down", ends.down))))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     for _ in range(6):
@@ -60,7 +64,15 @@ def _ways(ends: Ends) -> Table:
     return table
 
 
-def _losses(sender: str, way: Way) -> list[str]:
+def _way(name: str, way: Way) -> Text:
+    delay = way.delay_ns
+    times = f"fastest {duration(delay.min)}, p50 {duration(delay.p50)}, p99 {duration(delay.p99)}"
+    sent = f"{count(way.packets, 'packet')}, {way.lost_packets:,} lost"
+    return Text(f"one way {name}: {sent}; {times}, slowest {duration(delay.max)}")
+
+
+def losses(sender: str, way: Way) -> list[str]:
+    """What was lost on a way, and what was sent again."""
     lines = []
     if way.lost_packets:
         shown = ", ".join(f"#{lost.packet}" for lost in way.lost[:MOST_LOST])
@@ -77,7 +89,8 @@ def _losses(sender: str, way: Way) -> list[str]:
     return lines
 
 
-def _left_out(ends: Ends) -> list[str]:
+def left_out(ends: Ends) -> list[str]:
+    """What is not in both captures."""
     lines = []
     for mine, other, way in (("server", "client", ends.up), ("client", "server", ends.down)):
         if way.not_recorded_packets:

@@ -20,12 +20,14 @@ from ..analyzer.result import (
     Finding,
     Interval,
     MethodFacts,
+    Narrowed,
     Quantiles,
     RecordingFacts,
     Remedy,
     Traffic,
     Way,
 )
+from .text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"
 """Name and version of the structure."""
@@ -110,6 +112,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
         "recording": _recording(analysis.recording),
+        **({"narrowed": _narrowed(analysis.narrowed)} if analysis.narrowed else {}),
         **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
         **({"apart": apart} if apart else {}),
     }
@@ -126,6 +129,20 @@ def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
         "waits_measured": r.waits_measured,
         "window_samples": r.window_samples,
         "window_samples_near_estimate": r.window_samples_near_estimate,
+    }
+
+
+def _narrowed(n: Narrowed) -> dict[str, Any]:
+    return {
+        "connections": None if n.connections is None else list(n.connections),
+        "method": n.method,
+        "from_ns": n.from_ns,
+        "to_ns": n.to_ns,
+        "rpcs": n.rpcs,
+        "of_rpcs": n.of_rpcs,
+        "rpc_time_ns": n.rpc_time_ns,
+        "of_rpc_time_ns": n.of_rpc_time_ns,
+        "connections_in_part": list(n.connections_in_part),
     }
 
 
@@ -297,6 +314,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "share": f.share,
         "metrics": dict(f.metrics),
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
+        "display_filter": packet_filter(e.packet for e in f.evidence),
         "explanation": f.explanation,
         "remedies": [_remedy(r) for r in f.remedies],
         "references": list(f.references),

@@ -17,7 +17,7 @@ from support import REPOSITORY, recorded
 PACKAGE = REPOSITORY / "src" / "grpcdiag"
 LINKED = ("analyzer", "capture", "reports")
 """Folders that the package reaches through links, which maturin follows only by the include patterns."""
-DATA = (".pyi", ".json", ".typed")
+DATA = (".pyi", ".json", ".typed", ".j2", ".js", ".css", ".LICENSE", ".NOTICE")
 
 
 def matched(key: str) -> set[Path]:
@@ -54,6 +54,8 @@ def test_include_patterns_cover_every_file() -> None:
     assert wanted() - covered() == set()
     assert Path("grpcdiag/analyzer/detectors/slow_start_after_idle.py") in wanted()
     assert any(path.suffix == ".json" for path in wanted())
+    assert Path("grpcdiag/reports/html/vendor/echarts.min.js") in wanted()
+    assert Path("grpcdiag/reports/html/page/page.html.j2") in wanted()
 
 
 def test_tests_and_the_crate_stay_out() -> None:
@@ -88,3 +90,7 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     assert "tcp_slow_start_after_idle" in done.stdout
     done = subprocess.run([*command, "--json"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
     assert '"grpcdiag.analysis/1"' in done.stdout
+    done = subprocess.run(
+        [*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60
+    )
+    assert "Content-Security-Policy" in done.stdout and 'id="library"' in done.stdout, done.stderr

@@ -96,7 +96,8 @@ def failed(tables: Tables) -> Failed:
     """
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
-    if len(rpc) >= FAILURES_KEPT:
+    every = tables.before.tables if tables.before else tables
+    if len(every.failures.rpc) >= FAILURES_KEPT:
         more = np.setdiff1d(np.flatnonzero(rpcs.status != OK), rpc)
         rpc = np.r_[rpc, more].astype(np.uint32)
         row = np.r_[row, np.full(len(more), -1)]

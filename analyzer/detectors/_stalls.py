@@ -204,6 +204,9 @@ def restarts(tables: Tables) -> Restarts:
 
     A sender that paces (BBR, which keeps its window) stops for less than a round trip, and with more in flight.
     """
+    if tables.before:  # waits of RPCs that are not looked at came before some of these
+        every = restarts(tables.before.tables)
+        return Restarts(**{name: getattr(every, name)[tables.before.waits] for name in every.__struct_fields__})
     waits = tables.waits
     order, first, same_end = _by_burst(tables)
     initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)

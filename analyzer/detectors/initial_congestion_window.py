@@ -123,6 +123,7 @@ def _ends(tables: Tables, rows: Ints) -> Ints:
 
 def _first_loss(tables: Tables) -> Ints:
     """By connection and direction the first wait with a retransmission; far away without one."""
+    tables = tables.before.tables if tables.before else tables
     waits = tables.waits
     first = np.full(2 * len(tables.connections.rpcs), np.iinfo(np.int64).max)
     lost = np.flatnonzero(waits.retransmissions > 0)

@@ -159,6 +159,8 @@ class Saved(Struct, frozen=True):
 
 def of_document(document: Mapping[str, Any]) -> Saved:
     """A document as `json_v1.document` makes it. Raises DocumentError."""
+    if document.get("narrowed"):  # its packets are of all RPCs, and its messages of some
+        raise DocumentError("it is about a part of a capture's RPCs: save the whole analysis")
     try:
         return msgspec.convert(document, Saved)
     except msgspec.ValidationError as error:

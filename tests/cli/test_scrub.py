@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import os
 import struct
@@ -11,19 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import hpack
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import ARP, Ether
-from scapy.packet import Packet, Raw
+from canaries import PREFACE, Places, everything, pcapng
 from support import ALL_CAPTURES, grpcdiag, recorded, require_tool, synthetic
 
 from grpcdiag.analyzer.scrubbing import Report, Scrubbing, analyses, row_differences
 from grpcdiag.reports.scrub import differences, notes
 
 KEY = bytes(range(32))
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 def scrubbed(files: Sequence[str], out: Path, *, hide_methods: bool = False) -> Report:
@@ -59,186 +53,10 @@ def test_a_difference_is_seen(tmp_path: Path) -> None:
     assert "frames" in [*row_differences([file], [str(out)])]
 
 
-# --- canaries ---
-
-
-def canary(place: str) -> str:
-    """A text that is found whatever eight octets of it survive, and that could stand in a header field."""
-    return "canary" + hashlib.sha256(place.encode()).hexdigest()[:30]
-
-
-class Places:
-    """Where canaries were put."""
-
-    def __init__(self) -> None:
-        self.planted: dict[str, bytes] = {}
-
-    def text(self, place: str) -> str:
-        """A canary for this place."""
-        self.planted[place] = canary(place).encode()
-        return canary(place)
-
-    def octets(self, place: str) -> bytes:
-        """The same as octets."""
-        return self.text(place).encode()
-
-    def survivors(self, written: bytes) -> Iterator[str]:
-        """Places of which eight octets in a row survive, as they are or Huffman-coded from any of them on."""
-        for place, text in self.planted.items():
-            windows = [text[at : at + 8] for at in range(6, len(text) - 7)]
-            coder = hpack.Encoder().huffman_coder
-            windows += [coder.encode(text[at:])[1:9] for at in range(len(text) - 14)]
-            if any(window in written for window in windows):
-                yield place
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def message(payload: bytes) -> bytes:
-    return b"\0" + struct.pack(">I", len(payload)) + payload
-
-
-class Talk:
-    """A TCP connection between two hosts, written packet by packet."""
-
-    def __init__(self, places: Places, port: int = 40_000) -> None:
-        self.places, self.port, self.packets = places, port, []
-        self.next = [1_000, 2_000]
-        for side, flags in ((0, "S"), (1, "SA"), (0, "A")):
-            self.say(side, b"", flags)
-            self.next[side] += "S" in flags
-
-    packets: list[Packet]
-
-    def say(self, side: int, payload: bytes, flags: str = "PA") -> None:
-        hosts = ("8.20.30.40", "8.20.30.41")
-        ports = (self.port, 50_051)
-        options = [("NOP", None), ("Timestamp", (7, 8)), (253, self.places.octets("tcp-option")[:18])]
-        ip = IP(src=hosts[side], dst=hosts[1 - side], id=len(self.packets) + 1)
-        tcp = TCP(
-            sport=ports[side],
-            dport=ports[1 - side],
-            seq=self.next[side],
-            ack=self.next[1 - side] if "A" in flags else 0,
-            flags=flags,
-            options=options if payload else [],
-        )
-        ether = Ether(src="00:16:3e:11:22:33", dst="00:16:3e:44:55:66")
-        self.packets.append(ether / ip / tcp / Raw(payload) if payload else ether / ip / tcp)
-        self.next[side] += len(payload)
-
-
-def conversation(places: Places, port: int) -> list[Packet]:
-    """An RPC with canaries wherever somebody may put text."""
-    talk = Talk(places, port)
-    request, response = hpack.Encoder(), hpack.Encoder()
-    own_settings = struct.pack(">HIHI", 4, 65_535, 0x1A2A, int.from_bytes(places.octets("setting")[:4], "big"))
-    talk.say(0, PREFACE + frame(4, 0, 0, own_settings))
-    talk.say(1, frame(4, 0, 0, b"") + frame(4, 1, 0, b""))
-    for stream, huffman in ((1, True), (3, False), (5, True)):
-        fields = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", "/lab.v1.Lab/Echo"),
-            (":authority", places.text("authority")),
-            ("te", "trailers"),
-            ("content-type", "application/grpc+" + places.text("content-type")),
-            ("user-agent", f"{places.text('agent')} grpc-go/1.85.0 ({places.text('agent-comment')})"),
-            ("authorization", places.text("authorization")),
-            (places.text("metadata-name"), places.text("metadata-value")),
-            (f"x-{stream}", places.text(f"metadata-{stream}")),
-            ("trace-bin", places.text("bin")),
-        ]
-        block = request.encode(fields, huffman=huffman)
-        padded = bytes([40]) + struct.pack(">IB", 0, 15) + block[:30] + places.octets("padding").ljust(40, b"p")[:40]
-        talk.say(0, frame(1, 0x08 | 0x20, stream, padded) + frame(9, 4, stream, block[30:]))
-        payload = message(places.octets("request"))
-        talk.say(0, frame(0, 0x08, stream, bytes([40]) + payload + places.octets("data-padding").ljust(40, b"p")[:40]))
-        talk.say(0, frame(0, 1, stream, b""))
-        talk.say(1, frame(1, 4, stream, response.encode([(":status", "200"), ("content-type", "application/grpc")])))
-        talk.say(1, frame(0, 0, stream, message(places.octets("response") * 40)))
-        trailers = [
-            ("grpc-status", "5"),
-            ("grpc-message", places.text("grpc-message")),
-            ("grpc-status-details-bin", places.text("details")),
-        ]
-        talk.say(1, frame(1, 5, stream, response.encode(trailers, huffman=huffman)))
-    talk.say(1, frame(6, 0, 0, places.octets("ping")[-8:]) + frame(0xC, 0, 0, places.octets("origin")))
-    talk.say(0, frame(6, 1, 0, places.octets("ping")[-8:]) + frame(0x10, 0, 0, places.octets("priority-update")))
-    talk.say(0, frame(0x42, 0, 0, places.octets("unknown-frame")))
-    promise = response.encode([(":path", "/" + places.text("pushed")), (places.text("pushed-name"), "1")])
-    talk.say(1, frame(5, 4, 5, struct.pack(">I", 2) + promise))
-    talk.say(1, frame(7, 0, 0, struct.pack(">II", 5, 0) + places.octets("goaway")))
-    talk.say(1, places.octets("reset"), "RA")
-    return talk.packets
-
-
-def other_traffic(places: Places) -> list[Packet]:
-    """Packets and connections that are no gRPC."""
-    ether = Ether(src="00:16:3e:11:22:33", dst="00:16:3e:44:55:66")
-    inside = IP(src="8.20.30.40", dst="8.20.30.41")
-    packets: list[Packet] = [
-        ether / inside / UDP(sport=1, dport=53) / Raw(places.octets("udp")),
-        ether / inside / ICMP() / Raw(places.octets("icmp")),
-        ether / IPv6(src="2a01::1", dst="2a01::2") / UDP() / Raw(places.octets("udp6")),
-        ether / ARP(psrc="8.20.30.40", pdst="8.20.30.41"),
-        Ether(type=0x9999) / Raw(places.octets("ethertype")),
-        ether / inside / TCP(sport=9, dport=9, flags="A") / Raw(places.octets("tcp-late")),
-        ether / IP(src="8.20.30.40", dst="8.20.30.41", proto=200) / Raw(places.octets("ip-protocol")),
-    ]
-    http1 = Talk(places, 41_000)
-    http1.say(0, b"GET /" + places.octets("http1-path") + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-    http1.say(1, b"HTTP/1.1 200 OK\r\nX: " + places.octets("http1-header") + b"\r\n\r\n" + places.octets("http1-body"))
-    unknown = Talk(places, 42_000)
-    unknown.say(0, places.octets("unknown-protocol"))
-    tls = Talk(places, 43_000)
-    hello = places.octets("tls")
-    tls.say(0, b"\x16\x03\x01" + struct.pack(">H", len(hello)) + hello + places.octets("tls-rest"))
-    return [*packets, *http1.packets, *unknown.packets, *tls.packets]
-
-
-def block(kind: int, body: bytes) -> bytes:
-    body += bytes(-len(body) % 4)
-    length = struct.pack("<I", len(body) + 12)
-    return struct.pack("<I", kind) + length + body + length
-
-
-def option(code: int, value: bytes) -> bytes:
-    return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
-
-
-def pcapng(places: Places, packets: Sequence[Packet]) -> bytes:
-    """A file with canaries in comments, names, secrets and behind packets."""
-    section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
-    section += option(1, places.octets("section-comment")) + option(2, places.octets("hardware"))
-    interface = struct.pack("<HHI", 1, 0, 0) + option(2, places.octets("interface-name")) + option(9, b"\x09")
-    interface += option(3, places.octets("interface-description")) + option(1, places.octets("interface-comment"))
-    secrets = places.octets("secrets")
-    name = struct.pack("<HH", 1, 4 + len(places.octets("name"))) + b"\x08\x14\x1e\x28" + places.octets("name")
-    blocks = [
-        block(0x0A0D0D0A, section),
-        block(1, interface),
-        block(10, struct.pack("<II", 0x544C534B, len(secrets)) + secrets),
-        block(4, name + bytes(-len(name) % 4) + bytes(4)),
-        block(0xBAD, struct.pack("<I", 32_473) + places.octets("custom-block")),
-    ]
-    for number, packet in enumerate(packets):
-        data = bytes(packet)
-        trailer = places.octets("ethernet-trailer") if number % 3 == 0 else b""
-        time = 1_700_000_000_000_000_000 + number * 1_000_000
-        words = struct.pack("<IIIII", 0, time >> 32, time & 0xFFFFFFFF, *[len(data + trailer)] * 2)
-        padded = data + trailer + bytes(-len(data + trailer) % 4)
-        comment = option(1, places.octets("packet-comment")) + option(0, b"")
-        blocks.append(block(6, words + padded + comment))
-    return b"".join(blocks)
-
-
 @pytest.fixture
 def planted(tmp_path: Path) -> tuple[Places, Path]:
     places = Places()
-    packets = [*conversation(places, 40_000), *other_traffic(places)]
+    packets = everything(places)
     file = tmp_path / "in.pcapng"
     file.write_bytes(pcapng(places, packets))
     return places, file

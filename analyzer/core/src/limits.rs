@@ -243,8 +243,6 @@ pub const TLS_SPARE_BUFFERS: usize = 64;
 /// Bytes of structure (frame headers, header blocks, message prefixes) kept between the two passes of `scrub`, with what it
 /// takes to find them: some 20 million RPCs. A longer capture is refused.
 pub const SCRUB_STRUCTURE_BYTES: usize = 2 << 30;
-/// Streams of one connection that `scrub` follows at once; messages of further ones are zeroed with their prefixes.
-pub const SCRUB_STREAMS: usize = 65_536;
 /// Distinct texts and addresses whose replacements are remembered; further ones are computed anew each time.
 pub const SCRUB_REMEMBERED: usize = 262_144;
 /// Attempts to find a replacement of a method that no other method has.

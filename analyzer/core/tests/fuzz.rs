@@ -154,6 +154,11 @@ fn whole_runs() {
     mutate(target("pipeline"));
 }
 
+#[test]
+fn scrubbed_captures() {
+    mutate(target("scrub"));
+}
+
 /// Inputs that once failed, as cargo-fuzz wrote them: fuzz/regressions/<target>/<what was wrong>.
 #[test]
 fn what_once_failed_does_not_fail_again() {

@@ -6,6 +6,8 @@ mod support;
 use grpcdiag_core::capture_file::Source;
 use grpcdiag_core::scrub::{Scrub, Wishes};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use support::conversation::{Call, Wire, record, turns};
 use support::{Recorded, all_tables, analyse, difference, memory, packets, packets_of, pcap, repository};
 
@@ -118,8 +120,7 @@ proptest! {
 
     #[test]
     fn conversations_give_the_same_tables_and_no_payload(calls in calls(), fate in fate()) {
-        // begun late or with losses nearly all do, and what does not is refused where files are written
-        let captured = Fate { lost: Vec::new(), first: 0, ..fate }.captured(&calls);
+        let captured = Fate { first: 0, ..fate }.captured(&calls);
         let scrubbed = scrub(&captured, b"key");
         prop_assert!(!holds(&scrubbed, &PAYLOAD));
         let read = read_back(scrubbed, &captured);
@@ -128,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn conversations_with_lost_packets_keep_no_payload(calls in calls(), fate in fate()) {
+    fn conversations_begun_late_keep_no_payload(calls in calls(), fate in fate()) {
         let captured = fate.captured(&calls);
         let scrubbed = scrub(&captured, b"key");
         prop_assert!(!holds(&scrubbed, &PAYLOAD));
@@ -174,4 +175,20 @@ fn the_key_alone_decides() {
     assert_ne!(scrub(&captured, b"one"), scrub(&captured, b"two"));
     let again = packets(vec![Source::Path(repository("fixtures/recorded/impl-cpp.pcap"))]);
     assert_eq!(captured.len(), again.len());
+}
+
+/// Where a boundary is searched in segments of few bytes, what is zeroed may decide; `grpcdiag scrub` sees that and writes
+/// nothing. `GRPCDIAG_SCRUB_CASES` sets how many are tried.
+#[test]
+fn nearly_all_conversations_begun_late_give_the_same_tables() {
+    let cases: u32 = std::env::var("GRPCDIAG_SCRUB_CASES").map_or(1_000, |cases| cases.parse().unwrap());
+    let mut runner = TestRunner::new_with_rng(config(1), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let mut others = 0;
+    for _ in 0..cases {
+        let (calls, fate) = (calls(), fate()).new_tree(&mut runner).unwrap().current();
+        let captured = Fate { first: fate.first.max(1), ..fate }.captured(&calls);
+        let read = read_back(scrub(&captured, b"key"), &captured);
+        others += u32::from(difference(analyse(&read, all_tables()), analyse(&captured, all_tables())).is_some());
+    }
+    assert!(others <= 1 + cases / 1_000, "{others} of {cases} differ");
 }

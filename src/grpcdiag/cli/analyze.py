@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .beside import recorded_beside
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, how, progress, wants_colour, write
+from .common import (
+    Files,
+    From,
+    KeyLog,
+    Method,
+    Output,
+    Ports,
+    Quiet,
+    To,
+    coloured,
+    columns,
+    decoding,
+    fail,
+    how,
+    one_after_the_other,
+    progress,
+    write,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..analyzer.chosen import Chosen
     from ..analyzer.reading import How, Progress
     from ..analyzer.result import Analysis
 
@@ -29,6 +45,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    html = "html"
     perfetto = "perfetto"
 
 
@@ -48,24 +65,57 @@ def command(
     fail_on: Annotated[
         Severity | None, typer.Option("--fail-on", help="Exit with 1 when a finding is at least this severe.")
     ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Findings, methods and connections shown in the text.")
+    ] = None,
+    connection: Annotated[
+        list[int] | None,
+        typer.Option("--connection", "-c", min=0, help="Judge the RPCs of this connection; may be given again."),
+    ] = None,
+    method: Method = None,
+    from_: From = None,
+    to: To = None,
     port: Ports = None,
     keylog: KeyLog = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it."""
-    if format_ is Format.perfetto and not as_json:
-        from .trace import write_trace
+    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it.
 
-        analysis = write_trace(files, how(port, keylog), output, quiet)
+    --connection, --method, --from and --to judge a part of the RPCs, those that begin in the time.
+    """
+    one_after_the_other(from_, to)
+    narrowed = bool(connection) or method is not None or from_ is not None or to is not None
+    chosen_format = Format.json if as_json else format_
+    if chosen_format in (Format.html, Format.perfetto):
+        if narrowed:
+            fail(f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to do not go", 2)
+        analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as told:
-            analysis = _analysis(files, how(port, keylog), told)
-        _report(analysis, Format.json if as_json else format_, output)
+            if narrowed:
+                from ..analyzer.chosen import Chosen
+
+                chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
+                analysis = _part(files, chosen, how(port, keylog), told)
+            else:
+                analysis = _analysis(files, how(port, keylog), told)
+        _report(analysis, chosen_format, output, top)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
 
-def _report(analysis: Analysis, format_: Format, output: Path | None) -> None:
+def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
+    """Write a report that shows packets against time and give the analysis."""
+    if format_ is Format.perfetto:
+        from .trace import write_trace
+
+        return write_trace(files, chosen, output, quiet)
+    from . import html
+
+    return html.write_page(files, chosen, output, quiet, _analysis)
+
+
+def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
     if format_ is Format.json:
         from ..reports import json_v1
 
@@ -73,9 +123,7 @@ def _report(analysis: Analysis, format_: Format, output: Path | None) -> None:
     else:
         from ..reports import terminal
 
-        to_terminal = output is None and sys.stdout.isatty()
-        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-        write(terminal.render(analysis, width=width, colour=to_terminal and wants_colour()), output)
+        write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
 
 
 def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
@@ -92,6 +140,24 @@ def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
 
     beside, notes = recorded_beside(files)
     return of_tables(tables_of(reading.finish(told)), beside, notes)
+
+
+def _part(files: list[str], chosen: Chosen, how: How, told: Progress | None) -> Analysis:
+    """The analysis of some of the RPCs; exits with 2 when there are none."""
+    from ..analyzer import narrowing
+    from ..analyzer.analysis import of_part
+    from ..analyzer.ends import vantages
+    from ..analyzer.errors import NarrowError
+
+    if len(files) > 1:
+        places = vantages(files, **how)
+        if len(places) > 1:
+            names = " and ".join(place[0] for place in places[:2])
+            fail(f"{names} are captures of the same connections at two places: a part of the RPCs is judged in one", 2)
+    try:
+        return of_part(narrowing.read(files, chosen, told, **how), chosen, *recorded_beside(files))
+    except NarrowError as error:
+        fail(str(error), 2)
 
 
 def _has(analysis: Analysis, severity: str) -> bool:

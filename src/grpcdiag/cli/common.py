@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +15,14 @@ import typer
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How
+
+_FROM_HELP = "Begin here: 1.5, 1.5s, 800ms after the first packet."
+_UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+
+WIDTH = 100
+"""Columns of a report that no terminal shows, unless COLUMNS says otherwise."""
 
 UNREADABLE = 3
 """Exit code: the input cannot be read or is no capture."""
@@ -37,12 +47,57 @@ KeyLog = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")]
 
+From = Annotated[
+    int | None,
+    typer.Option("--from", metavar="TIME", parser=lambda text: nanoseconds(text), help=_FROM_HELP),
+]
+To = Annotated[
+    int | None,
+    typer.Option("--to", metavar="TIME", parser=lambda text: nanoseconds(text), help="End here, written the same way."),
+]
+
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="PATTERN",
+        help="RPCs of this method: /package.Service/Method, a part of it, or a pattern with * and ?.",
+    ),
+]
+
 SLOW_BYTES = 50_000_000
 """Files below this are read before a progress bar could be drawn."""
 
 
 KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+
+
+def nanoseconds(text: str) -> int:
+    """A time after the capture's first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
+    if not match:
+        raise typer.BadParameter(f"{text!r} is no time: write seconds such as 1.5 or 1.5s, or 800ms, 250us")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def one_after_the_other(from_: int | None, to: int | None) -> None:
+    """Refuse a range that ends before it begins. Raises BadParameter."""
+    if from_ is not None and to is not None and from_ > to:
+        raise typer.BadParameter("--from lies behind --to")
+
+
+def columns(output: Path | None, otherwise: int = WIDTH) -> int:
+    """How wide a report is drawn: as the terminal, as COLUMNS says, or `otherwise`."""
+    if output is None and sys.stdout.isatty():
+        return shutil.get_terminal_size((WIDTH, 24)).columns
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and 0 < int(said) < 10_000 else otherwise
+
+
+def coloured(output: Path | None) -> bool:
+    """Whether a report may hold escape sequences."""
+    return output is None and wants_colour()
 
 
 def say(message: str) -> None:
@@ -89,6 +144,8 @@ def decoding() -> Iterator[None]:
         fail(str(error), UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    except UnicodeEncodeError:
+        fail("a file's name is not UTF-8: rename it, or give the capture on standard input as -", UNREADABLE)
 
 
 @contextmanager
@@ -140,13 +197,33 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
 def write(text: str, output: Path | None) -> None:
     """Write a whole report to a file or to standard output; exits when the file cannot be written."""
     if output is None:
-        sys.stdout.write(text)
+        sys.stdout.write(text if shows_unicode() else plain(text))
         sys.stdout.flush()
         return
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
+
+
+def shows_unicode() -> bool:
+    """Whether standard output takes characters beyond ASCII, and the terminal, if it is one, is set to show them."""
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "").replace("_", "")
+    if not encoding.startswith("utf"):
+        return False
+    if not sys.stdout.isatty() or "PYTHONIOENCODING" in os.environ:
+        return True
+    # Python writes UTF-8 in the locale C all the same, and puts that into LC_CTYPE (PEP 538, 540); terminals need not
+    own = os.environ.get("LC_CTYPE", "")
+    named = os.environ.get("LC_ALL") or (own if own not in _COERCED else "") or os.environ.get("LANG", "")
+    return named not in ("C", "POSIX")
+
+
+def plain(text: str) -> str:
+    """Text in ASCII."""
+    from ..reports.text import ascii_only
+
+    return ascii_only(text)
 
 
 def wants_colour() -> bool:

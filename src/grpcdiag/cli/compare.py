@@ -18,12 +18,13 @@ from .common import (
     Output,
     Ports,
     Quiet,
+    coloured,
+    columns,
     decoding,
     fail,
     how,
     progress,
     say,
-    wants_colour,
     write,
 )
 from .completion import severities
@@ -87,9 +88,7 @@ def command(
     else:
         from ..reports.compare import terminal
 
-        to_terminal = output is None and sys.stdout.isatty()
-        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-        write(terminal.render(found, width=width, colour=to_terminal and wants_colour()), output)
+        write(terminal.render(found, width=columns(output), colour=coloured(output)), output)
     met = [outcome for outcome in found.outcomes if outcome.met]
     if met:
         if not quiet:

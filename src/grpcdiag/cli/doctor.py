@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from .common import wants_colour
+from .common import coloured, columns, write
 
 NAME = "doctor"
 
@@ -57,7 +55,7 @@ def command(
         known.add_row(*map(safe, row))
     missing = sum(check.state == "missing" for check in checks)
     last = Text(f"\n{missing} missing" if missing else "\nnothing is missing")
-    width = max(80, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else 100
-    typer.echo(terminal.draw([table, Text(), known, last], width=width, colour=wants_colour()), nl=False)
+    drawn = terminal.draw([table, Text(), known, last], width=max(80, columns(None)), colour=coloured(None))
+    write(drawn, None)
     if missing:
         raise typer.Exit(LACKING)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .common import fail
+from .common import fail, write
 from .completion import finding_ids
 
 NAME = "explain"
@@ -26,4 +26,4 @@ def command(
     detector = by_id(finding)
     if detector is None:
         fail(f"no finding is called {finding!r}; known: {', '.join(d.id for d in DETECTORS)}", 2)
-    typer.echo(f"{detector.id}\n\n{detector.page.strip()}")
+    write(f"{detector.id}\n\n{detector.page.strip()}\n", None)

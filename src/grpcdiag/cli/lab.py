@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Quiet, fail, wants_colour
+from .common import Quiet, coloured, columns, fail, write
 from .completion import lab_cases
 
 if TYPE_CHECKING:
@@ -85,9 +83,7 @@ def _listed(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
 def _judged(case: Case, judgement: Judgement) -> str:
     from ..reports.table import sentences, table
 
-    to_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 160
-    colour = to_terminal and wants_colour()
+    width, colour = columns(None, 160), coloured(None)
     rows = [(row.cells, row.met) for row in judgement.rows]
     told = [(conclusion.text, conclusion.met) for conclusion in judgement.conclusions]
     told.append((f"{case.name}: {'as expected' if judgement.met else 'NOT as expected'}", judgement.met))
@@ -95,5 +91,4 @@ def _judged(case: Case, judgement: Judgement) -> str:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    write(text, None)

@@ -11,7 +11,20 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress
+from .common import (
+    Files,
+    KeyLog,
+    Output,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    one_place,
+    plain,
+    progress,
+    shows_unicode,
+)
 from .whole import replacing
 
 if TYPE_CHECKING:
@@ -133,6 +146,7 @@ def _flat(piece: pl.DataFrame) -> pl.DataFrame:
 
 def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
     import polars as pl
+    from rich.cells import cell_len
 
     from ..reports.text import safe
 
@@ -143,14 +157,17 @@ def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> N
             kept.append(piece if limit == 0 else piece.head(limit - rows))
         rows += len(piece)
     frame = _flat(pl.concat(kept)) if kept else pl.DataFrame()
-    cells = [[name, *("-" if v is None else safe(str(v)) for v in frame[name])] for name in frame.columns]
-    widths = [max(map(len, column)) for column in cells]
+    shown = safe if shows_unicode() or out is not sys.stdout.buffer else lambda text: plain(safe(text))
+    cells = [[name, *("-" if v is None else shown(str(v)) for v in frame[name])] for name in frame.columns]
+    # characters may take two columns or none
+    lengths = [[cell_len(cell) for cell in column] for column in cells]
+    widths = [max(column) for column in lengths]
     left = [frame[name].dtype in (pl.String, pl.Enum, pl.Categorical) for name in frame.columns]
     for row in range(len(frame) + 1):
-        line = (
-            column[row].ljust(width) if to_left else column[row].rjust(width)
-            for column, width, to_left in zip(cells, widths, left, strict=True)
-        )
+        line = []
+        for column, long, width, to_left in zip(cells, lengths, widths, left, strict=True):
+            space = " " * (width - long[row])
+            line.append(column[row] + space if to_left else space + column[row])
         out.write(("  ".join(line).rstrip() + os.linesep).encode())
     if rows > len(frame):
         typer.echo(

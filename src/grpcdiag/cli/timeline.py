@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, KeyLog, Output, Ports, Quiet, decoding, fail, how, one_place, progress, wants_colour, write
+from .common import (
+    Files,
+    From,
+    KeyLog,
+    Method,
+    Output,
+    Ports,
+    Quiet,
+    To,
+    coloured,
+    columns,
+    decoding,
+    fail,
+    how,
+    one_after_the_other,
+    one_place,
+    progress,
+    write,
+)
 
 if TYPE_CHECKING:
+    from ..analyzer.chosen import Chosen
     from ..analyzer.excerpt import Excerpt
+    from ..analyzer.reading import How
 
 NAME = "timeline"
 
-_UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 _LISTED = 10
 """Connections or streams that a message names."""
-
-
-def _nanoseconds(text: str) -> int:
-    """A time after the capture's first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
-    match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
-    if not match:
-        raise typer.BadParameter(f"{text!r} is no time: write seconds such as 1.5 or 1.5s, or 800ms, 250us")
-    return round(float(match[1]) * _UNITS[match[2]])
 
 
 def command(
     files: Files,
     connection: Annotated[
-        int, typer.Option("--connection", "-c", min=0, help="The connection, as `grpcdiag connections` numbers it.")
-    ],
+        int | None,
+        typer.Option("--connection", "-c", min=0, help="The connection, as `grpcdiag connections` numbers it."),
+    ] = None,
     stream: Annotated[
         int | None, typer.Option("--stream", "-s", min=0, help="Only this HTTP/2 stream; 0 is the connection's own.")
     ] = None,
-    from_: Annotated[
+    from_: From = None,
+    to: To = None,
+    worst: Annotated[
         int | None,
         typer.Option(
-            "--from", metavar="TIME", parser=_nanoseconds, help="Begin here: 1.5, 1.5s, 800ms after the first packet."
+            "--worst", min=1, max=100, help="The slowest RPCs, of all connections unless --connection names one."
         ),
     ] = None,
-    to: Annotated[
-        int | None, typer.Option("--to", metavar="TIME", parser=_nanoseconds, help="End here, written the same way.")
-    ] = None,
+    method: Method = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Lines drawn; 0 for all, with nothing folded.")] = 200,
     output: Output = None,
     port: Ports = None,
@@ -53,23 +62,64 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
-    if from_ is not None and to is not None and from_ > to:
-        raise typer.BadParameter("--from lies behind --to")
+    one_after_the_other(from_, to)
+    from ..analyzer.chosen import Chosen
+
+    if worst is not None:
+        if stream is not None:
+            raise typer.BadParameter("--worst picks streams: --stream is for --connection alone")
+        chosen = Chosen(() if connection is None else (connection,), method, from_, to)
+        parts = _slowest(files, worst, chosen, how(port, keylog), quiet)
+    elif connection is None:
+        raise typer.BadParameter("--connection N, or --worst N for the slowest RPCs")
+    elif method is not None:
+        raise typer.BadParameter("--method is for --worst")
+    else:
+        parts = [_one(files, connection, stream, (from_, to), how(port, keylog), quiet)]
+    from ..reports import timeline
+
+    width, colour = columns(output), coloured(output)
+    if worst is not None:
+        write(timeline.slowest(parts, width=width, colour=colour, limit=limit), output)
+    else:
+        write(timeline.render(parts[0], width=width, colour=colour, limit=limit), output)
+
+
+def _one(
+    files: list[str],
+    connection: int,
+    stream: int | None,
+    span: tuple[int | None, int | None],
+    chosen: How,
+    quiet: bool,
+) -> Excerpt:
+    """One connection or stream; exits when there is none."""
     from ..analyzer.errors import NoGrpcError
     from ..analyzer.excerpt import excerpt
     from ..analyzer.facts import why_no_grpc
 
     with decoding(), progress(quiet) as told:
-        one_place(files, how(port, keylog))
-        part = excerpt(files, connection, stream=stream, from_ns=from_, to_ns=to, **how(port, keylog), progress=told)
+        one_place(files, chosen)
+        part = excerpt(files, connection, stream=stream, from_ns=span[0], to_ns=span[1], **chosen, progress=told)
         if not len(part.tables.rpcs.connection):
             raise NoGrpcError(why_no_grpc(part.tables))
     _check(part)
-    from ..reports import timeline
+    return part
 
-    to_terminal = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-    write(timeline.render(part, width=width, colour=to_terminal and wants_colour(), limit=limit), output)
+
+def _slowest(files: list[str], number: int, chosen: Chosen, reading: How, quiet: bool) -> list[Excerpt]:
+    """The slowest RPCs; exits when there is none."""
+    from ..analyzer.errors import NarrowError
+    from ..analyzer.excerpt import slowest
+
+    if "-" in files:
+        fail("--worst reads the capture twice, which standard input does not allow: give a file", 2)
+    with decoding(), progress(quiet) as told:
+        one_place(files, reading)
+        try:
+            return slowest(files, number, chosen, progress=told, **reading)
+        except NarrowError as error:
+            fail(str(error), 2)
 
 
 def _check(part: Excerpt) -> None:

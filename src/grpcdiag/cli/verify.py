@@ -22,11 +22,12 @@ from .common import (
     Output,
     Ports,
     Quiet,
+    coloured,
+    columns,
     decoding,
     fail,
     how,
     progress,
-    wants_colour,
     write,
 )
 
@@ -73,9 +74,7 @@ def command(
     if as_json:
         write(verify.render_json(comparison, files=names, wireshark=second), output)
     else:
-        to_terminal = output is None and sys.stdout.isatty()
-        width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 100
-        colour = to_terminal and wants_colour()
+        width, colour = columns(output), coloured(output)
         drawn = verify.render(comparison, files=names, wireshark=second, width=width, colour=colour, limit=limit)
         write(drawn, output)
     if comparison.unexplained:

@@ -7,6 +7,7 @@ pub mod http2;
 pub mod input;
 pub mod packets;
 pub mod pipeline;
+pub mod scrub;
 pub mod tls;
 
 #[path = "../../tests/support/mod.rs"]
@@ -20,10 +21,11 @@ pub struct Target {
 }
 
 /// All targets, fast ones first.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "packets", run: packets::run, seeds: packets::seeds },
     Target { name: "http2", run: http2::run, seeds: http2::seeds },
     Target { name: "tls", run: tls::run, seeds: tls::seeds },
     Target { name: "capture_file", run: capture_file::run, seeds: capture_file::seeds },
     Target { name: "pipeline", run: pipeline::run, seeds: pipeline::seeds },
+    Target { name: "scrub", run: scrub::run, seeds: scrub::seeds },
 ];

@@ -109,7 +109,7 @@ pub fn http1_head(bytes: &[u8]) -> Option<Http1Head> {
 }
 
 /// Base64url without padding (RFC 7540 section 3.2.1); `None` when it is none.
-fn base64url(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn base64url(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut word, mut bits) = (0_u32, 0);
     for &character in text.iter().filter(|&&c| c != b'=') {

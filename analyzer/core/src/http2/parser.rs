@@ -501,6 +501,9 @@ fn search<'a, W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &'a [u8], a
     let found = search.find(h2.highest_plausible());
     watch.searched(bytes.len(), found.map(|found| search.len() - found));
     let Some(found) = found else {
+        if watch.watches() {
+            watch.held(&search.held());
+        }
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;

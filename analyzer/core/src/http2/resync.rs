@@ -126,6 +126,21 @@ impl Search {
         Chain::Boundary
     }
 
+    /// What holds the decision back: headers that may be ones, as octets behind each one's first and the length it tells.
+    #[cold]
+    pub(super) fn held(&self) -> Vec<(usize, u32)> {
+        let (mut position, mut headers) = (self.tried, Vec::new());
+        while let Some(octets) = self.bytes.get(position..).and_then(|b| b.first_chunk::<HEADER_LEN>()) {
+            let header = FrameHeader::parse(octets);
+            if !header.is_plausible() {
+                break;
+            }
+            headers.push((self.bytes.len() - position, header.length()));
+            position += HEADER_LEN + header.length() as usize;
+        }
+        headers
+    }
+
     fn starts_piece(&self, offset: usize) -> bool {
         self.pieces.binary_search_by_key(&offset, |&(start, _)| start).is_ok()
     }

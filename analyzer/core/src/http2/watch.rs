@@ -32,6 +32,10 @@ pub trait Watch {
     /// one.
     fn searched(&mut self, _left: usize, _boundary: Option<usize>) {}
 
+    /// No boundary is found yet, as these may be frame headers: how many octets before the end of the slice each one
+    /// begins, and the length that it tells.
+    fn held(&mut self, _headers: &[(usize, u32)]) {}
+
     /// This is another protocol, from the last `left` octets on.
     fn foreign(&mut self, _left: usize) {}
 

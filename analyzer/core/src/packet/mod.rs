@@ -32,6 +32,8 @@ pub use address::Address;
 pub use fragment::FragmentStats;
 pub use link::is_supported;
 pub use outcome::{Layer, Malformed, NotTcp, Outcome, Problem};
+pub(crate) use vxlan::is_header as is_vxlan_header;
+
 pub use segment::{PacketDirection, SackBlocks, Segment, TcpFlags, Tunnel};
 
 use crate::limits::MAX_TUNNELS;

@@ -40,6 +40,12 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
     }
 }
 
+/// Whether these octets are a VXLAN header.
+pub(crate) fn is_header(octets: [u8; LENGTH]) -> bool {
+    let [a, b, c, d, .., reserved] = octets;
+    reserved == 0 && payload(u32::from_be_bytes([a, b, c, d])).is_some()
+}
+
 /// What the flags say is inside; none if these are no flags of VXLAN's. Its reserved bits are sent as zero, which tells
 /// it from other users of its port.
 fn payload(flags: u32) -> Option<Payload> {

@@ -12,7 +12,11 @@ use super::replace::{Kind, Part, Replacer};
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     seen: Vec<Seen>,
-    other_content: bool,
+    /// `content-type` is gRPC's, or another.
+    grpc_content: Option<bool>,
+    te_trailers: bool,
+    /// A field is not known.
+    unknown: bool,
 }
 
 #[derive(Debug)]
@@ -24,8 +28,11 @@ struct Seen {
 impl Fields {
     /// The next field; `None` where it is not known.
     pub fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>, representation: Representation) {
-        if name == Some(b"content-type") {
-            self.other_content = value.is_some_and(|value| !headers::is_grpc(value));
+        self.unknown |= name.is_none() || value.is_none();
+        match (name, value) {
+            (Some(b"content-type"), Some(value)) => self.grpc_content = Some(headers::is_grpc(value)),
+            (Some(b"te"), Some(b"trailers")) => self.te_trailers = true,
+            _ => {}
         }
         let literal = representation != Representation::Indexed;
         self.seen.push(Seen { name: name.filter(|_| literal).map(<[u8]>::to_vec), literal });
@@ -41,7 +48,9 @@ pub(super) fn rewrite(
     hide_methods: bool,
 ) -> Vec<u8> {
     let mut walk = Walk { reader: Reader::new(block), block, out: vec![0; block.len()] };
-    let around = Around { other_content: fields.other_content, hide_methods };
+    // as a stream is judged when it opens (`grpc::rpc`): what lacks fields may be gRPC
+    let is_grpc = fields.grpc_content.unwrap_or(fields.te_trailers || fields.unknown || !whole);
+    let around = Around { other_content: !is_grpc, hide_methods };
     let mut seen = fields.seen.iter();
     while let Some(octet) = walk.reader.peek() {
         let size_update = octet & 0xe0 == 0x20;

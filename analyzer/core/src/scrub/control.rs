@@ -1,7 +1,7 @@
 //! Payloads of control frames: what RFC 9113 defines stays, free octets do not.
 
 use crate::grpc::implementation::Implementation;
-use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN};
+use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::http2::ping::Purpose;
 
 use super::replace::Key;
@@ -17,6 +17,14 @@ pub(super) fn header(header: FrameHeader) -> [u8; HEADER_LEN] {
     }
     let [d, e, f, g] = header.stream.to_be_bytes();
     [a, b, c, kind, header.flags() & header.kind().defined_flags(), d, e, f, g]
+}
+
+/// What stands for octets that might have been a header: nothing of them but the length that they tell.
+pub(super) fn possible_header(length: u32) -> [u8; HEADER_LEN] {
+    let [_, a, b, c] = length.to_be_bytes();
+    // an empty frame is one only if it ends its stream
+    let flags = if length == 0 { flag::END_STREAM } else { 0 };
+    [a, b, c, FrameType::DATA.0, flags, 0, 0, 0, 1]
 }
 
 /// Settings that are defined (RFC 9113 section 6.5.2, RFC 8441, RFC 9218), and C-core's own, 0xfe03 to 0xfe05.

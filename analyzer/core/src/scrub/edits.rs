@@ -1,5 +1,7 @@
 //! What stays of one side's bytes: structure at its offsets. Everything between is zero, or a filler where nothing is known.
 
+use crate::http2::frame::HEADER_LEN;
+
 /// Consecutive octets of structure.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -23,6 +25,8 @@ pub(super) struct Edits {
     sorted: bool,
     /// Where a frame boundary was searched: from one offset to another.
     fills: Vec<(i64, i64)>,
+    /// Headers in there that may have been some, in the order of their places.
+    held: Vec<(i64, [u8; HEADER_LEN])>,
 }
 
 /// What stands where no frame boundary was found: no frame header has it, while zeros and the first octets behind them
@@ -53,6 +57,13 @@ impl Edits {
         }
     }
 
+    /// What is searched was held back by what may be a header. One that begins before the end of the last is left out.
+    pub fn hold(&mut self, offset: i64, header: [u8; HEADER_LEN]) {
+        if self.held.last().is_none_or(|last| last.0 + HEADER_LEN as i64 <= offset) {
+            self.held.push((offset, header));
+        }
+    }
+
     /// A frame boundary was found at an offset.
     pub fn unfill(&mut self, from: i64) {
         if let Some(last) = self.fills.last_mut() {
@@ -62,7 +73,10 @@ impl Edits {
 
     /// Bytes of memory in use.
     pub fn memory(&self) -> usize {
-        self.octets.len() + self.runs.len() * size_of::<Run>() + self.fills.len() * size_of::<(i64, i64)>()
+        self.octets.len()
+            + self.runs.len() * size_of::<Run>()
+            + self.fills.len() * size_of::<(i64, i64)>()
+            + self.held.len() * size_of::<(i64, [u8; HEADER_LEN])>()
     }
 
     /// All has been put.
@@ -84,18 +98,30 @@ impl Edits {
                 room.fill(NO_HEADER);
             }
         }
+        let first = self.held.partition_point(|held| held.0 + HEADER_LEN as i64 <= offset);
+        for &(from, header) in self.held.get(first..).unwrap_or_default().iter().take_while(|held| held.0 < end) {
+            overlay(from, &header, offset, out);
+        }
         let first = self.runs.partition_point(|run| run.end() <= offset);
         for run in self.runs.get(first..).unwrap_or_default() {
             if run.offset >= end {
                 return;
             }
-            let (from, to) = (run.offset.max(offset), run.end().min(end));
-            let source = self.octets.get(run.at + (from - run.offset) as usize..run.at + (to - run.offset) as usize);
-            let target = out.get_mut((from - offset) as usize..(to - offset) as usize);
-            if let (Some(source), Some(target)) = (source, target) {
-                target.copy_from_slice(source);
-            }
+            overlay(run.offset, self.octets.get(run.at..run.at + run.length as usize).unwrap_or_default(), offset, out);
         }
+    }
+}
+
+/// Writes octets that begin at `from` over `out`, which begins at `offset`, as far as they meet.
+fn overlay(from: i64, octets: &[u8], offset: i64, out: &mut [u8]) {
+    let (first, last) = (from.max(offset), (from + octets.len() as i64).min(offset + out.len() as i64));
+    if first >= last {
+        return;
+    }
+    let source = octets.get((first - from) as usize..(last - from) as usize);
+    let target = out.get_mut((first - offset) as usize..(last - offset) as usize);
+    if let (Some(source), Some(target)) = (source, target) {
+        target.copy_from_slice(source);
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn is_standard(name: &[u8], in_static_table: bool) -> bool {
 /// What decides about the values of a block besides each name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
-    /// The block's `content-type` is known not to be gRPC's: its path is no method.
+    /// The block is known not to be a gRPC request's: its path is no method.
     pub other_content: bool,
     /// Methods are hidden.
     pub hide_methods: bool,

@@ -133,6 +133,10 @@ impl Watch for Learner {
         self.tell(|conversation, side, _| conversation.searched(side, left, boundary));
     }
 
+    fn held(&mut self, headers: &[(usize, u32)]) {
+        self.tell(|conversation, side, _| conversation.held(side, headers));
+    }
+
     fn foreign(&mut self, left: usize) {
         self.tell(|conversation, side, _| conversation.foreign(side, left));
     }

@@ -2,28 +2,27 @@
 
 use crate::http2::detect;
 
+use super::control;
 use super::fields::{self, Around};
 use super::replace::{Kind, Part};
 use super::stream::Shared;
 
-/// Fields of an upgrade whose values stay, in lower case.
-const SHOWN: [&[u8]; 5] = [b"upgrade", b"connection", b"http2-settings", b"content-length", b"content-type"];
-
 /// The head of an upgrade request or of its answer with its free texts replaced, line by line.
 pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {
+    let is_grpc = detect::http1_head(head).is_some_and(|head| head.content_type.starts_with(b"application/grpc"));
+    let around = Around { other_content: !is_grpc, hide_methods: shared.hide_methods };
     let mut out = Vec::with_capacity(head.len());
     for (nth, line) in head.split_inclusive(|&c| c == b'\n').enumerate() {
         let bare = line.trim_ascii_end();
         let end = line.get(bare.len()..).unwrap_or_default();
-        out.extend(if nth == 0 { first_line(bare, shared) } else { field(bare, shared) });
+        out.extend(if nth == 0 { first_line(bare, around, shared) } else { field(bare, shared) });
         out.extend(end);
     }
     out
 }
 
 /// `POST /a.B/C HTTP/1.1` or `HTTP/1.1 101 Switching Protocols`: what is between is the path.
-fn first_line(line: &[u8], shared: &mut Shared) -> Vec<u8> {
-    let around = Around { other_content: false, hide_methods: shared.hide_methods };
+fn first_line(line: &[u8], around: Around, shared: &mut Shared) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.len());
     for word in line.split_inclusive(|&c| c == b' ') {
         let (bare, space) = match word {
@@ -42,13 +41,8 @@ fn field(line: &[u8], shared: &mut Shared) -> Vec<u8> {
     let Some(colon) = line.iter().position(|&c| c == b':') else { return vec![b'x'; line.len()] };
     let (name, value) = line.split_at(colon);
     let lower = name.to_ascii_lowercase();
-    if SHOWN.contains(&lower.as_slice()) {
-        let fits = value.iter().all(|c| c.is_ascii_alphanumeric() || b":, -_=/+;".contains(c));
-        return if fits && value.len() <= 200 {
-            line.to_vec()
-        } else {
-            [name, b":", &vec![b'x'; value.len() - 1]].concat()
-        };
+    if let Some(shown) = known_value(&lower, value, shared) {
+        return [name, &shown].concat();
     }
     let name = if fields::is_standard(&lower, crate::http2::hpack::is_static_name(&lower)) {
         name.to_vec()
@@ -57,6 +51,42 @@ fn field(line: &[u8], shared: &mut Shared) -> Vec<u8> {
     };
     let text = value.get(1..).unwrap_or_default();
     [name, b":".to_vec(), shared.replacer.replace(Kind::Value, &[Part::Hidden(text)], false)].concat()
+}
+
+/// The value, with the colon before it, of a field that an upgrade needs: as much of it as the upgrade does.
+fn known_value(name: &[u8], value: &[u8], shared: &mut Shared) -> Option<Vec<u8>> {
+    let bare = value.get(1..)?.trim_ascii();
+    let from = bare.as_ptr().addr() - value.as_ptr().addr();
+    let (front, behind) = (value.get(..from)?, value.get(from + bare.len()..)?);
+    let is_option = |word: &[u8]| CONNECTION_OPTIONS.iter().any(|option| word.eq_ignore_ascii_case(option));
+    let hidden = || vec![b'x'; bare.len()];
+    let shown = match name {
+        b"upgrade" if bare.eq_ignore_ascii_case(b"h2c") => bare.to_vec(),
+        b"connection" if bare.split(|&c| c == b',').all(|word| is_option(word.trim_ascii())) => bare.to_vec(),
+        b"http2-settings" => known_settings(bare),
+        b"content-length" | b"content-type" => {
+            let (kind, parts) = fields::parts(Some(name), bare, Around::default());
+            shared.replacer.replace(kind, &parts, false)
+        }
+        b"upgrade" | b"connection" => hidden(),
+        _ => return None,
+    };
+    Some([front, &shown, behind].concat())
+}
+
+/// Options of `Connection` that tell nothing of the application.
+const CONNECTION_OPTIONS: [&[u8]; 4] = [b"upgrade", b"http2-settings", b"keep-alive", b"close"];
+
+/// `HTTP2-Settings` with the values of known settings, as many characters as before.
+fn known_settings(text: &[u8]) -> Vec<u8> {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let Some(payload) = detect::base64url(text) else { return vec![b'='; text.len()] };
+    let mut octets = control::settings(&payload);
+    octets.resize(payload.len(), 0);
+    let bit = |nth: usize| octets.get(nth / 8).map_or(0, |octet| octet >> (7 - nth % 8) & 1);
+    let mut digits = (0..).map(|nth| (nth * 6..nth * 6 + 6).fold(0, |digit, at| digit << 1 | bit(at)));
+    let mut character = |_| DIGITS.get(usize::from(digits.next().unwrap_or(0))).copied().unwrap_or(b'A');
+    text.iter().map(|c| if *c == b'=' { b'=' } else { character(c) }).collect()
 }
 
 /// Of a head of `length` octets, 0 when its end is not there, what tells HTTP/1: `HTTP/1.`, or a token of capitals and a
@@ -113,12 +143,20 @@ mod tests {
     fn upgrades_stay_upgrades() {
         let head =
             b"POST /a.B/C HTTP/1.1\r\nHost: secret.acme\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
-            X-Secret: hunter2\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n\r\n";
+            Content-Type: application/grpc\r\nX-Secret: hunter2\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n\r\n";
         let scrubbed = upgrade(head, &mut shared());
         let (before, after) = (detect::http1_head(head).unwrap(), detect::http1_head(&scrubbed).unwrap());
         assert_eq!(before, after);
         let text = String::from_utf8_lossy(&scrubbed).to_lowercase();
         assert!(!text.contains("secret") && !text.contains("hunter2"), "{text}");
+        let rare = b"POST /a.B/C HTTP/1.1\r\nConnection: hunter2hunter2\r\nUpgrade: hunter2hunter2\r\nUpgrade: h2c\r\n\
+            Content-Type: hunter2hunter2\r\nContent-Length:  hunter2hunter2\r\nHTTP2-Settings: GiphdW50ZXIy\r\n\
+            Upgrade:\r\nhunter2\r\n:hunter2\r\n\r\n";
+        let scrubbed = upgrade(rare, &mut shared());
+        assert_eq!(scrubbed.len(), rare.len());
+        let text = String::from_utf8_lossy(&scrubbed);
+        assert!(!text.contains("unter") && !text.contains("dW50Z"), "{text}");
+        assert!(detect::http1_head(&scrubbed).unwrap().upgrade_h2c);
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n";
         assert_eq!(upgrade(answer, &mut shared()), answer);
     }

@@ -7,6 +7,7 @@ use super::checksum::Sum;
 use super::edits::Edits;
 use super::replace::Key;
 use crate::limits::{MAX_EXTENSION_HEADERS, MAX_MPLS_LABELS, MAX_TUNNELS, MAX_VLAN_TAGS};
+use crate::packet::is_vxlan_header;
 
 mod ether_type {
     pub const IPV4: u16 = 0x0800;
@@ -129,7 +130,8 @@ impl Rewriter {
                 self.behind(kind, 16, wire.saturating_sub(16), payload, key)
             }
             276 => {
-                self.keep(0, 12)?;
+                self.keep(0, 2)?;
+                self.keep(4, 8)?;
                 self.cooked_address(12, u16::from(self.byte(11)?), key);
                 self.behind(self.be16(0)?, 20, wire.saturating_sub(20), payload, key)
             }
@@ -205,16 +207,11 @@ impl Rewriter {
     }
 
     fn mpls(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let (mut at, mut wire) = (at, wire);
-        for _ in 0..MAX_MPLS_LABELS {
-            self.keep(at, 4)?;
-            let bottom = self.byte(at + 2)? & 1 == 1;
-            (at, wire) = (at + 4, wire.saturating_sub(4));
-            if bottom {
-                return self.ip(at, wire, payload, key);
-            }
-        }
-        None
+        let bottom = |label: &usize| self.byte(at + label * 4 + 2).is_some_and(|octet| octet & 1 == 1);
+        // without a bottom they are no labels; as zeros they have none either
+        let labels = (0..MAX_MPLS_LABELS).find(bottom)? + 1;
+        self.keep(at, labels * 4)?;
+        self.ip(at + labels * 4, wire.saturating_sub(labels as u32 * 4), payload, key)
     }
 
     fn ppp(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
@@ -245,9 +242,9 @@ impl Rewriter {
 
     fn ipv4(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
         const NO_OPERATION: u8 = 1;
-        self.keep(at, 10)?;
-        self.address_v4(at + 12, key)?;
-        self.address_v4(at + 16, key)?;
+        // what tells that it is no IPv4 header, or not all of it
+        self.keep(at, 1)?;
+        self.keep(at + 2, 2)?;
         let first = self.byte(at)?;
         let header = usize::from(first & 15) * 4;
         let total = match self.be16(at + 2)? {
@@ -258,6 +255,9 @@ impl Rewriter {
         if first >> 4 != 4 || header < 20 || at + header > self.input.len() {
             return None;
         }
+        self.keep(at, 10)?;
+        self.address_v4(at + 12, key)?;
+        self.address_v4(at + 16, key)?;
         self.out.get_mut(at + 20..at + header)?.fill(NO_OPERATION);
         let sum = Sum::default().add(self.out.get(at + 12..at + 20)?);
         let kind = self.byte(at + 9)?;
@@ -278,13 +278,14 @@ impl Rewriter {
     }
 
     fn ipv6(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
+        self.keep(at, 1)?;
+        if self.byte(at)? >> 4 != 6 || at + 40 > self.input.len() {
+            return None;
+        }
         self.keep(at, 8)?;
         self.address_v6(at + 8, key)?;
         self.address_v6(at + 24, key)?;
         let sum = Sum::default().add(self.out.get(at + 8..at + 40)?);
-        if self.byte(at)? >> 4 != 6 {
-            return None;
-        }
         let mut left = match self.be16(at + 4)? {
             0 => wire.saturating_sub(40),
             length => u32::from(length),
@@ -370,7 +371,8 @@ impl Rewriter {
                 self.checksum(at + 2, at, end, sum, false)
             }
             protocol::AUTHENTICATION => {
-                self.keep(at, 12)?;
+                self.keep(at, 2)?;
+                self.keep(at + 4, 8)?;
                 let length = (usize::from(self.byte(at + 1)?) + 2) * 4;
                 let wire = around.wire.checked_sub(length as u32)?;
                 self.transport(self.byte(at)?, at + length, Around { wire, ..around }, payload, key)
@@ -380,12 +382,13 @@ impl Rewriter {
     }
 
     fn tcp(&mut self, at: usize, end: usize, wire: u32, payload: Option<Payload<'_>>) -> Option<()> {
-        self.keep(at, 16)?;
-        self.keep(at + 18, 2)?;
+        self.keep(at + 12, 1)?;
         let header = usize::from(self.byte(at + 12)? >> 4) * 4;
         if header < 20 || header as u32 > wire {
             return None;
         }
+        self.keep(at, 16)?;
+        self.keep(at + 18, 2)?;
         self.tcp_options(at + 20, (at + header).min(end));
         let from = at + header;
         let payload = payload.filter(|payload| payload.length > 0 && payload.at.is_none_or(|at| at == from))?;
@@ -409,13 +412,10 @@ impl Rewriter {
                     return;
                 }
             };
-            if at + whole > end
-                || matches!((kind, whole), (1, _) | (2, 4) | (3, 3) | (4, 2) | (5, 10 | 18 | 26 | 34) | (8, 10))
-            {
-                let known = matches!(kind, 1..=5 | 8);
-                let _ = self.keep(at, if known { whole.min(end - at) } else { 2.min(end - at) });
-            } else if matches!(kind, 2..=5 | 8) {
-                let _ = self.keep(at, 2); // a length that is not its kind's
+            if matches!((kind, whole), (1, _) | (2, 4) | (3, 3) | (4, 2) | (5, 10 | 18 | 26 | 34) | (8, 10)) {
+                let _ = self.keep(at, whole.min(end - at));
+            } else if at + whole > end || matches!(kind, 2..=5 | 8) {
+                let _ = self.keep(at, 2.min(end - at)); // a length that is not its kind's, or leads too far
             } else if let Some(room) = self.out.get_mut(at..at + whole) {
                 room.fill(1);
             }
@@ -440,10 +440,11 @@ impl Rewriter {
     }
 
     fn vxlan(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let [flags, _, _, next, _, _, _, reserved] = self.array(at)?;
-        if flags & 0x08 == 0 || reserved != 0 {
+        let header = self.array(at)?;
+        if !is_vxlan_header(header) {
             return None;
         }
+        let [flags, _, _, next, ..] = header;
         self.enter()?;
         self.keep(at, 8)?;
         let (at, wire) = (at + 8, wire.saturating_sub(8));
@@ -460,11 +461,14 @@ impl Rewriter {
         if first >> 6 != 0 || flags & 0x3f != 0 || reserved != 0 {
             return None;
         }
+        let kind = self.be16(at + 2)?;
+        if !matches!(kind, ether_type::TRANSPARENT_ETHERNET | ether_type::IPV4 | ether_type::IPV6) {
+            return None;
+        }
         self.enter()?;
         self.keep(at, 8)?;
         // options of zeros: of no class and empty
         let length = 8 + usize::from(first & 0x3f) * 4;
-        let kind = self.be16(at + 2)?;
         let (at, wire) = (at + length, wire.saturating_sub(length as u32));
         match kind {
             ether_type::TRANSPARENT_ETHERNET => self.ethernet(at, wire, payload, key),

@@ -125,6 +125,13 @@ impl Conversation {
         }
     }
 
+    pub fn held(&mut self, at: usize, headers: &[(usize, u32)]) {
+        let side = &mut self.sides[at];
+        for &(left, length) in headers {
+            side.edits.hold(side.place(left), control::possible_header(length));
+        }
+    }
+
     /// The last `left` octets, and what follows, are of another protocol.
     pub fn foreign(&mut self, at: usize, left: usize) {
         let side = &mut self.sides[at];

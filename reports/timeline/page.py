@@ -1,4 +1,4 @@
-"""One connection against time: the client's frames point right, the server's left, waits and silences in between."""
+"""Events against time: the client's frames point right, the server's left, waits and silences in between."""
 
 from __future__ import annotations
 
@@ -12,99 +12,49 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ..analyzer import _core, facts
-from ..analyzer.budget import CAUSES
-from ..analyzer.excerpt import Excerpt
-from ..analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, in_flight, sequence, steps
-from ..analyzer.tables import DIRECTIONS, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints
-from .terminal import CAUSE_STYLES, draw
-from .text import count, duration, safe, size
+from ...analyzer import _core
+from ...analyzer.budget import CAUSES
+from ...analyzer.excerpt import Excerpt
+from ...analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
+from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
+from ..terminal.drawing import CAUSE_STYLES, NARROW
+from ..text import count, duration, safe, size
 
-LINES = 200
-"""Lines drawn unasked."""
-
-_BARS = "▁▂▃▄▅▆▇█"
-_LEFT = 25
-"""Columns before the client's line: time and packets."""
-_SPARK = 20
-"""Columns before a sparkline, and as many behind it for its figure."""
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2
 _LONGEST = 5
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
-_LEGEND = "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n"
+_LEGEND = (
+    "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n. "
+    "Lanes: the most bytes in flight, the least of each window that bounds the side; congestion (an estimate), stream "
+    "and connection windows are known where it stopped"
+)
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
-_STYLES = ("cyan", "blue")
+STYLES = ("cyan", "bright_blue")
+"""Colours of the client's and the server's bytes."""
 
 
-def render(excerpt: Excerpt, *, width: int = 100, colour: bool = False, limit: int = LINES) -> str:
-    """The time line as text; `limit` bounds the lines of events, 0 draws all of them and folds nothing."""
-    page = _Page(excerpt, sequence(excerpt), max(width, 80))
-    body = list(page.events(limit))
-    return draw([*page.head(), Text(), page.axis(), *body, *page.legend()], width=page.width, colour=colour, wrap=False)
-
-
-class _Page:
+class Page:
     """What is drawn, and how wide."""
 
     def __init__(self, excerpt: Excerpt, events: Sequence, width: int) -> None:
+        """Measure the columns."""
         self.excerpt, self.sequence, self.width = excerpt, events, width
-        self.inner = width - _LEFT - 2
         self.zero = excerpt.tables.capture["first_time_ns"] or 0
+        self.when = max(len(self.time(excerpt.end_ns)), 10)
+        last = int(excerpt.packets.packet[-1]) if len(excerpt.packets.packet) else 0
+        # packet numbers have a column of their own where there is room for one
+        self.numbers = 0 if width < NARROW else max(2 * len(str(last)) + 2, 9)
+        self.inner = width - self.when - self.numbers - (6 if self.numbers else 4)
         rpcs = excerpt.tables.rpcs
         rows = np.flatnonzero(rpcs.connection == excerpt.connection)
         self.by_start = rows[np.argsort(rpcs.first_packet[rows], kind="stable")]
         self.by_end = rows[np.argsort(rpcs.last_packet[rows], kind="stable")]
         self.starts, self.ends = rpcs.first_packet[self.by_start], rpcs.last_packet[self.by_end]
 
-    # the head
-
-    def head(self) -> list[Text]:
-        """Whose connection it is, what the range holds, and how full it was."""
-        tables, row = self.excerpt.tables, self.excerpt.connection
-        c = facts.connection(tables, row)
-        stream = "" if self.excerpt.stream is None else f", stream {self.excerpt.stream}"
-        lines = [Text(f"connection {row}{stream}", style="bold")]
-        ends = (
-            ("client", c.client, c.client_implementation, c.client_implementation_inferred),
-            ("server", c.server, c.server_implementation, c.server_implementation_inferred),
-        )
-        for side, end, runs, inferred in ends:
-            runs = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation not known"
-            lines += self._wrapped(f"{side} {end}  {runs}", "  ")
-        mss = tables.connections.mss_client[row], tables.connections.mss_server[row]
-        segments = " / ".join(f"{int(m):,} B" if m else "-" for m in mss)
-        opening = "" if c.complete else "; begun before the capture"
-        protocol = "" if c.protocol == "http2" else f"; {c.protocol}: packets only"
-        lines += self._wrapped(
-            f"RTT {duration(c.min_rtt_ns)}, MSS {segments}, captured at: {c.vantage}{opening}{protocol}", "  "
-        )
-        return [*lines, *self._totals(), *self._sparklines()]
-
-    def _totals(self) -> list[Text]:
-        excerpt, bursts = self.excerpt, self.sequence.bursts
-        sides = []
-        for side, name in enumerate(DIRECTIONS):
-            mine = bursts.direction == side
-            sides.append(
-                f"{name} {count(int(bursts.packets[mine].sum()), 'packet')} {size(int(bursts.bytes[mine].sum()))} "
-                f"{count(len(self.sequence.frame_rows[side]), 'frame')}"
-            )
-        rpcs = excerpt.tables.rpcs
-        begun = rpcs.start_time_ns[self.by_start]
-        mine = (begun >= excerpt.start_ns) & (begun <= excerpt.end_ns)
-        if excerpt.stream is not None:
-            mine &= rpcs.stream[self.by_start] == excerpt.stream
-        span = f"{self.time(excerpt.start_ns)} s to {self.time(excerpt.end_ns)} s"
-        lines = self._wrapped(f"{span}, drawn: {', '.join(sides)}; {count(int(mine.sum()), 'RPC')} begun", "  ")
-        told = self._waits_by_cause(self.sequence.wait_rows)
-        if self.sequence.short_waits:
-            short, ns = self.sequence.short_waits, self.sequence.short_waits_ns
-            told.append(f"{short:,} too short to draw {duration(ns)}")
-        return lines + self._wrapped(f"waits: {', '.join(told) or 'none'}", "  ")
-
-    def _waits_by_cause(self, rows: Ints) -> list[str]:
+    def waits_by_cause(self, rows: Ints) -> list[str]:
+        """How many waits of each cause, and how long they lasted; the longest first."""
         waits = self.sequence.waits
         said = []
         for cause in np.unique(waits.cause[rows]):
@@ -112,25 +62,11 @@ class _Page:
             said.append((int(waits.duration_ns[mine].sum()), f"{len(mine):,} {CAUSES[cause]}"))
         return [f"{text} {duration(ns)}" for ns, text in sorted(said, reverse=True)]
 
-    def _sparklines(self) -> list[Text]:
-        if self.excerpt.stream is not None:
-            return []
-        lines = []
-        columns = self.width - 2 * _SPARK
-        for side, name in enumerate(DIRECTIONS):
-            flight = in_flight(self.excerpt.packets, side, columns)
-            most = int(flight.max()) if len(flight) else 0
-            if most:
-                bars = "".join(
-                    _BARS[min(int(n) * len(_BARS) // (most + 1), len(_BARS) - 1)] if n else " " for n in flight
-                )
-                lines.append(Text(f"  in flight, {name}".ljust(_SPARK) + f"{bars} ≤ {most:,} B"))
-        return lines
-
     def axis(self) -> Text:
         """The names of the columns."""
         lane = "client" + " " * (self.inner - 10) + "server"
-        return Text(f"{'time s':>11}  packets    {lane}", style="bold")
+        packets = f"  {'packets':<{self.numbers}}" if self.numbers else ""
+        return Text(f" {'time s':>{self.when}}{packets} {lane}", style="bold")
 
     def legend(self) -> list[Text]:
         """What the marks mean."""
@@ -180,7 +116,7 @@ class _Page:
         like = (stop - start) // repeats
         above = "the line above" if like == 1 else f"the {like} lines above"
         text = f"{repeats:,} times more like {above}, until {self.time(last[1])} s: {self._held(start, stop)}"
-        lines = _fill(text, self.inner - 5)
+        lines = _fill(self._numbered(text, first[2], last[3]), self.inner - 5)
         rows = [self._row(first[0], first[2], last[3], f"  : {lines[0]}", "dim", sides="::")]
         return rows + [self._row(None, None, None, f"  : {line}", "dim", sides="::") for line in lines[1:]]
 
@@ -197,7 +133,7 @@ class _Page:
         first, last = self._when(start)[2], self._when(stop - 1)[3]
         rpcs = int(np.searchsorted(self.starts, last, side="right") - np.searchsorted(self.starts, first))
         parts += [f"{count(rpcs, 'RPC')} begun"] if rpcs and self.excerpt.stream is None else []
-        waits = self._waits_by_cause(rows[kinds == WAIT])
+        waits = self.waits_by_cause(rows[kinds == WAIT])
         parts += [f"waits {', '.join(waits)}"] if waits else []
         silent = int(self.sequence.silences.duration_ns[rows[kinds == SILENCE]].sum())
         return "; ".join([*parts, *([f"silent {duration(silent)}"] if silent else [])])
@@ -213,13 +149,13 @@ class _Page:
         lasted = int(bursts.last_time_ns[row] - bursts.first_time_ns[row])
         if lasted >= 1_000_000:
             meta += f", {duration(lasted)}"
-        what = self._frames(row) or self._unframed(row)
+        first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
+        what = self._numbered(self._frames(row) or self._unframed(row), first, last)
         texts = [f"{what}  ({meta})" if payload else what]
         if len(texts[0]) > self.inner - 6:
-            texts = [*_fill(what, self.inner - 6), f"({meta})"]
-        first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
-        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), _STYLES[side])]
-        lines += [self._row(None, None, None, self._beside(text, side), _STYLES[side]) for text in texts[1:]]
+            texts = [*_fill(what, self.inner - 6), *(_fill(f"({meta})", self.inner - 6) if payload else ())]
+        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), STYLES[side])]
+        lines += [self._row(None, None, None, self._beside(text, side), STYLES[side]) for text in texts[1:]]
         notes = [line for note in self._notes(first, last, side) for line in _fill(note, self.inner - 2)]
         return lines + [self._row(None, None, None, self._beside(line, side), "bold") for line in notes]
 
@@ -240,11 +176,8 @@ class _Page:
         head = f"WAIT {duration(int(waits.duration_ns[row]))}: {cause}"
         owed = f"{side} owes {int(waits.owed_bytes[row]):,} B{of};"
         known = ", ".join(f"{name} {value:,}" for name, value, unknown in windows if value != unknown)
-        text = [head, *_fill(f"{owed} {known} B", self.inner - 6), *_fill(path, self.inner - 6)]
         style = f"bold {CAUSE_STYLES.get(cause, '')}".strip()
-        start = int(waits.start_time_ns[row])
-        lines = [self._row(start, None, None, f" !! {text[0]}", style)]
-        return lines + [self._row(None, None, None, f" !! {line}", style) for line in text[1:]]
+        return self._marked("!!", (head, f"{owed} {known} B", path), int(waits.start_time_ns[row]), style)
 
     def silence(self, row: int) -> list[Text]:
         """Its length, and whether an RPC was open."""
@@ -254,19 +187,32 @@ class _Page:
         text += "no RPC open" if not open_rpcs else f"{count(open_rpcs, 'RPC')} open"
         if others > _USUAL_ACKS:
             text += f", {count(others, 'packet')} {'without data' if self.excerpt.stream is None else 'beside it'}"
-        return [self._row(int(silences.start_time_ns[row]), None, None, f" ~~ {text}", "dim")]
+        return self._marked("~~", (text,), int(silences.start_time_ns[row]), "dim")
 
     # parts of lines
+
+    def _marked(self, mark: str, texts: Items[str], at: int, style: str) -> list[Text]:
+        """Lines behind a mark, the first of them with its time."""
+        lines = [line for text in texts for line in _fill(text, self.inner - 5)]
+        return [
+            self._row(None if number else at, None, None, f" {mark} {line}", style) for number, line in enumerate(lines)
+        ]
 
     def _row(
         self, at: int | None, first: int | None, last: int | None, lane: str, style: str, sides: str = "||"
     ) -> Text:
         when = "" if at is None else self.time(at)
-        numbers = "" if first is None else f"#{first}" if first == last else f"#{first}-{last}"
-        line = Text(f"{when:>11}  {numbers:<{_LEFT - 13}}{sides[0]}")
+        line = Text(f" {when:>{self.when}}")
+        if self.numbers:
+            line.append(f"  {'' if first is None or last is None else _packets(first, last):<{self.numbers}}")
+        line.append(f" {sides[0]}")
         line.append(set_cell_size(lane, self.inner), style=style)
         line.append(sides[1])
         return line
+
+    def _numbered(self, text: str, first: int, last: int) -> str:
+        """A text with its packets, when they have no column."""
+        return text if self.numbers else f"{_packets(first, last)} {text}"
 
     def _arrow(self, text: str, side: int) -> str:
         room = self.inner - len(text) - 2
@@ -339,10 +285,7 @@ class _Page:
     def _begun(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
         numbers = list(dict.fromkeys(int(rpcs.method[r]) for r in rows))
-        names = [
-            safe(self.excerpt.tables.method_name(n) or "?") if n != NO_METHOD else "method not in the capture"
-            for n in numbers
-        ]
+        names = [method_name(self.excerpt.tables, n) for n in numbers]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}: {names[0]}{more}"
 
@@ -384,7 +327,22 @@ class _Page:
         return f"{(ns - self.zero) / 1e9:.6f}"
 
     def _wrapped(self, text: str, indent: str, style: str = "") -> list[Text]:
-        return [Text(line, style=style) for line in _fill(text, self.width, indent=indent)]
+        return wrapped(text, self.width, indent, style)
+
+
+def _packets(first: int, last: int) -> str:
+    return f"#{first}" if first == last else f"#{first}-{last}"
+
+
+def method_name(tables: Tables, number: int) -> str:
+    """A method by its number, as it may be shown."""
+    found = next((method for method in tables.methods if method.number == number), None)
+    return safe((found and (found.name or found.label)) or "method not in the capture")
+
+
+def wrapped(text: str, width: int, indent: str, style: str = "") -> list[Text]:
+    """Lines of a text, all but the first one indented."""
+    return [Text(line, style=style) for line in _fill(text, width, indent=indent)]
 
 
 def _fill(text: str, width: int, *, indent: str = "") -> list[str]:

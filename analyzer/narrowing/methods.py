@@ -1,0 +1,61 @@
+"""What is counted per method, anew for some of the RPCs."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from ..quantiles import Durations, interval_of, quantiles_of
+from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints, Method, Tables
+from .reading import Mask, Read, streams_of
+
+
+def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
+    """The methods of the RPCs `mine`, with the figures of these alone."""
+    keys, turnarounds = _turnarounds(seen)
+    rpcs = tables.rpcs
+    streams = streams_of(rpcs.connection, rpcs.stream)
+    order = np.argsort(streams, kind="stable")
+    row = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
+    known = (streams[row] == keys) & mine[row] & (rpcs.flags[row] & TOUCHES_GAP == 0)
+    row, turnarounds = row[known], turnarounds[known]
+    found = []
+    for method in tables.methods:
+        rows = np.flatnonzero(mine & (rpcs.method == method.number))
+        if len(rows):
+            found.append(_method(tables, method, rows, turnarounds[rpcs.method[row] == method.number]))
+    return tuple(found)
+
+
+def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) -> Method:
+    rpcs = tables.rpcs
+    flags, start, duration = rpcs.flags[rows], rpcs.start_time_ns[rows], rpcs.duration_ns[rows]
+    last = len(method.statuses) - 1
+    complete = flags & COMPLETE != 0
+    latencies = duration[complete & (flags & BEGUN_BEFORE == 0)]
+    return replace(
+        method,
+        rpcs=len(rows),
+        complete=int(complete.sum()),
+        touch_gaps=int((flags & TOUCHES_GAP != 0).sum()),
+        statuses=tuple(np.bincount(np.minimum(rpcs.status[rows], last), minlength=last + 1).tolist()),
+        first_start_ns=int(start.min()),
+        last_end_ns=int((start + duration).max()),
+        latency=quantiles_of(latencies),
+        latency_intervals=interval_of(latencies),
+        messages=int(
+            rpcs.request_messages[rows].sum(dtype=np.int64) + rpcs.response_messages[rows].sum(dtype=np.int64)
+        ),
+        budget=tuple(tables.rpc_budgets[rows].sum(axis=0).tolist()),
+        turnaround=quantiles_of(turnarounds),
+        turnaround_intervals=interval_of(turnarounds),
+    )
+
+
+def _turnarounds(seen: Read) -> tuple[Ints, Durations]:
+    """From a request message's end to the next response message's begin: the stream of each, and how long."""
+    keys, packet, time = seen.turns
+    order = np.lexsort((np.abs(packet), keys))
+    keys, packet, time = keys[order], packet[order], time[order]
+    answers = np.flatnonzero((packet[1:] < 0) & (packet[:-1] > 0) & (keys[1:] == keys[:-1])) + 1
+    return keys[answers], np.maximum(time[answers] - time[answers - 1], 0)

@@ -1,0 +1,63 @@
+"""Columns of whole numbers as text that fits into a page: differences, bytes of varying length, deflate, base64."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LARGEST = 2**53 - 1
+"""What JavaScript's numbers hold exactly; larger ones, which only hostile captures have, are cut to it."""
+
+Layout = list[dict[str, Any]]
+"""Per table its name, rows and columns; per column its name, whether it holds differences, and its unit."""
+
+
+def packed(tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], rising: Sequence[str]) -> tuple[Layout, str]:
+    """Columns by table and name as one base64 text, and how to read it; those named in `rising` hold differences.
+
+    A value is value = unit x number, a number is zigzag-coded (0, -1, 1, -2 ...), seven bits a byte, the lowest first.
+    """
+    layout: Layout = []
+    pieces: list[bytes] = []
+    for table, columns in tables.items():
+        described = []
+        rows = 0
+        for name, column in columns.items():
+            values = np.clip(column.astype(np.int64), -LARGEST, LARGEST)
+            rows, unit = len(values), _unit(values)
+            numbers = values // unit
+            if name in rising:
+                numbers = np.diff(numbers, prepend=0)
+            pieces.append(_varints(numbers))
+            described.append({"name": name, "rising": name in rising, "unit": unit})
+        layout.append({"name": table, "rows": rows, "columns": described})
+    return layout, deflated(b"".join(pieces))
+
+
+def deflated(data: bytes) -> str:
+    """Bytes in zlib's format as base64."""
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
+
+
+def _unit(values: npt.NDArray[np.int64]) -> int:
+    """The greatest common divisor: times of most captures are whole microseconds."""
+    return max(int(np.gcd.reduce(values)), 1) if len(values) else 1
+
+
+def _varints(values: npt.NDArray[np.int64]) -> bytes:
+    coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    lengths = np.ones(len(coded), dtype=np.int64)
+    for power in range(1, 9):
+        lengths += coded >= np.uint64(1 << (7 * power))
+    starts = np.cumsum(lengths) - lengths
+    out = np.zeros(int(lengths.sum()), dtype=np.uint8)
+    for place in range(int(lengths.max(initial=0))):
+        has = lengths > place
+        low = (coded[has] >> np.uint64(7 * place)) & np.uint64(127)
+        out[starts[has] + place] = low | np.where(lengths[has] > place + 1, np.uint64(128), np.uint64(0))
+    return out.tobytes()

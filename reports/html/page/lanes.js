@@ -1,0 +1,69 @@
+// Which line of the chart an RPC or connection is drawn in.
+
+const MOST_LANES = 16;
+const COLUMN = 4; // pixels of a column of the view of all connections
+
+/** The first free lane for each of some intervals in the order of their beginnings; the last lane takes what is left. */
+function lanesOf(starts, ends, most = MOST_LANES) {
+  const until = [];
+  const lanes = new Int32Array(starts.length);
+  let overflow = 0;
+  for (let i = 0; i < starts.length; i += 1) {
+    let lane = until.findIndex((end) => end <= starts[i]);
+    if (lane < 0) lane = until.length < most ? until.push(0) - 1 : most;
+    if (lane === most) overflow += 1;
+    else until[lane] = ends[i];
+    lanes[i] = lane;
+  }
+  return { lanes, count: until.length + (overflow ? 1 : 0), overflow };
+}
+
+/** Lines of the view of all connections: connections that do not overlap may share one. */
+function connectionLanes(model) {
+  const list = [...model.connections.values()].sort((a, b) => a.start - b.start || a.number - b.number);
+  const few = list.length <= MOST_LANES;
+  const ordered = few ? list.sort((a, b) => a.number - b.number) : list;
+  const { lanes, count } = few
+    ? { lanes: ordered.map((_, place) => place), count: ordered.length }
+    : lanesOf(ordered.map((c) => c.start), ordered.map((c) => c.end));
+  const of = new Map();
+  const members = Array.from({ length: count }, () => []);
+  ordered.forEach((connection, place) => {
+    of.set(connection.number, lanes[place]);
+    members[lanes[place]].push(connection.number);
+  });
+  return { of, members, count };
+}
+
+/** The view of one connection: lines for RPCs at once, then waits, frames and packets of both sides. */
+function streamLanes(model, connection) {
+  const rows = model.by.rpcs.get(connection) ?? [];
+  const { start_ns: start, duration_ns: length } = model.rpcs;
+  const packed = lanesOf(rows.map((row) => start[row]), rows.map((row) => start[row] + length[row]));
+  const lanes = Array.from({ length: packed.count }, (_, place) => ({
+    name: place === 0 ? "RPCs" : packed.overflow && place === packed.count - 1 ? "more RPCs" : "",
+    kind: "rpc",
+    piled: packed.overflow > 0 && place === packed.count - 1,
+  }));
+  const waits = model.by.waits.get(connection) ?? [];
+  SIDES.forEach((arrow, side) => {
+    if (waits.some((row) => model.waits.direction[row] === side)) lanes.push({ name: `waits ${arrow}`, kind: "wait", side });
+  });
+  const kinds = [["frames", "frame"], ["packets", "packet"]];
+  for (const [table, kind] of kinds) {
+    SIDES.forEach((arrow, side) => {
+      if (model.by[table].has(connection)) lanes.push({ name: `${table} ${arrow}`, kind, side });
+    });
+  }
+  if (evidenceOf(model, connection).length) lanes.unshift({ name: "evidence", kind: "evidence" });
+  return { rows, slots: packed.lanes, lanes };
+}
+
+/** Packets of findings that belong to a connection. */
+function evidenceOf(model, connection) {
+  return model.evidence.filter(({ packet, finding }) => {
+    const row = packetRow(model, packet);
+    if (row >= 0) return model.packets.connection[row] === connection;
+    return model.facts.findings[finding - 1].connections.length === 1 && model.facts.findings[finding - 1].connections[0] === connection;
+  });
+}

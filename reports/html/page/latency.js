@@ -1,0 +1,73 @@
+// Distributions of the latencies: how many RPCs in each class, on a logarithmic axis.
+
+function drawLatencies(model, echarts, container, charts) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  container.replaceChildren();
+  charts.splice(0).forEach((chart) => chart.dispose());
+  for (const { method, first, counts, quantiles } of model.facts.latencies) {
+    const plot = element("div", { className: "plot" });
+    const said = quantiles.map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
+    container.append(element("figure", {}, element("figcaption", {}, element("bdi", {}, method), element("small", {}, said)), plot));
+    const chart = echarts.init(plot, null, { renderer: "canvas" });
+    const bins = counts.map((count, place) => [(first + place) / model.facts.bins, (first + place + 1) / model.facts.bins, count]);
+    const lines = quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name }));
+    const ends = axisEnds(bins);
+    const label = { color: colour("faint"), fontSize: 10 };
+    chart.setOption({
+      animation: false,
+      grid: { left: 52, right: 16, top: 22, bottom: 24 },
+      tooltip: { trigger: "item", confine: true, renderMode: "html", transitionDuration: 0, backgroundColor: colour("page"), borderColor: colour("line"), formatter: (params) => binWords(params, bins) },
+      xAxis: { type: "value", min: ends[0], max: ends[1], axisTick: { customValues: ticks(...ends) }, splitLine: { show: false }, axisLine: { lineStyle: { color: colour("line") } }, axisLabel: { ...label, customValues: ticks(...ends), hideOverlap: true, formatter: (value) => plain(10 ** value) } },
+      yAxis: { type: "value", minInterval: 1, splitNumber: 3, splitLine: { lineStyle: { color: colour("line"), opacity: 0.5 } }, axisLabel: { ...label, formatter: (value) => value.toLocaleString("en") } },
+      series: [{
+        type: "custom", encode: { x: [0, 1], y: 2 }, data: bins, itemStyle: { color: colour("accent") }, clip: true,
+        renderItem: (params, api) => {
+          const [x0, y] = api.coord([api.value(0), api.value(2)]);
+          const [x1, bottom] = api.coord([api.value(1), 0]);
+          return { type: "rect", shape: { x: x0, y, width: Math.max(x1 - x0 - 1, 1), height: bottom - y }, style: { fill: colour("accent"), opacity: 0.8 } };
+        },
+        markLine: { silent: true, symbol: "none", lineStyle: { color: colour("text"), type: "dashed" }, label: { color: colour("text"), fontSize: 10, formatter: ({ name }) => name }, data: apart(lines) },
+      }],
+    });
+    charts.push(chart);
+  }
+}
+
+/** At least a factor of ten, so that one class does not look like many. */
+function axisEnds(bins) {
+  const [first, last] = [bins[0][0], bins[bins.length - 1][1]];
+  const pad = Math.max((1 - (last - first)) / 2, 0.05);
+  return [first - pad, last + pad];
+}
+
+/** Logarithms of 1, 2 and 5 times the powers of ten, or of these alone on a long axis. */
+function ticks(from, to) {
+  const values = [];
+  for (let power = Math.floor(from); power <= to; power += 1) {
+    for (const digit of to - from > 3 ? [1] : [1, 2, 5]) values.push(power + Math.log10(digit));
+  }
+  return values.filter((value) => value >= from && value <= to);
+}
+
+/** `200 ms`: round figures without their zeros. */
+function plain(ns) {
+  const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([size]) => ns >= size * 0.999) ?? [1, "ns"];
+  return `${Number((ns / unit).toPrecision(3))} ${name}`;
+}
+
+/** Quantiles that lie together share a line. */
+function apart(lines) {
+  const kept = [];
+  for (const line of lines) {
+    const last = kept[kept.length - 1];
+    if (last && line.xAxis - last.xAxis < 0.02) last.name += `, ${line.name}`;
+    else kept.push({ ...line });
+  }
+  return kept;
+}
+
+function binWords({ dataIndex }, bins) {
+  const [from, to, count] = bins[dataIndex];
+  return element("div", { className: "hint" }, `${counted(count, "RPC")} from ${duration(10 ** from)} to ${duration(10 ** to)}`);
+}

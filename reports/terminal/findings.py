@@ -1,0 +1,172 @@
+"""Findings on a terminal: what each costs, the packets that show it, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.result import SEVERITIES, Analysis, Evidence, Finding, Remedy
+from ..text import count, duration, packet_filter, safe
+from .drawing import NARROW, SEVERITY_STYLES, more
+
+MOST_EVIDENCE = 4
+"""Packets shown for a finding; the rest are in the JSON report."""
+MOST_REMEDIES = 2
+"""Remedies shown for a finding; the rest are in the JSON report."""
+MOST_NAMES = 8
+"""Connections or methods named for a finding; the rest are counted."""
+MOST_FILTERED = 24
+"""Packets that a display filter names; beyond them it is for those shown."""
+
+_INDENT = 3
+
+
+def findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
+    """What is more than information in full, the rest in a line each; `top` of either."""
+    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank)
+    for number, finding in enumerate(costly[:top], start=1):
+        yield Text()
+        yield from in_full(number, finding, analysis, width)
+    left = costly[top:] if top else []
+    if left:
+        yield Text()
+        yield from more(len(left), "finding")
+        yield _lines(left, [finding.severity for finding in left], width)
+    remarks = [finding for finding in analysis.findings if finding.severity == "info"]
+    if remarks:
+        yield Text()
+        yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
+        yield _lines(remarks[:top], [""] * len(remarks[:top]), width)
+        yield from more(len(remarks) - len(remarks[:top]), "remark")
+
+
+def _rank(finding: Finding) -> tuple[int, int, bool]:
+    """The costliest first; those without a time by severity, and what is a part of another one after it."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
+
+
+def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """One finding with its proof and its remedies."""
+    style = SEVERITY_STYLES[finding.severity]
+    head = Text.assemble((finding.severity, style), (f" {finding.id}", "bold"), f"  {safe(finding.title)}")
+    numbered = Table.grid(padding=(0, 1, 0, 0))
+    numbered.add_column(no_wrap=True)
+    numbered.add_row(Text(f"{number}.", style="bold"), head)
+    yield numbered
+    room = width - _INDENT
+    parts: list[RenderableType] = [_cost(finding), Text(safe(finding.explanation))]
+    parts += [Text("packets that show it", style="bold"), _evidence(finding, analysis.capture.first_time_ns or 0, room)]
+    parts += [_filter(finding)]
+    parts += [Text("what to do", style="bold"), _knobs(finding, room)] if finding.remedies else []
+    parts += [_more_of(finding, analysis)]
+    yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
+
+
+def _cost(finding: Finding) -> Text:
+    """What it costs, how sure that is, and whom it concerns."""
+    if finding.lost_ns is not None and finding.share is not None:
+        cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
+    elif finding.part_of:
+        cost = f"part of {finding.part_of}"
+    else:
+        cost = "costs packets or risk, not time"
+    cost += f"; confidence {finding.confidence}"
+    if finding.scope.connections:
+        cost += f"; {_listed('connection', list(map(str, finding.scope.connections)))}"
+    if finding.scope.methods:
+        cost += f"; {_listed('', [safe(method) for method in finding.scope.methods])}"
+    return Text(cost, style="dim")
+
+
+def _listed(noun: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"{noun}{'s' * (noun != '' and len(names) != 1)} {shown}{more}".strip()
+
+
+def _evidence(finding: Finding, start: int, width: int) -> RenderableType:
+    shown = sorted(finding.evidence[:MOST_EVIDENCE], key=lambda item: (item.time_ns, item.packet))
+    if width < NARROW - _INDENT:
+        lines = [Text(f" #{item.packet}  {_seconds(item, start)}  {safe(item.what)}") for item in shown]
+        return Group(*lines)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for justify in ("right", "right", "left"):
+        table.add_column(justify=justify, no_wrap=justify == "right")
+    for item in shown:
+        table.add_row(f" #{item.packet}", _seconds(item, start), Text(safe(item.what)))
+    return table
+
+
+def _seconds(item: Evidence, start: int) -> str:
+    return f"{(item.time_ns - start) / 1e9:.6f} s"
+
+
+def _filter(finding: Finding) -> Text:
+    """The packets in Wireshark: all of them unless they are many."""
+    every = [item.packet for item in finding.evidence]
+    packets = every if len(every) <= MOST_FILTERED else every[:MOST_EVIDENCE]
+    return Text.assemble((" Wireshark  ", "dim"), packet_filter(packets))
+
+
+def _knobs(finding: Finding, width: int) -> RenderableType:
+    shown = [
+        (safe(remedy.implementation), safe(f"{remedy.knob}{_present(remedy)}: {remedy.note}"))
+        for remedy in finding.remedies[:MOST_REMEDIES]
+    ]
+    if width < NARROW - _INDENT:
+        return Group(*(Text.assemble(" ", (whose, "bold"), f"  {text}") for whose, text in shown))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    for whose, text in shown:
+        table.add_row(Text(f" {whose}", style="bold"), Text(text))
+    return table
+
+
+def _present(remedy: Remedy) -> str:
+    """The setting's value on the host that recorded."""
+    return "" if remedy.present is None else f" (is {remedy.present} here)"
+
+
+def _more_of(finding: Finding, analysis: Analysis) -> RenderableType:
+    """Where the rest of a finding is: its page, its packets in their place, and what is not shown here."""
+    lines = [f"grpcdiag explain {finding.id}"]
+    if len(finding.scope.connections) == 1:
+        times = [item.time_ns - (analysis.capture.first_time_ns or 0) for item in finding.evidence[:MOST_EVIDENCE]]
+        begin, end = max(min(times), 0) // 1_000_000, max(times) // 1_000_000 + 1  # rounded outwards
+        span = f"--from {begin / 1e3:.3f} --to {end / 1e3:.3f}"
+        lines.append(f"grpcdiag timeline FILE --connection {finding.scope.connections[0]} {span}")
+    left = [
+        count(number, noun, nouns)
+        for number, noun, nouns in (
+            (len(finding.evidence) - MOST_EVIDENCE, "more packet", "more packets"),
+            (len(finding.remedies) - MOST_REMEDIES, "more remedy", "more remedies"),
+        )
+        if number > 0
+    ]
+    if left:
+        lines.append(f"grpcdiag analyze --json has {' and '.join(left)}")
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_row(Text("more:", style="dim"), Group(*(Text(line, style="dim") for line in lines)))
+    return table
+
+
+def _lines(shown: Sequence[Finding], before: Sequence[str], width: int) -> RenderableType:
+    """What is worth knowing: a line each."""
+    rows = []
+    for finding, severity in zip(shown, before, strict=True):
+        cost = f" (part of {finding.part_of})" if finding.part_of else ""
+        cost = cost if finding.lost_ns is None else f" ({duration(finding.lost_ns)} lost)"
+        named = Text.assemble("  ", (f"{severity} " if severity else "", SEVERITY_STYLES.get(severity, "")), finding.id)
+        rows.append((named, safe(finding.title) + cost))
+    if width < NARROW:
+        return Group(*(Text.assemble(name, f"  {text}") for name, text in rows))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(name, Text(text))
+    return table

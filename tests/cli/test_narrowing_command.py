@@ -1,0 +1,179 @@
+"""`analyze` and `timeline` of a part of the RPCs: arguments, exit codes, the JSON, and what refuses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from support import grpcdiag, recorded, recording
+
+from grpcdiag.reports import json_v1
+
+RTT205 = recorded("rtt205-go-16000.pcap")
+JAVA = recorded("impl-java.pcap")
+VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    outcome = grpcdiag("analyze", "--json", *arguments)
+    assert outcome.code == 0, outcome.err
+    found: dict[str, Any] = json.loads(outcome.out)
+    VALIDATOR.validate(found)
+    return found
+
+
+def test_the_json_says_what_was_narrowed() -> None:
+    whole = document(RTT205)
+    assert "narrowed" not in whole
+    part = document(RTT205, "--from", "2s", "--to", "5s", "-c", "0", "--method", "Echo")
+    narrowed = part["narrowed"]
+    assert narrowed["connections"] == [0]
+    assert (narrowed["method"], narrowed["from_ns"], narrowed["to_ns"]) == ("Echo", 2 * 10**9, 5 * 10**9)
+    assert (narrowed["rpcs"], narrowed["of_rpcs"]) == (2, 5)
+    assert part["totals"]["rpcs"] == part["methods"][0]["rpcs"] == part["connections"][0]["rpcs"] == 2
+    assert narrowed["rpc_time_ns"] == sum(part["budget"].values())
+    assert narrowed["of_rpc_time_ns"] == sum(whole["budget"].values())
+    assert part["capture"] == whole["capture"]
+
+
+def test_the_terminal_says_it_too() -> None:
+    text = grpcdiag("analyze", RTT205, "--to", "2s").text
+    assert "narrowed to 1 of 5 RPCs (20.0% of their time), begun to 2 s; packets, bytes and notes" in " ".join(
+        text.split()
+    )
+    assert "narrowed" not in grpcdiag("analyze", RTT205).text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--connection", "3"], "there is no connection 3; the capture has 1, numbered from 0"),
+        (["--method", "/none"], "no method is like '/none'; the capture has /lab.v1.Lab/Echo"),
+        (["--from", "100"], "no RPC is left of 5"),
+        (["--from", "2", "--to", "1"], "--from lies behind --to"),
+        (["--from", "soon"], "'soon' is no time"),
+        (["--connection", "-1"], "-1"),
+        (["--top", "0"], "0"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str], says: str) -> None:
+    outcome = grpcdiag("analyze", RTT205, *arguments)
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert says in outcome.err
+
+
+def test_captures_of_both_ends_are_not_narrowed() -> None:
+    client, server = recording("rtt205-go-16000").files[0], recording("rtt205-go-16000", "server").files[0]
+    outcome = grpcdiag("analyze", client, server, "--to", "3")
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert "two places" in outcome.err
+
+
+def test_pieces_of_one_capture_are() -> None:
+    found = document(*recording("rotated").files, "--to", "100ms")
+    assert 0 < found["narrowed"]["rpcs"] < found["narrowed"]["of_rpcs"] == 3000
+
+
+def test_standard_input_is() -> None:
+    piped = grpcdiag("analyze", "-", "--to", "3", stdin=Path(RTT205).read_bytes())
+    assert piped.code == 0
+    assert "2 of 5 RPCs" in piped.text
+
+
+def test_a_part_is_not_compared(tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    assert grpcdiag("analyze", "--json", RTT205, "--to", "3", "-o", str(part)).code == 0
+    outcome = grpcdiag("compare", RTT205, str(part))
+    assert outcome.code in (2, 3)
+    assert "part of a capture's RPCs" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((RTT205, "--fail-on", "critical"), 1),
+        ((RTT205, "--fail-on", "warning"), 1),
+        ((RTT205, "--fail-on", "info"), 1),
+        ((JAVA, "--fail-on", "critical"), 0),
+        ((JAVA, "--fail-on", "warning"), 0),
+        ((JAVA, "--fail-on", "info"), 1),
+        ((JAVA, "--fail-on", "info", "--method", "Echo"), 0),
+        ((RTT205, "--fail-on", "critical", "--from", "2"), 1),
+        ((RTT205, "--fail-on", "warning", "--json"), 1),
+    ],
+    ids=str,
+)
+def test_fail_on_judges_what_is_told(arguments: tuple[str, ...], code: int) -> None:
+    outcome = grpcdiag("analyze", *arguments)
+    assert outcome.code == code
+    assert outcome.out, "the report is written all the same"
+
+
+def test_top_bounds_findings_methods_and_connections() -> None:
+    ydb = recording("ydb-unary-multi-inflight8").files[0]
+    text = grpcdiag("analyze", ydb, "--top", "2").text
+    assert "... and 6 more connections" in text
+    java = grpcdiag("analyze", JAVA, "--top", "1").text
+    assert "... and 4 more methods" in java
+    errors = grpcdiag("analyze", recording("too-many-pings").files[0], "--top", "1").text
+    assert "1. warning too-many-pings" in errors
+    assert "2. warning" not in errors
+    assert "... and 1 more finding\n  warning connection-closed-early" in errors
+
+
+def test_the_slowest_rpcs() -> None:
+    text = grpcdiag("timeline", RTT205, "--worst", "2").text
+    assert text.startswith("the 2 slowest RPCs of 5\n\n1. 411 ms /lab.v1.Lab/Echo OK; connection 0, stream ")
+    assert text.count("WAIT 205 ms: congestion_window") == 2
+    assert text.count("\n2. ") == 1
+
+
+def test_the_slowest_rpcs_are_those_of_the_rpcs_table() -> None:
+    ydb = recording("ydb-unary-multi-inflight8").files[0]
+    listed = grpcdiag("rpcs", "--format", "jsonl", ydb).text.splitlines()
+    longest = sorted((json.loads(line) for line in listed), key=lambda row: -row["duration_ns"])[:5]
+    text = grpcdiag("timeline", ydb, "--worst", "5").text
+    heads = [line for line in text.splitlines() if line[:2] in ("1.", "2.", "3.", "4.", "5.")]
+    wanted = [f"connection {row['connection']}, stream {row['stream']}" for row in longest]
+    assert [head.split("; ")[1] for head in heads] == wanted
+    of_one = grpcdiag("timeline", ydb, "--worst", "1", "-c", "3").text
+    first = max((json.loads(line) for line in listed if '"connection":3,' in line), key=lambda row: row["duration_ns"])
+    assert f"connection 3, stream {first['stream']}" in of_one
+
+
+def test_the_slowest_of_a_method_and_a_time() -> None:
+    text = grpcdiag("timeline", JAVA, "--worst", "3", "--method", "/lab.v1.Lab/Down").text
+    assert text.startswith("the 1 slowest RPC of 10")
+    assert "/lab.v1.Lab/Down" in text.splitlines()[2]
+    early = grpcdiag("timeline", RTT205, "--worst", "9", "--to", "3").text
+    assert early.startswith("the 2 slowest RPCs of 5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--worst", "0"], "0"),
+        (["--worst", "2", "--stream", "3"], "--stream is for --connection alone"),
+        (["--worst", "2", "--method", "None"], "no method is like 'None'"),
+        (["--worst", "2", "-c", "9"], "there is no connection 9"),
+        (["-c", "0", "--method", "Echo"], "--method is for --worst"),
+    ],
+)
+def test_wrong_usage_of_worst_is_2(arguments: list[str], says: str) -> None:
+    outcome = grpcdiag("timeline", RTT205, *arguments)
+    assert (outcome.code, outcome.out) == (2, b"")
+    assert says in outcome.err
+    piped = grpcdiag("timeline", "-", "--worst", "1", stdin=b"")
+    assert (piped.code, piped.out) == (2, b"")
+    assert "reads the capture twice" in piped.err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_as_wide_as_columns_says(columns: int) -> None:
+    for command in (("analyze", RTT205), ("timeline", RTT205, "-c", "0")):
+        lines = grpcdiag(*command, env={"COLUMNS": str(columns)}).text.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert max(map(len, lines)) > columns - 8

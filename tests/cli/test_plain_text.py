@@ -1,0 +1,82 @@
+"""Terminals that show no more than ASCII, or no colours, and locales that say so."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from support import grpcdiag, recorded
+
+from grpcdiag.reports.text import ascii_only
+
+RTT205 = recorded("rtt205-go-16000.pcap")
+COMMANDS = (("analyze",), ("timeline", "-c", "0"), ("timeline", "--worst", "2"), ("compare", RTT205))
+ESCAPE = "\x1b["
+
+
+def on_a_terminal(*arguments: str, **env: str) -> str:
+    """What the command writes to a terminal of 80 columns."""
+    first, second = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG", "PYTHONIOENCODING"))}
+    environment |= {"TERM": "xterm-256color", "COLUMNS": "80", **env}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpcdiag", *arguments], stdout=second, stdin=subprocess.DEVNULL, env=environment
+    )
+    os.close(second)
+    pieces = []
+    while True:
+        try:
+            piece = os.read(first, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    os.close(first)
+    assert process.wait(60) == 0
+    return b"".join(pieces).decode()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
+def test_an_encoding_without_frames_and_bars(command: tuple[str, ...]) -> None:
+    plain = grpcdiag(*command, RTT205, env={"PYTHONIOENCODING": "ascii"})
+    assert plain.code == 0, plain.err
+    assert plain.out.isascii()
+    full = grpcdiag(*command, RTT205)
+    assert not full.out.isascii()
+    assert [len(line) for line in plain.text.splitlines()] == [len(line) for line in full.text.splitlines()]
+
+
+def test_what_is_not_drawn_comes_through(capfd: pytest.CaptureFixture[str]) -> None:
+    for command in (("explain", "slow-start-after-idle"), ("rpcs", RTT205), ("doctor",)):
+        outcome = grpcdiag(*command, env={"PYTHONIOENCODING": "ascii"})
+        assert outcome.out.isascii(), command
+
+
+def test_the_plain_locale_on_a_terminal() -> None:
+    assert on_a_terminal("analyze", RTT205, LANG="C").isascii()
+    assert on_a_terminal("analyze", RTT205, LC_ALL="POSIX", LANG="en_US.UTF-8").isascii()
+    assert "─" in on_a_terminal("analyze", RTT205, LANG="C.UTF-8")
+
+
+def test_colours_are_for_terminals_that_want_them() -> None:
+    for command in (("analyze", RTT205), ("timeline", RTT205, "-c", "0")):
+        coloured = on_a_terminal(*command, LANG="C.UTF-8")
+        assert ESCAPE in coloured
+        plain = on_a_terminal(*command, LANG="C.UTF-8", NO_COLOR="1")
+        assert ESCAPE not in plain
+        assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).split() == plain.split()
+        lines = plain.replace("\r", "").splitlines()
+        assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("─│╭█▏▁▇µ", "-|+#..%u"), ("é漢", "???"), ("a\u0301", "a"), ("plain", "plain")],
+)
+def test_as_many_columns_in_ascii(text: str, plain: str) -> None:
+    assert ascii_only(text) == plain

@@ -1,0 +1,361 @@
+"""The page in a real browser: it comes to life, zooms, leads from a finding to its packets, and sends nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support import recorded, recording, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.ends import analyze_files
+from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.scene import Bounds, scene
+from grpcdiag.fixtures.bench.multiply import multiply
+from grpcdiag.reports import html
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+Opened = Callable[..., "Page"]
+READY = "#chart[data-ready=yes]"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium as the system has it, driven by Playwright."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    must = os.environ.get("GRPCDIAG_REQUIRE_TOOLS") == "1"
+    if path is None:
+        pytest.fail("chromium is not installed") if must else pytest.skip("chromium is not installed")
+    if not must:
+        pytest.importorskip("playwright")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
+    """Opens a page; at the end nothing may have been asked of any network, and nothing complained of."""
+    contexts: list[Any] = []
+    asked: list[str] = []
+    said: list[str] = []
+
+    def open_page(text: str, *, ready: bool = True, **options: Any) -> Page:
+        path = tmp_path / f"report{len(contexts)}.html"
+        path.write_text(text, encoding="utf-8")
+        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        contexts.append(context)
+        view: Page = context.new_page()
+        view.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
+        view.on("console", lambda message: said.append(message.text))
+        view.on("pageerror", lambda error: said.append(str(error)))
+        view.on("dialog", lambda dialog: said.append(dialog.message))
+        view.goto(path.as_uri())
+        if ready:
+            view.wait_for_selector(READY)
+        return view
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [url for url in asked if url != "data:,"] == []
+    assert said == []
+
+
+def rendered(*paths: str, bounds: Bounds | None = None) -> str:
+    analysis = analyze(list(paths))
+    return html.render(analysis, scene(list(paths), analysis, **({"bounds": bounds} if bounds else {})))
+
+
+@pytest.fixture(scope="module")
+def rtt() -> str:
+    return rendered(recorded("rtt205-go-16000.pcap"))
+
+
+def span(view: Page) -> tuple[int, int]:
+    """What the chart shows, nanoseconds after the first packet."""
+    view.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    chart = view.locator("#chart")
+    return int(chart.get_attribute("data-from") or 0), int(chart.get_attribute("data-to") or 0)
+
+
+def items(view: Page) -> int:
+    return int(view.locator("#chart").get_attribute("data-items") or 0)
+
+
+def pixels(view: Page) -> int:
+    """How many colours the chart has: an empty canvas has one."""
+    script = """() => { const c = document.querySelector('#chart canvas');
+      const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const s = new Set();
+      for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return s.size; }"""
+    return int(view.evaluate(script))
+
+
+def test_it_comes_to_life_and_zooms(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    assert pixels(view) > 10
+    assert not view.locator("#problem").is_visible()
+    first, last = span(view)
+    assert first < 0 < 7_674_614_000 < last
+    assert "connection 0, 0.000000 s to 7.674614 s" in view.locator("#status").inner_text()
+    view.click("#closer")
+    closer = span(view)
+    assert closer[1] - closer[0] == pytest.approx((last - first) / 2, rel=0.01)
+    box = view.locator("#chart").bounding_box()
+    assert box
+    view.mouse.move(box["x"] + 700, box["y"] + 60)
+    view.keyboard.down("Control")
+    for _ in range(5):
+        view.mouse.wheel(0, -300)
+        view.wait_for_timeout(60)
+    view.keyboard.up("Control")
+    wheeled = span(view)
+    assert wheeled[1] - wheeled[0] < (closer[1] - closer[0]) * 0.9
+    view.mouse.down()
+    view.mouse.move(box["x"] + 500, box["y"] + 60, steps=4)
+    view.mouse.up()
+    view.wait_for_timeout(100)
+    dragged = span(view)
+    assert dragged[0] > wheeled[0]
+    assert dragged[1] - dragged[0] == pytest.approx(wheeled[1] - wheeled[0], rel=0.01)
+    view.click("#whole")
+    assert span(view) == (first, last)
+
+
+def test_the_wheel_alone_scrolls_the_page(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    view.locator("#chart").scroll_into_view_if_needed()
+    before, top = span(view), view.evaluate("scrollY")
+    view.locator("#chart").hover()
+    view.mouse.wheel(0, 200)
+    view.wait_for_timeout(200)
+    assert span(view) == before
+    assert view.evaluate("scrollY") != top
+
+
+def test_from_a_finding_to_its_packets(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    view.locator("button.see[data-packet='54']").first.click()
+    begin, end = span(view)
+    assert begin < 2_823_837_000 and end > 3_029_081_000  # the wait that packet 54 begins, whole
+    assert end - begin < 1_000_000_000
+    details = view.locator("#details")
+    assert "packet #54 and those around it on connection 0" in details.inner_text()
+    here = details.locator("tr.here")
+    assert here.count() == 1
+    assert "14,080 B" in here.inner_text() and "evidence of slow-start-after-idle" in here.inner_text()
+    assert view.evaluate("document.activeElement.id") == "details"
+    details.get_by_role("button", name="#55").click()
+    assert "packet #55" in details.locator("h3").inner_text()
+    view.locator("button.all").first.click()
+    begin, end = span(view)
+    assert begin < 2_823_837_000 and end > 5_851_630_000
+    view.get_by_role("link", name="back to slow-start-after-idle").click()
+    assert view.url.endswith("#finding-1")
+
+
+def test_hover_and_click_on_the_chart(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    view.locator("button.see[data-rpc]").first.click()
+    assert "411 ms" in view.locator("#details").inner_text()
+    box = view.locator("#chart").bounding_box()
+    assert box
+    for row, words in ((1, "/lab.v1.Lab/Echo"), (2, "congestion_window")):
+        view.mouse.move(box["x"] + 300, box["y"] + 22 + 22 * row + 11)
+        view.wait_for_timeout(150)
+        assert words in view.locator(".hint").first.inner_text()
+    view.mouse.click(box["x"] + 300, box["y"] + 22 + 22 * 2 + 11)
+    text = view.locator("#details").inner_text()
+    assert "wait: 205 ms congestion_window" in text
+    assert "14,080 B" in text and "stopped at" in text
+    view.locator("#details").get_by_role("button", name="zoom to it").click()
+    begin, end = span(view)
+    assert end - begin == pytest.approx(205_200_000 * 1.12, rel=0.02)
+
+
+def test_with_the_keyboard_alone(opened: Opened, rtt: str) -> None:
+    view = opened(rtt)
+    for _ in range(80):
+        view.keyboard.press("Tab")
+        if view.evaluate("document.activeElement.id") == "chart":
+            break
+    assert view.evaluate("document.activeElement.id") == "chart"
+    whole = span(view)
+    view.keyboard.press("ArrowUp")
+    closer = span(view)
+    assert closer[1] - closer[0] < whole[1] - whole[0]
+    view.keyboard.press("ArrowRight")
+    assert span(view)[0] > closer[0]
+    view.keyboard.press("ArrowLeft")
+    view.keyboard.press("ArrowDown")
+    assert span(view) == pytest.approx(whole, abs=2_000_000)
+    view.keyboard.press("Home")
+    view.keyboard.press("n")
+    assert "/lab.v1.Lab/Echo" in view.locator("#details").inner_text()
+    view.keyboard.press("n")
+    assert "wait: 205 ms congestion_window" in view.locator("#details").inner_text()
+    view.keyboard.press("Enter")
+    begin, end = span(view)
+    assert end - begin < 300_000_000
+    view.keyboard.press("p")
+    assert "/lab.v1.Lab/Echo" in view.locator("#details").inner_text()
+    # a piece of evidence is a button, which Enter presses
+    view.locator("button.see[data-packet='45']").first.focus()
+    view.keyboard.press("Enter")
+    assert "packet #45" in view.locator("#details").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dark_and_light(opened: Opened, rtt: str, scheme: str) -> None:
+    view = opened(rtt, color_scheme=scheme)
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
+    other = "dark" if scheme == "light" else "light"
+    assert view.evaluate(ground) == colours[scheme]
+    first = pixels(view), view.evaluate("document.querySelector('#chart canvas').toDataURL()")
+    view.click(f"[data-theme-choice={other}]")
+    assert view.evaluate(ground) == colours[other]
+    assert view.locator(f"[data-theme-choice={other}]").get_attribute("aria-pressed") == "true"
+    view.wait_for_timeout(100)
+    assert view.evaluate("document.querySelector('#chart canvas').toDataURL()") != first[1]
+    view.click("[data-theme-choice=auto]")
+    assert view.evaluate(ground) == colours[scheme]
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_a_phone_s_width(opened: Opened, rtt: str, width: int) -> None:
+    view = opened(rtt, viewport={"width": width, "height": 740})
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    view.locator("button.see[data-packet='45']").first.click()
+    assert view.evaluate("document.documentElement.scrollWidth") <= width
+    assert pixels(view) > 10
+
+
+def test_without_its_script(opened: Opened, rtt: str) -> None:
+    view = opened(rtt, ready=False, java_script_enabled=False)
+    text = view.inner_text("body")
+    assert "tcp_slow_start_after_idle" in text and "411 ms" in text and "#45" in text
+    assert "not allowed to run here" in text
+    assert not view.locator("#status").is_visible()
+    assert view.locator("button:visible:enabled").count() == 0
+
+
+def test_in_print(opened: Opened, rtt: str) -> None:
+    view = opened(rtt, color_scheme="dark")
+    view.emulate_media(media="print")
+    view.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert view.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert view.locator("details:not([open])").count() == 0
+    assert not view.locator(".controls").is_visible()
+    view.emulate_media(media="screen")
+    view.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert view.locator("html").get_attribute("data-theme") == "auto"
+    assert len(view.pdf()) > 10_000
+
+
+def test_what_is_injected_does_not_run(browser: Browser, rtt: str, tmp_path: Path) -> None:
+    """Were markup to slip into the page, its policy would not let it act. The browser itself says so."""
+    slipped = (
+        '<img src="https://example.org/x.png"><script>document.title = "ran"</script><p onclick="alert(1)" id="p">x</p>'
+    )
+    path = tmp_path / "slipped.html"
+    path.write_text(rtt.replace("</main>", slipped + "</main>"), encoding="utf-8")
+    view = browser.new_page()
+    said: list[str] = []
+    failed: list[str | None] = []
+    view.on("console", lambda message: said.append(message.text))
+    view.on("requestfailed", lambda request: failed.append(request.failure))
+    view.goto(path.as_uri())
+    view.wait_for_selector(READY)
+    view.click("#p")
+    assert view.title() != "ran"
+    assert failed == ["csp"]
+    assert sum("Content Security Policy" in text for text in said) == len(said) == 3
+    view.close()
+
+
+def test_several_connections(opened: Opened) -> None:
+    view = opened(rendered(synthetic("failures-pool").file))
+    numbers = view.locator("#connection option").evaluate_all("all => all.map((one) => one.value)")
+    assert numbers[0] == "-1" and len(numbers) > 2
+    assert items(view) > 0
+    box = view.locator("#chart").bounding_box()
+    assert box
+    view.locator("button.see[data-connection]").nth(1).click()
+    assert view.locator("#chart").get_attribute("data-connection") == numbers[2]
+    view.select_option("#connection", numbers[0])
+    view.locator("#chart").focus()
+    view.keyboard.press("n")
+    assert view.locator("#chart").get_attribute("data-connection") == numbers[1]
+    view.fill("#packet", "999999")
+    view.keyboard.press("Enter")
+    assert "is not in this page" in view.locator("#details").inner_text()
+
+
+@pytest.mark.parametrize("name", ["rpc-errors", "max-concurrent-streams", "too-many-pings", "impl-java"])
+def test_other_recordings(opened: Opened, name: str) -> None:
+    view = opened(rendered(recorded(f"{name}.pcap")))
+    assert pixels(view) > 10
+    view.evaluate("for (let i = 0; i < 12; i += 1) document.getElementById('closer').click()")
+    assert span(view)[1] - span(view)[0] > 0
+    if view.locator("button.see[data-packet]").count():
+        view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        view.locator("button.see[data-packet]").first.click()
+        assert view.locator("#details tr.here").count() == 1
+
+
+def test_80_rpcs(opened: Opened, tmp_path: Path) -> None:
+    source, path = Path(recorded("deadline-exceeded.pcap")), tmp_path / "twice.pcap"
+    multiply(source, path, 2 * source.stat().st_size)
+    assert analyze([str(path)]).totals.rpcs == 80
+    view = opened(rendered(str(path)))
+    assert_usable(view)
+    view.select_option("#connection", "1")
+    assert_usable(view)
+
+
+def assert_usable(view: Page) -> None:
+    """The chart never draws more than can be seen, and stays so when looked at closely."""
+    assert 0 < items(view) < 12_000
+    for _ in range(4):
+        view.click("#closer")
+        span(view)
+        assert items(view) < 12_000
+    view.click("#whole")
+
+
+def test_very_many_rpcs(opened: Opened, tmp_path: Path) -> None:
+    """12,000 RPCs of many connections; 100,000 and more with GRPCDIAG_TEST_LARGE=1."""
+    rpcs = 110_000 if os.environ.get("GRPCDIAG_TEST_LARGE") == "1" else 12_000
+    source, path = Path(recorded("ydb-unary-single-inflight1.pcap")), tmp_path / "large.pcap"
+    multiply(source, path, source.stat().st_size * rpcs // 3_000)
+    analysis = analyze([str(path)])
+    assert analysis.totals.rpcs >= rpcs
+    text = html.render(analysis, scene([str(path)], analysis, bounds=Bounds(packets=20_000, frames=80_000)))
+    assert len(text) < 5_000_000
+    view = opened(text)
+    assert "of the whole capture" in view.locator(".drawn").inner_text()
+    assert_usable(view)
+    view.select_option("#connection", "0")
+    assert_usable(view)
+    view.locator("button.see[data-rpc]").first.click()
+    assert view.locator("#details h3").inner_text() == analysis.methods[0].method
+    assert items(view) > 2  # its frames and packets are there
+
+
+def test_both_ends(opened: Opened) -> None:
+    ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
+    analysis: Analysis = analyze_files(ends, described=lambda files: (None, ()))
+    assert analysis.ends is not None
+    view = opened(html.render(analysis, scene(analysis.ends.client_files, analysis)))
+    assert view.locator("#ends").is_visible()
+    assert pixels(view) > 10
