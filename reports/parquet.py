@@ -50,6 +50,19 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
     return first.columns, rows
 
 
+def escaped(piece: pl.DataFrame) -> pl.DataFrame:
+    """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
+    import polars as pl
+
+    from .text import safe
+
+    for name in (name for name, dtype in piece.schema.items() if dtype == pl.String):
+        texts = {text: safe(text) for text in piece[name].unique() if text is not None and not text.isprintable()}
+        if texts:
+            piece = piece.with_columns(pl.col(name).replace(texts))
+    return piece
+
+
 def _arrow(schema: pl.Schema, told: dict[str, dict[str, str]]) -> Any:
     """The Arrow schema of a table with metadata for its fields; what polars itself notes there is kept."""
     import nanoarrow

@@ -1,0 +1,187 @@
+"""`grpcdiag fleet`: captures of many hosts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import NO_GRPC, UNREADABLE, Ports, Quiet, fail, say
+
+if TYPE_CHECKING:
+    from ..fleet.run import Plan, Result, Told
+    from ..fleet.task import Outcome
+
+NAME = "fleet"
+
+app = typer.Typer(
+    help="Analyse captures of many hosts into one dataset, and ask it questions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+MOST_FILES_NAMED = 5
+"""Files named per host of those left out; the dataset's markers name all."""
+_EVERY_S = 10.0
+"""Seconds between two lines of progress where no terminal shows a bar."""
+
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder or URL that fleet analyze wrote.")]
+
+
+@app.command("analyze")
+def analyze(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Folders, patterns, files or URLs of object stores (s3://, gs://, file://...). "
+            "Files that one tcpdump rotated are read as one recording.",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DATASET", help="Folder or URL of the dataset; made if need be.")
+    ],
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="ENGINE", help="local, or dask://HOST:PORT: a scheduler that runs.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes of the local engine; one per core by default.")
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            metavar="REGEX",
+            help="Tells hosts from paths below SOURCE, with the groups (?P<host>...) and perhaps (?P<interface>...).",
+        ),
+    ] = None,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
+    with _told():
+        from ..fleet import run
+        from ..fleet.engines import engine as engine_of
+
+        planned = run.plan(sources, output, port or [], layout)
+        if not planned.recordings:
+            fail("the sources hold no captures", UNREADABLE)
+        if not quiet:
+            say(_planned(planned))
+        with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
+            result = run.execute(planned, chosen, told)
+    _tell(result, quiet)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what the fleet raises into messages and exit codes."""
+    try:
+        from ..fleet.engines import EngineError
+        from ..fleet.series import LayoutError
+        from ..fleet.store import StoreError
+    except ImportError as error:
+        fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
+    try:
+        yield
+    except StoreError as error:
+        fail(str(error), UNREADABLE)
+    except (EngineError, LayoutError) as error:
+        fail(str(error), 2)
+    except ImportError as error:
+        fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
+
+
+def _planned(planned: Plan) -> str:
+    from ..reports.text import count, size
+
+    hosts = len({recording.host for recording in planned.recordings})
+    files = sum(len(recording.files) for recording in planned.recordings)
+    text = (
+        f"{count(len(planned.recordings), 'recording')} of {count(hosts, 'host')} in {count(files, 'file')}; "
+        f"{len(planned.tasks):,} to do, {size(planned.size)}"
+    )
+    return f"{text}; {len(planned.done):,} done before" if planned.done else text
+
+
+@contextmanager
+def _progress(planned: Plan, quiet: bool) -> Iterator[Told]:
+    """A bar where a terminal is, else a line now and then, with the time that is left by the bytes that are."""
+    if quiet or not planned.tasks:
+        yield lambda outcome: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            MofNCompleteColumn(),
+            TextColumn("recordings"),
+            BarColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:
+            task = bar.add_task("analysing", total=len(planned.tasks))
+
+            def advance(outcome: Outcome) -> None:
+                bar.advance(task)
+
+            yield advance
+    else:
+        yield _Lines(planned)
+
+
+class _Lines:
+    """Progress in lines."""
+
+    def __init__(self, planned: Plan) -> None:
+        from time import monotonic
+
+        self._clock = monotonic
+        self._began = self._said = monotonic()
+        self._recordings, self._bytes = 0, 0
+        self._planned = planned
+
+    def __call__(self, outcome: Outcome) -> None:
+        self._recordings += 1
+        self._bytes += outcome.size
+        now, total = self._clock(), len(self._planned.tasks)
+        if now - self._said < _EVERY_S or self._recordings == total:
+            return
+        self._said = now
+        left = (now - self._began) * max(self._planned.size - self._bytes, 0) / max(self._bytes, 1)
+        say(f"{self._recordings:,} of {total:,} recordings done; about {_minutes(left)} left")
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _tell(result: Result, quiet: bool) -> None:
+    """What a run came to; exits with 3 when something was left out."""
+    from ..reports.text import count
+
+    if not quiet:
+        done = [outcome for outcome in result.outcomes if outcome.done]
+        seconds = sum(outcome.seconds for outcome in done)
+        rpcs = sum(outcome.rpcs for outcome in done)
+        say(f"{count(len(done), 'recording')} analysed, {count(rpcs, 'RPC')}, {seconds:,.1f} s of workers' time")
+        if result.joined_rpcs:
+            say(f"{count(result.joined_rpcs, 'RPC')} recorded at both ends")
+    for host, files in result.left_out.items():
+        for file in files[:MOST_FILES_NAMED]:
+            say(f"left out: {host}: {file.file}: {file.reason}")
+        if len(files) > MOST_FILES_NAMED:
+            say(f"left out: {host}: {len(files) - MOST_FILES_NAMED:,} more")
+    if result.left_out:
+        number = sum(map(len, result.left_out.values()))
+        again = "; run again to try those anew" if result.failed else ""
+        fail(f"{count(number, 'file or recording', 'files and recordings')} left out{again}", UNREADABLE)
+    if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.done:
+        fail("no gRPC traffic found in any recording", NO_GRPC)
