@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from . import dataset, store
+from . import dataset, store, summary
 from .dataset import Committed, LeftOut
 from .engines import Engine
 from .series import Found, Recording, recordings
@@ -75,6 +75,7 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
             told(outcome)
     present = dataset.committed(work.dataset)
     dataset.sweep(work.dataset, present, (one.id for one in work.recordings))
+    joined = summary.write(work.dataset, present) if present else 0
     left_out: dict[str, list[LeftOut]] = defaultdict(list)
     for outcome in outcomes:
         left_out[outcome.host] += outcome.left_out
@@ -83,4 +84,4 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
     for marker in dataset.markers([one for one in work.done if one.partly]):
         left_out[marker.host] += marker.left_out
     hosts = {host: tuple(files) for host, files in sorted(left_out.items()) if files}
-    return Result(work, tuple(outcomes), hosts)
+    return Result(work, tuple(outcomes), hosts, joined)

@@ -189,14 +189,21 @@ def _place(part: _Parts, shared: frozenset[str], layout: re.Pattern[str] | None)
 def _recording(key: tuple[str, str | None, str, str], pieces: Sequence[_Parts]) -> Recording:
     ordered = sorted(pieces, key=lambda part: (part.time, part.sequence or 0, part.found.name))
     host, interface = key[:2]
-    label = _slug("-".join(text for text in (host, interface or "", key[3]) if text))[:80]
+    label = _slug("-".join(dict.fromkeys(text for text in (host, interface or "", _rest(key[3], host, interface)) if text)))
     return Recording(
-        id=f"{label}-{digest(repr(key))}",
+        id=f"{label[:80]}-{digest(repr(key))}",
         host=host,
         interface=interface,
         files=tuple(part.found.file for part in ordered),
         missing=_missing(ordered),
     )
+
+
+def _rest(stem: str, host: str, interface: str | None) -> str:
+    """What a name says besides host and interface."""
+    for known in (host, interface or ""):
+        stem = stem.replace(known, "", 1) if known else stem
+    return stem.strip("._-+@ ")
 
 
 _MOST_MISSING = 100

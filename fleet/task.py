@@ -100,7 +100,9 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
     from ..analyzer.reading import unreadable
 
     files = task.recording.files
-    reasons = {number: reason for number, path in enumerate(paths) if (reason := unreadable(path))}
+    reasons = {
+        number: reason.removeprefix(f"{path}: ") for number, path in enumerate(paths) if (reason := unreadable(path))
+    }
     kept = [path for number, path in enumerate(paths) if number not in reasons]
     left_out = [LeftOut(files[number].url, reason) for number, reason in reasons.items()]
     analysis, tables, no_grpc = None, None, None

@@ -94,6 +94,13 @@ def _told() -> Iterator[None]:
         fail(str(error), 2)
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
+    except Exception as error:
+        if "duckdb" not in type(error).__module__:
+            raise
+        told = str(error)
+    else:
+        return
+    fail(f"the dataset cannot be queried: {told}", UNREADABLE)
 
 
 def _planned(planned: Plan) -> str:
