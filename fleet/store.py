@@ -176,3 +176,17 @@ def remove(urls: Sequence[str]) -> None:
             tried(lambda system=system, path=path: system.rm_file(path), url)  # type: ignore[misc]
         except FileNotFoundError:
             continue
+
+
+def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """Copy files into a folder under their own names, and give the paths. Raises StoreError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, url in enumerate(urls):
+        system, source = opened(url)
+        name = url.rpartition("/")[2]
+        target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
+        try:
+            tried(lambda system=system, source=source, target=target: system.get_file(source, str(target)), url)  # type: ignore[misc]
+        except FileNotFoundError:
+            raise StoreError(f"{url}: it is gone") from None
+        yield str(target)

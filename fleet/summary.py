@@ -14,7 +14,7 @@ from typing import Any
 from . import dataset, joining, store, sums
 from .dataset import Committed, Marker
 
-TABLES = ("recordings", "totals", "latencies", "findings", "ends", "ways")
+TABLES = ("recordings", "addresses", "totals", "latencies", "findings", "ends", "ways")
 FOLDER = "_summary"
 
 _TOTAL_KEYS = (
@@ -98,9 +98,8 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
         sums.write(database, _ways(sums.files([str(made["ends"])])), made["ways"])
         sums.write(database, _totals(relations, hosts), made["totals"])
         sums.write(database, _latencies(relations, hosts), made["latencies"])
-        columns = "f.*, h.host, h.first_time_ns AS recording_time_ns, h.files"
-        query = f"SELECT {columns} FROM {relations['findings']} f JOIN {hosts} h USING (recording) ORDER BY ALL"
-        sums.write(database, query, made["findings"])
+        sums.write(database, _findings(relations["findings"], hosts), made["findings"])
+        sums.write(database, _addresses(relations["connections"], hosts), made["addresses"])
     return made
 
 
@@ -139,6 +138,38 @@ def _latencies(relations: Mapping[str, str], hosts: str) -> str:
             UNION ALL BY NAME SELECT * REPLACE (-rpcs AS rpcs) FROM ({less})
         ) JOIN (SELECT recording, host FROM {hosts}) USING (recording)
         GROUP BY ALL HAVING sum(rpcs) > 0 ORDER BY ALL"""
+
+
+def _findings(findings: str, hosts: str) -> str:
+    """The findings with where they are; what both ends' recordings tell of one connection is told once."""
+    return f"""
+        WITH every AS (
+            SELECT f.*, h.host, h.first_time_ns AS recording_time_ns, h.files
+            FROM {findings} f JOIN {hosts} h USING (recording)
+        ), told AS (
+            SELECT e.recording, e.finding
+            FROM (SELECT recording, finding, id, unnest(connections) AS connection FROM every) e
+            JOIN pairs p ON p.b_recording = e.recording AND p.b_connection = e.connection
+            JOIN (SELECT recording, id, unnest(connections) AS connection FROM every) o
+                ON o.recording = p.a_recording AND o.connection = p.a_connection AND o.id = e.id
+            GROUP BY ALL
+            HAVING count(DISTINCT e.connection) = (
+                SELECT len(list_distinct(connections)) FROM every x
+                WHERE x.recording = e.recording AND x.finding = e.finding)
+        )
+        SELECT * FROM every ANTI JOIN told USING (recording, finding) ORDER BY recording, finding"""
+
+
+def _addresses(connections: str, hosts: str) -> str:
+    """Whose addresses are whose, as far as recordings at the ends tell: an address of one host alone."""
+    return f"""
+        SELECT address, any_value(host) AS host FROM (
+            SELECT {sums.address("client")} AS address, host FROM {connections} JOIN {hosts} USING (recording)
+            WHERE vantage = 'client'
+            UNION
+            SELECT {sums.address("server")}, host FROM {connections} JOIN {hosts} USING (recording)
+            WHERE vantage = 'server'
+        ) GROUP BY address HAVING count(DISTINCT host) = 1 ORDER BY address"""
 
 
 def _ways(ends: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Ports, Quiet, fail, say
+from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, fail, say, wants_colour, write
 
 if TYPE_CHECKING:
     from ..fleet.run import Plan, Result, Told
@@ -192,3 +192,58 @@ def _tell(result: Result, quiet: bool) -> None:
         fail(f"{count(number, 'file or recording', 'files and recordings')} left out{again}", UNREADABLE)
     if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.done:
         fail("no gRPC traffic found in any recording", NO_GRPC)
+
+
+ROWS_SHOWN = 10
+"""Rows of each table of the report that a reader gets unasked."""
+
+
+@app.command("report")
+def report(
+    dataset: Dataset,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DATASET2", help="Say what changed since that dataset.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of each table; 0 for all.")] = ROWS_SHOWN,
+    output: Output = None,
+) -> None:
+    """Say who is slow, why and since when, over all recordings of a dataset."""
+    import shutil
+
+    with _told():
+        from ..fleet import shown
+        from ..fleet.against import against as compared
+        from ..fleet.report import report as report_of
+
+        found = report_of(dataset, None if against else limit or None)
+        changes = compared(found, report_of(against, None)) if against else None
+    if as_json:
+        from msgspec import to_builtins
+
+        from ..reports import json_v1
+
+        write(json_v1.encoded(to_builtins(changes or found)), output)
+        return
+    to_terminal = output is None and sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
+    style = {"width": width, "colour": to_terminal and wants_colour()}
+    write(shown.render_against(changes, **style) if changes else shown.render(found, **style), output)
+
+
+@app.command("fetch")
+def fetch(
+    dataset: Dataset,
+    recording: Annotated[str, typer.Argument(metavar="RECORDING", help="As the report names it.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder; made if need be.")],
+) -> None:
+    """Copy the captures of a recording from their store into a folder."""
+    with _told():
+        from ..fleet import dataset as dataset_of
+        from ..fleet import store
+
+        found = dataset_of.committed(dataset).get(recording)
+        if found is None:
+            fail(f"{dataset}: no recording {recording}", 2)
+        for path in store.copy(dataset_of.markers([found])[0].files, output):
+            typer.echo(path)
