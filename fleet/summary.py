@@ -146,16 +146,15 @@ def _findings(findings: str, hosts: str) -> str:
         WITH every AS (
             SELECT f.*, h.host, h.first_time_ns AS recording_time_ns, h.files
             FROM {findings} f JOIN {hosts} h USING (recording)
+        ), scope AS (
+            SELECT recording, finding, id, unnest(list_distinct(connections)) AS connection,
+                   len(list_distinct(connections)) AS size FROM every
         ), told AS (
             SELECT e.recording, e.finding
-            FROM (SELECT recording, finding, id, unnest(connections) AS connection FROM every) e
+            FROM scope e
             JOIN pairs p ON p.b_recording = e.recording AND p.b_connection = e.connection
-            JOIN (SELECT recording, id, unnest(connections) AS connection FROM every) o
-                ON o.recording = p.a_recording AND o.connection = p.a_connection AND o.id = e.id
-            GROUP BY ALL
-            HAVING count(DISTINCT e.connection) = (
-                SELECT len(list_distinct(connections)) FROM every x
-                WHERE x.recording = e.recording AND x.finding = e.finding)
+            JOIN scope o ON o.recording = p.a_recording AND o.connection = p.a_connection AND o.id = e.id
+            GROUP BY e.recording, e.finding, e.size HAVING count(DISTINCT e.connection) = e.size
         )
         SELECT * FROM every ANTI JOIN told USING (recording, finding) ORDER BY recording, finding"""
 
