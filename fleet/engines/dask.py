@@ -8,9 +8,6 @@ from typing import Any
 from ..task import Outcome, Task
 from . import EngineError, Work, lost
 
-_WAIT_S = 30
-"""Seconds for the scheduler to answer."""
-
 
 class Dask:
     """A client of a scheduler."""
@@ -22,7 +19,7 @@ class Dask:
         except ImportError:
             raise EngineError("the engine is not installed: pip install 'grpcdiag[fleet]'") from None
         try:
-            self._client: Any = Client(f"tcp://{address}", timeout=_WAIT_S, set_as_default=False)
+            self._client: Any = Client(f"tcp://{address}")
         except (OSError, ValueError) as error:
             raise EngineError(f"dask://{address}: {error}") from None
         # threads of one process are as good as processes: a task is the core's work, which lets others run

@@ -23,8 +23,8 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 
 
 @contextmanager
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A file system of a server that runs as long; this process and those it starts find it by the environment."""
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """A file system and its server, which runs as long; this process and those it starts find it by the environment."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -38,7 +38,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         s3fs.S3FileSystem.clear_instance_cache()
         system = s3fs.S3FileSystem(use_listings_cache=False)
         system.mkdir(BUCKET)
-        yield system
+        yield system, server._server
     finally:
         server.stop()
 
@@ -114,13 +114,13 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Po
 def fleet(*arguments: str, code: int = 0) -> tuple[str, str]:
     """What `grpcdiag fleet` writes, with the exit code that is expected."""
     running = command(*arguments)
-    out, err = running.communicate(timeout=300)
+    out, err = running.communicate(timeout=3600)
     assert running.returncode == code, err
     assert "Traceback" not in err
     return out, err
 
 
-def waited(condition: Callable[[], bool], seconds: float = 60) -> None:
+def waited(condition: Callable[[], bool], seconds: float = 300) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it did not come"
@@ -137,3 +137,16 @@ def many(folder: Path, number: int) -> Path:
     for host in range(number):
         shutil.copy(recorded("impl-go.pcap"), folder / f"host-{host}_eth0.pcap")
     return folder
+
+
+def children(pid: int) -> list[int]:
+    """Worker processes of a command: those that multiprocessing spawned to run tasks."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            status = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+            if status and int(status[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found

@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import captures, command, contents, download, fleet, many, markers, s3, upload, waited
-from support import recorded
+from fleets import captures, children, command, contents, download, fleet, many, markers, s3, upload, waited
+from support import SYNTHETIC, recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
@@ -110,7 +110,7 @@ def test_no_captures_and_no_grpc_have_exit_codes(tmp_path: Path) -> None:
     assert "the sources hold no captures" in told
     _, told = fleet("analyze", str(tmp_path / "missing"), "-o", str(tmp_path / "dataset"), code=3)
     assert "missing: no such file or folder" in told
-    shutil.copy(SYNTHETIC / "no-grpc.pcap", tmp_path / "empty")
+    shutil.copy(SYNTHETIC / "not_grpc.pcap", tmp_path / "empty")
     fleet("analyze", str(tmp_path / "empty"), "-o", str(tmp_path / "dataset"), code=4)
     assert "with" not in fleet("report", str(tmp_path / "dataset"))[1]
 
@@ -123,7 +123,7 @@ def test_an_unknown_engine_is_refused(sources: Path, tmp_path: Path) -> None:
 def test_an_object_store_gives_the_same(
     made: tuple[Path, str], sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with s3(monkeypatch) as system:
+    with s3(monkeypatch) as (system, _):
         url = upload(system, sources, "captures")
         _, told = fleet("analyze", url, "-o", "s3://fleet/dataset", "--workers", "1", code=3)
         assert "left out: web-4: s3://fleet/captures/web-4_eth0.pcap: is not a capture" in told
@@ -167,19 +167,6 @@ def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.Monke
     with pytest.raises(store.StoreError, match="Slow Down"):
         store.tried(broken, "it")
     assert calls.count("broken") == store.TRIES
-
-
-def children(pid: int) -> list[int]:
-    """Worker processes of a command: those that multiprocessing spawned to run tasks."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            status = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
-            if status and int(status[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return found
 
 
 @pytest.fixture(scope="module")

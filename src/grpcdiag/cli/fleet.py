@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,7 @@ def analyze(
     quiet: Quiet = False,
 ) -> None:
     """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
+    gc.enable()  # a run may take hours; the command line has turned it off
     with _told():
         from ..fleet import run
         from ..fleet.engines import engine as engine_of
