@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ..analyzer.budget import CAUSES
 from .changes import Change, FindingChange
-from .report import DIMENSIONS, Loser, Report
+from .report import Loser, Report
 
 _NOTED = 0.1
 """Smallest change of the mean that is listed, as a share (own choice; the JSON has all)."""
@@ -29,8 +29,15 @@ class Against(Struct, frozen=True, kw_only=True):
 
 def against(now: Report, before: Report) -> Against:
     """What is different now; reports without a limit of rows."""
-    found = {name: _changes(getattr(before, name), getattr(now, name)) for name in DIMENSIONS}
-    return Against(dataset=now.dataset, against=before.dataset, findings=_findings(before, now), **found)
+    return Against(
+        dataset=now.dataset,
+        against=before.dataset,
+        services=_changes(before.services, now.services),
+        methods=_changes(before.methods, now.methods),
+        pairs=_changes(before.pairs, now.pairs),
+        implementations=_changes(before.implementations, now.implementations),
+        findings=_findings(before, now),
+    )
 
 
 def _changes(before: Sequence[Loser], now: Sequence[Loser]) -> tuple[Change, ...]:

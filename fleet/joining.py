@@ -29,7 +29,8 @@ def candidates(connections: str) -> str:
     """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
     return f"""
         WITH c AS (
-            SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage, {_RANK} AS rank,
+            SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
+                   {_RANK} AS rank,
                    client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
                    bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs
             FROM {connections} WHERE rpcs > 0

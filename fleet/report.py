@@ -175,7 +175,10 @@ def report(target: str, most: int | None = 10) -> Report:
             slots=slots,
             causes=tuple(_causes(database, target)),
             ways=tuple(_ways(database, most)),
-            **{name: _losers(database, expression, most) for name, expression in DIMENSIONS.items()},
+            services=_losers(database, DIMENSIONS["services"], most),
+            methods=_losers(database, DIMENSIONS["methods"], most),
+            pairs=_losers(database, DIMENSIONS["pairs"], most),
+            implementations=_losers(database, DIMENSIONS["implementations"], most),
         )
 
 
@@ -307,7 +310,8 @@ def _causes(database: Any, target: str) -> Iterator[Cause]:
 def _cases(database: Any, target: str, order: str) -> dict[str, Case]:
     """The first finding of each id."""
     columns = (
-        "id, host, recording, title, severity, lost_ns, first_time_ns, last_time_ns, recording_time_ns, files, connections"
+        "id, host, recording, title, severity, lost_ns, first_time_ns, last_time_ns, recording_time_ns, "
+        "files, connections"
     )
     rows = database.execute(f"""
         SELECT {columns} FROM (SELECT *, median(coalesce(lost_ns, 0)) OVER (PARTITION BY id) AS middle FROM findings)
@@ -353,9 +357,10 @@ def commands(
 
 
 def _common(paths: Sequence[str]) -> str:
-    from os.path import commonprefix
-
-    return str(commonprefix(list(paths)))
+    """What all the paths begin with: files of one series differ in their ends."""
+    first, last = min(paths), max(paths)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same]
 
 
 def _ways(database: Any, most: int | None) -> Iterator[Way]:

@@ -31,7 +31,23 @@ _INTERFACE = re.compile(
 _TOKENS = re.compile(r"[^_@+\s-]+(?:-[0-9a-f]{6,}(?![\w]))?")
 _OF_TIME = re.compile(r"\d{1,4}|(?:date|dt|day|hour|year|month|time)=.*", re.IGNORECASE)
 _NAMED = re.compile(r"(?P<what>host|interface)=(?P<value>.+)", re.IGNORECASE)
-_GENERIC = frozenset("capture captures pcap pcaps dump dumps tcpdump dumpcap traffic packets logs data grpc run".split())
+_GENERIC = frozenset(
+    (
+        "capture",
+        "captures",
+        "pcap",
+        "pcaps",
+        "dump",
+        "dumps",
+        "tcpdump",
+        "dumpcap",
+        "traffic",
+        "packets",
+        "logs",
+        "data",
+    )
+    + ("grpc", "run")
+)
 """Names of folders and files that are no host's."""
 
 
@@ -189,7 +205,9 @@ def _place(part: _Parts, shared: frozenset[str], layout: re.Pattern[str] | None)
 def _recording(key: tuple[str, str | None, str, str], pieces: Sequence[_Parts]) -> Recording:
     ordered = sorted(pieces, key=lambda part: (part.time, part.sequence or 0, part.found.name))
     host, interface = key[:2]
-    label = _slug("-".join(dict.fromkeys(text for text in (host, interface or "", _rest(key[3], host, interface)) if text)))
+    label = _slug(
+        "-".join(dict.fromkeys(text for text in (host, interface or "", _rest(key[3], host, interface)) if text))
+    )
     return Recording(
         id=f"{label[:80]}-{digest(repr(key))}",
         host=host,

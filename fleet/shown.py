@@ -13,7 +13,7 @@ from rich.text import Text
 from ..reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..reports.text import count, duration, safe, size
 from .against import Against, noted
-from .changes import Change, Since
+from .changes import Change
 from .report import Case, Cause, Loser, Report, Slot
 
 _BAR = 20
@@ -104,9 +104,9 @@ def _budget(report: Report) -> Iterator[RenderableType]:
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=box.HORIZONTALS, pad_edge=False, padding=(0, 2))
+    table = Table(box=box.HORIZONTALS, pad_edge=False, padding=(0, 1))
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", overflow="fold")
+        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
     return table
 
 
@@ -123,17 +123,20 @@ def _losers(title: str, losers: Sequence[Loser], report: Report) -> Table:
             duration(loser.p99_ns),
             f"{share:.0%}" if loser.lost_ns else "-",
             Text(loser.cause or "", style=CAUSE_STYLES.get(loser.cause or "", "")),
-            Text(_since(loser.since, report)),
+            Text(_since(loser, report)),
         )
     return table
 
 
-def _since(change: Since | None, report: Report) -> str:
+def _since(loser: Loser, report: Report) -> str:
+    """When time per RPC changed, by which factor, and because of what where that is not said beside."""
+    change = loser.since
     if change is None:
         return ""
     way = "+" if change.after_ns > change.before_ns else "-"
     factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
-    return f"{_moment(change.time_ns, report)} {way}x{factor:.1f} {change.cause}"
+    because = "" if change.cause == loser.cause else f" {change.cause}"
+    return f"{_moment(change.time_ns, report)} {way}x{factor:.1f}{because}"
 
 
 def _slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
@@ -155,11 +158,17 @@ def _blocks(values: Sequence[float], most: float, columns: int = 60) -> str:
 
 
 def _cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType]:
-    where = f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
+    where = (
+        f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
+    )
     lost = f", lost {_time(cause.lost_ns)}" if cause.lost_ns else ""
     when = f", {_moment(cause.first_time_ns, report)} to {_moment(cause.last_time_ns, report)}"
     yield Text.assemble(
-        f"{number}. ", (cause.severity, SEVERITY_STYLES[cause.severity]), " ", (cause.id, "bold"), f"  {where}{lost}{when}"
+        f"{number}. ",
+        (cause.severity, SEVERITY_STYLES[cause.severity]),
+        " ",
+        (cause.id, "bold"),
+        f"  {where}{lost}{when}",
     )
     if cause.remedy:
         yield Text(f"   what to do  {safe(cause.remedy)}")
@@ -193,7 +202,11 @@ def _changes(title: str, changes: Sequence[Change]) -> Table:
         factor = "new" if change.before_ns is None else "gone" if change.after_ns is None else ""
         if change.before_ns and change.after_ns is not None:
             factor = f"{change.after_ns / change.before_ns - 1:+.0%}"
-        most = f"{change.cause} {'+' if change.cause_ns > 0 else '-'}{duration(abs(change.cause_ns))}" if change.cause_ns else ""
+        most = (
+            f"{change.cause} {'+' if change.cause_ns > 0 else '-'}{duration(abs(change.cause_ns))}"
+            if change.cause_ns
+            else ""
+        )
         table.add_row(
             Text(_short(change.name)),
             f"{change.rpcs:,}",

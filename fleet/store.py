@@ -7,6 +7,8 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,14 +108,19 @@ def fetch(files: Sequence[File], folder: Path) -> list[str]:
         if path is None:
             target = folder / f"{number:05}" / file.url.rpartition("/")[2]
             target.parent.mkdir()
-            system, source = opened(file.url)
-            try:
-                tried(lambda: system.get_file(source, str(target)), file.url)
-            except FileNotFoundError:
-                raise StoreError(f"{file.url}: it is gone") from None
+            _get(file.url, target)
             path = str(target)
         paths.append(path)
     return paths
+
+
+def _get(url: str, target: Path) -> None:
+    """Copy one file to this machine. Raises StoreError."""
+    system, source = opened(url)
+    try:
+        tried(lambda: system.get_file(source, str(target)), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone") from None
 
 
 def put(path: Path, url: str) -> None:
@@ -172,21 +179,15 @@ def remove(urls: Sequence[str]) -> None:
     """Delete files; those that are gone are no error. Raises StoreError."""
     for url in urls:
         system, path = opened(url)
-        try:
-            tried(lambda system=system, path=path: system.rm_file(path), url)  # type: ignore[misc]
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError):
+            tried(partial(system.rm_file, path), url)
 
 
 def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
     """Copy files into a folder under their own names, and give the paths. Raises StoreError."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, url in enumerate(urls):
-        system, source = opened(url)
         name = url.rpartition("/")[2]
         target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
-        try:
-            tried(lambda system=system, source=source, target=target: system.get_file(source, str(target)), url)  # type: ignore[misc]
-        except FileNotFoundError:
-            raise StoreError(f"{url}: it is gone") from None
+        _get(url, target)
         yield str(target)

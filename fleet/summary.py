@@ -107,7 +107,9 @@ def _join(database: Any, relations: Mapping[str, str]) -> None:
     """Tables of connections that several recordings have: `pairs`, and `twice`, those not to be counted."""
     database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
     database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
-    database.execute("CREATE TEMP TABLE twice AS SELECT b_recording AS recording, b_connection AS connection FROM pairs")
+    database.execute(
+        "CREATE TEMP TABLE twice AS SELECT b_recording AS recording, b_connection AS connection FROM pairs"
+    )
 
 
 def _counted_twice(relations: Mapping[str, str]) -> str:

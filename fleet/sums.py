@@ -71,7 +71,11 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
     """A database in memory that may use that much of it, and files of `scratch` beyond; `store` is a file system."""
     import duckdb
 
-    config = {"memory_limit": memory, "threads": threads, "temp_directory": str(scratch) if scratch else ""}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": memory,
+        "threads": threads,
+        "temp_directory": str(scratch) if scratch else "",
+    }
     connection = duckdb.connect(config=config)
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET autoinstall_known_extensions = false")

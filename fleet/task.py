@@ -5,15 +5,20 @@ from __future__ import annotations
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import dataset, store, sums
 from .dataset import LeftOut, Marker
 from .series import Recording
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Task(Struct, frozen=True):
@@ -86,8 +91,6 @@ def _analyse(task: Task, began: float) -> Marker:
 
 
 def _replaced(marker: Marker, seconds: float) -> Marker:
-    from msgspec.structs import replace
-
     return replace(marker, seconds=seconds, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
@@ -153,11 +156,11 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
     return marker, written
 
 
-def _parquet(table: str, pieces: object, path: Path) -> int:
+def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
     from ..reports.parquet import escaped, write_parquet
 
     with path.open("wb") as out:
-        _, rows = write_parquet(map(escaped, pieces), out, table)  # type: ignore[arg-type]
+        _, rows = write_parquet(map(escaped, pieces), out, table)
     return rows
 
 

@@ -14,12 +14,9 @@ class Dask:
 
     def __init__(self, address: str) -> None:
         """The scheduler at `host:port`. Raises EngineError."""
+        distributed = _distributed()
         try:
-            from distributed import Client
-        except ImportError:
-            raise EngineError("the engine is not installed: pip install 'grpcdiag[fleet]'") from None
-        try:
-            self._client: Any = Client(f"tcp://{address}")
+            self._client: Any = distributed.Client(f"tcp://{address}")
         except (OSError, ValueError) as error:
             raise EngineError(f"dask://{address}: {error}") from None
         # threads of one process are as good as processes: a task is the core's work, which lets others run
@@ -35,7 +32,6 @@ class Dask:
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """See `Engine.run`."""
-        from distributed import as_completed
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
@@ -43,7 +39,7 @@ class Dask:
         for task in tasks:
             key = f"grpcdiag-{task.recording.id}.{task.version}"
             of[self._client.submit(work, task, key=key, pure=False)] = task
-        for future in as_completed(list(of)):
+        for future in _distributed().as_completed(list(of)):
             task = of.pop(future)
             try:
                 yield future.result()
@@ -51,3 +47,11 @@ class Dask:
                 yield lost(task, "several workers ended while they had it: out of memory?")
             except FutureCancelledError as error:
                 raise EngineError(f"the cluster is gone: {error}") from None
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise EngineError("the engine is not installed: pip install 'grpcdiag[fleet]'") from None
+    return distributed

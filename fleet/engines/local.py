@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import get_context, parent_process
 
 from ..task import Outcome, Task
@@ -39,17 +40,17 @@ class Local:
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """See `Engine.run`."""
         todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        count = 0
-        for count, task in enumerate(tasks, start=1):
+        every = list(tasks)
+        for task in every:
             todo.put(task)
         outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
         lanes = [
             threading.Thread(target=self._lane, args=(work, todo, outcomes), daemon=True)
-            for _ in range(min(self.workers, count))
+            for _ in range(min(self.workers, len(every)))
         ]
         for lane in lanes:
             lane.start()
-        for _ in range(count):
+        for _ in every:
             outcome = outcomes.get()
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -111,7 +112,5 @@ def _begin() -> None:
 
 
 def _end(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        pass

@@ -39,7 +39,7 @@ def made(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 def test_the_rows_are_those_of_the_captures(made: tuple[Path, str]) -> None:
     tables = decode([recorded("impl-go.pcap")])
-    rows = [row for row in _of("web-2", made[0], "rpcs", "start_time_ns, duration_ns, stream, budget")]
+    rows = _of("web-2", made[0], "rpcs", "start_time_ns, duration_ns, stream, budget")
     assert len(rows) == tables.rpc_count == 10
     assert sorted(row[:3] for row in rows) == sorted(
         zip(tables.rpcs.start_time_ns, tables.rpcs.duration_ns, tables.rpcs.stream, strict=True)
@@ -129,7 +129,9 @@ def test_an_object_store_gives_the_same(
         assert "left out: web-4: s3://fleet/captures/web-4_eth0.pcap: is not a capture" in told
         assert contents(download(system, "dataset", tmp_path / "downloaded")) == contents(made[0])
         out, _ = fleet("report", "s3://fleet/dataset", "--json")
-        fleet("fetch", "s3://fleet/dataset", json.loads(out)["causes"][0]["worst"]["recording"], "-o", str(tmp_path / "f"))
+        fleet(
+            "fetch", "s3://fleet/dataset", json.loads(out)["causes"][0]["worst"]["recording"], "-o", str(tmp_path / "f")
+        )
         assert [path.name for path in (tmp_path / "f").iterdir()] == ["eth0.pcap"]
         fleet("analyze", url, "-o", "s3://fleet/dataset", code=3)
         local = json.loads(fleet("report", str(made[0]), "--json")[0])
@@ -205,4 +207,4 @@ def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, n
     fleet("analyze", str(six[0]), "-o", str(dataset))
     assert {name: when for name, when in ran(dataset).items() if name in done} == done  # none was done twice
     assert contents(dataset) == contents(six[1])
-    assert not [path for path in dataset.rglob(".*")]
+    assert not list(dataset.rglob(".*"))

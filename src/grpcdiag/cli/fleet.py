@@ -229,8 +229,11 @@ def report(
         return
     to_terminal = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
-    style = {"width": width, "colour": to_terminal and wants_colour()}
-    write(shown.render_against(changes, **style) if changes else shown.render(found, **style), output)
+    colour = to_terminal and wants_colour()
+    if changes:
+        write(shown.render_against(changes, width=width, colour=colour), output)
+    else:
+        write(shown.render(found, width=width, colour=colour), output)
 
 
 @app.command("fetch")
