@@ -58,6 +58,8 @@ class Marker(Struct, frozen=True, kw_only=True):
     left_out: tuple[LeftOut, ...]
     seconds: float
     """The worker's time."""
+    cpu_seconds: float = 0.0
+    """The worker's processor time."""
     peak_bytes: int
     """The worker's largest memory so far."""
     grpcdiag: str

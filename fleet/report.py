@@ -142,7 +142,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 def report(target: str, most: int | None = 10) -> Report:
     """The answers of a dataset, `most` rows of each kind. Raises StoreError."""
-    with _summary(target) as files, sums.connect("2GB", threads=2, store=store.opened(target)[0]) as database:
+    with _summary(target) as files, sums.connect("2GB", threads=2) as database:
         _views(database, files)
         told = database.execute(
             "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
@@ -189,10 +189,11 @@ def _summary(target: str) -> Iterator[dict[str, str]]:
     if not present:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
     there = summary.written(target, present)
-    if there:
-        yield there
-        return
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
+        if there:
+            paths = store.fetch_all(list(there.values()), Path(folder) / "summary")
+            yield dict(zip(there, paths, strict=True))
+            return
         yield {table: str(path) for table, path in summary.make(target, present, Path(folder)).items()}
 
 

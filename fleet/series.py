@@ -32,7 +32,7 @@ _TOKENS = re.compile(r"[^_@+\s-]+(?:-[0-9a-f]{6,}(?![\w]))?")
 _OF_TIME = re.compile(r"\d{1,4}|(?:date|dt|day|hour|year|month|time)=.*", re.IGNORECASE)
 _NAMED = re.compile(r"(?P<what>host|interface)=(?P<value>.+)", re.IGNORECASE)
 _GENERIC = frozenset(
-    (
+    {
         "capture",
         "captures",
         "pcap",
@@ -45,8 +45,9 @@ _GENERIC = frozenset(
         "packets",
         "logs",
         "data",
-    )
-    + ("grpc", "run")
+        "grpc",
+        "run",
+    }
 )
 """Names of folders and files that are no host's."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from . import dataset, joining, store, sums
 from .dataset import Committed, Marker
@@ -68,32 +67,39 @@ def write(target: str, present: dict[str, Committed]) -> int:
         scratch = Path(name)
         there = written(target, present)
         if there:
-            return rows(there["ends"], target)
+            return _rows(store.fetch_all([there["ends"]], scratch / "ends")[0])
         made = make(target, present, scratch)
         before = store.names(folder)
         for table, path in made.items():
             store.put(path, f"{folder}/{table}.{state}.parquet")
         store.remove([url for url in before if f".{state}." not in url])
-        return rows(str(made["ends"]), target)
+        return _rows(str(made["ends"]))
 
 
-def rows(url: str, target: str) -> int:
-    """Rows of a file."""
-    with sums.connect(store=store.opened(target)[0]) as database:
-        return int(database.execute(f"SELECT count(*) FROM {sums.files([url])}").fetchone()[0])
+def _rows(path: str) -> int:
+    with sums.connect() as database:
+        return int(database.execute(f"SELECT count(*) FROM {sums.files([path])}").fetchone()[0])
 
 
 def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str, Path]:
     """Write the summary's files into `scratch`. Raises StoreError."""
     made = {table: scratch / f"{table}.parquet" for table in TABLES}
     _recordings(present, made["recordings"])
-    with sums.connect(_MEMORY, threads=2, scratch=scratch / "spill", store=store.opened(target)[0]) as database:
+    with sums.connect(_MEMORY, threads=2, scratch=scratch / "spill") as database:
         hosts = sums.files([str(made["recordings"])])
         relations = {
-            table: sums.files(files) if (files := dataset.pieces(target, table, present)) else f"({empty})"
-            for table, empty in _EMPTY.items()
+            table: _relation(target, table, present, scratch)
+            for table in ("connections", "totals", "latencies", "findings")
         }
-        _join(database, relations)
+        database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
+        # only of recordings that may have connections in common are the RPCs looked at
+        names = "SELECT a_recording FROM candidates UNION SELECT b_recording FROM candidates"
+        joined = {row[0] for row in database.execute(names).fetchall()}
+        some = {recording: one for recording, one in present.items() if recording in joined}
+        relations["rpcs"] = _relation(target, "rpcs", some, scratch)
+        database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
+        counted = "SELECT b_recording AS recording, b_connection AS connection FROM pairs"
+        database.execute(f"CREATE TEMP TABLE twice AS {counted}")
         sums.write(database, joining.ends(relations["rpcs"], hosts), made["ends"])
         sums.write(database, _ways(sums.files([str(made["ends"])])), made["ways"])
         sums.write(database, _totals(relations, hosts), made["totals"])
@@ -103,13 +109,10 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
     return made
 
 
-def _join(database: Any, relations: Mapping[str, str]) -> None:
-    """Tables of connections that several recordings have: `pairs`, and `twice`, those not to be counted."""
-    database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
-    database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
-    database.execute(
-        "CREATE TEMP TABLE twice AS SELECT b_recording AS recording, b_connection AS connection FROM pairs"
-    )
+def _relation(target: str, table: str, present: dict[str, Committed], scratch: Path) -> str:
+    """A table of some recordings, on this machine. Raises StoreError."""
+    files = store.fetch_all(dataset.pieces(target, table, present), scratch / f"{table}.pieces")
+    return sums.files(files) if files else f"({_EMPTY[table]})"
 
 
 def _counted_twice(relations: Mapping[str, str]) -> str:

@@ -35,11 +35,6 @@ def address(end: str) -> str:
     return f"regexp_replace({end}, ':\\d+$', '')"
 
 
-def path(url: str) -> str:
-    """A file as the database names it."""
-    return url.removeprefix("file://")
-
-
 def totals(rpcs: str) -> str:
     """Sums by interval."""
     return f"""
@@ -58,7 +53,7 @@ def latencies(rpcs: str) -> str:
 
 def files(paths: Sequence[str]) -> str:
     """A relation of Parquet files."""
-    listed = ", ".join(text(path(name)) for name in paths)
+    listed = ", ".join(text(name) for name in paths)
     return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
 
 
@@ -67,8 +62,8 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None, store: Any = None) -> Any:
-    """A database in memory that may use that much of it, and files of `scratch` beyond; `store` is a file system."""
+def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None) -> Any:
+    """A database in memory that may use that much of it, and files of `scratch` beyond."""
     import duckdb
 
     config: dict[str, str | bool | int | float | list[str]] = {
@@ -79,8 +74,6 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
     connection = duckdb.connect(config=config)
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET autoinstall_known_extensions = false")
-    if store is not None and "file" not in store.protocol:
-        connection.register_filesystem(store)
     return connection
 
 

@@ -50,7 +50,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def analyse(task: Task) -> Outcome:
     """Analyse a recording and put it into the dataset. Raises nothing: what goes wrong is told."""
-    began = time.monotonic()
+    began = time.monotonic(), time.process_time()
     try:
         marker = _analyse(task, began)
     except store.StoreError as error:
@@ -76,7 +76,7 @@ def _failed(task: Task, reason: str) -> Outcome:
     return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)
 
 
-def _analyse(task: Task, began: float) -> Marker:
+def _analyse(task: Task, began: tuple[float, float]) -> Marker:
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as name:
         scratch = Path(name)
         (scratch / "captures").mkdir()
@@ -84,14 +84,18 @@ def _analyse(task: Task, began: float) -> Marker:
         marker, written = _write(task, paths, scratch)
         for url, path in written.items():
             store.put(path, url)
-        used = time.monotonic() - began
-        marker = _replaced(marker, round(used, 3))
+        marker = _measured(marker, began)
         dataset.commit(task.dataset, marker, task.older)
     return marker
 
 
-def _replaced(marker: Marker, seconds: float) -> Marker:
-    return replace(marker, seconds=seconds, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+def _measured(marker: Marker, began: tuple[float, float]) -> Marker:
+    return replace(
+        marker,
+        seconds=round(time.monotonic() - began[0], 3),
+        cpu_seconds=round(time.process_time() - began[1], 3),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    )
 
 
 def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dict[str, Path]]:
