@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import fleet
-from support import grpcdiag, recorded
+from support import REPOSITORY, grpcdiag, recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.ends import rpc_budgets
@@ -123,3 +123,15 @@ def test_time_that_goes_up_and_down_has_no_since() -> None:
 def test_what_is_no_dataset_is_told(tmp_path: Path) -> None:
     _, told = fleet("report", str(tmp_path), code=3)
     assert "no dataset" in told
+
+
+PAGE = REPOSITORY / "docs" / "fleet.md"
+
+
+@pytest.mark.parametrize("number", range(len(re.findall(r"```sql", PAGE.read_text()))))
+def test_the_queries_of_the_page_run(both: Path, number: int) -> None:
+    import duckdb
+
+    query = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)[number].replace("dataset/", f"{both}/")
+    with duckdb.connect() as database:
+        assert database.execute(query).fetchall()
