@@ -142,7 +142,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 def report(target: str, most: int | None = 10) -> Report:
     """The answers of a dataset, `most` rows of each kind. Raises StoreError."""
-    with _summary(target) as files, sums.connect("2GB", threads=2) as database:
+    with _summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
         _views(database, files)
         told = database.execute(
             "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
@@ -183,8 +183,8 @@ def report(target: str, most: int | None = 10) -> Report:
 
 
 @contextmanager
-def _summary(target: str) -> Iterator[dict[str, str]]:
-    """The summary's files; made for this once where the run that writes them has not ended. Raises StoreError."""
+def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
+    """The summary's files, and a folder for more; made for this once where the run that writes them has not ended. Raises StoreError."""
     present = dataset.committed(target)
     if not present:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
@@ -192,23 +192,27 @@ def _summary(target: str) -> Iterator[dict[str, str]]:
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
         if there:
             paths = store.fetch_all(list(there.values()), Path(folder) / "summary")
-            yield dict(zip(there, paths, strict=True))
+            yield dict(zip(there, paths, strict=True)), Path(folder) / "spill"
             return
-        yield {table: str(path) for table, path in summary.make(target, present, Path(folder)).items()}
+        made = summary.make(target, present, Path(folder))
+        yield {table: str(path) for table, path in made.items()}, Path(folder) / "spill"
 
 
 def _views(database: Any, files: Mapping[str, str]) -> None:
     """Tables `t` and `l` of totals and latencies with what time is divided among, and views of the rest."""
     for table, url in files.items():
         database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url])}")
+    sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
     lost = " + ".join(f"budget.{cause}" for cause in WAITING)
     pair = """coalesce(c.host, client) || ' -> '
               || coalesce(s.host || ':' || regexp_extract(server, ':(\\d+)$', 1), server) AS pair,
               coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
     names = """LEFT JOIN addresses c ON c.address = client
                LEFT JOIN addresses s ON s.address = regexp_replace(server, ':\\d+$', '')"""
-    database.execute(f"CREATE TEMP TABLE t AS SELECT a.*, {lost} AS lost_ns, {pair} FROM totals a {names}")
-    database.execute(f"CREATE TEMP TABLE l AS SELECT a.*, {pair} FROM latencies a {names}")
+    database.execute(f"CREATE TEMP TABLE t AS SELECT {sums_of}, {lost} AS lost_ns, {pair} FROM totals a {names}")
+    database.execute(
+        f"CREATE TEMP TABLE l AS SELECT method, client_implementation, step, rpcs, {pair} FROM latencies a {names}"
+    )
 
 
 def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:

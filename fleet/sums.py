@@ -74,6 +74,7 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
     connection = duckdb.connect(config=config)
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET enable_progress_bar = false")
     return connection
 
 

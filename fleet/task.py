@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -94,7 +95,7 @@ def _measured(marker: Marker, began: tuple[float, float]) -> Marker:
         marker,
         seconds=round(time.monotonic() - began[0], 3),
         cpu_seconds=round(time.process_time() - began[1], 3),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
     )
 
 

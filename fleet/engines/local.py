@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +22,7 @@ class Local:
 
     def __init__(self, workers: int | None = None) -> None:
         """`workers` processes, as many as there are cores by default."""
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = workers or _cores()
         self._stopped = threading.Event()
         self._pids: set[int] = set()
         self._lock = threading.Lock()
@@ -96,6 +97,11 @@ class Local:
     def _forget(self, pid: int) -> None:
         with self._lock:
             self._pids.discard(pid)
+
+
+def _cores() -> int:
+    """Cores this process may use, as far as the system tells."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _begin() -> None:

@@ -1,6 +1,6 @@
 """A fleet's recordings in an object store: both engines, lost workers, killed runs, a store that fails for a while.
 
-GRPCDIAG_FLEET=300 runs it with that many recordings.
+Runs with as many recordings as GRPCDIAG_FLEET says; the runs of every day are in the files beside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from grpcdiag.fixtures.bench.fleet import captures
 
 __all__ = ["cluster"]
 
-NUMBER = int(os.environ.get("GRPCDIAG_FLEET", "8"))
+NUMBER = int(os.environ.get("GRPCDIAG_FLEET", "0"))
+pytestmark = pytest.mark.skipif(not NUMBER, reason="GRPCDIAG_FLEET is not set: 300 recordings take ten minutes")
 UNREADABLE = len(range(57, NUMBER, 75))
 """Recordings with a file that is no capture, see the generator."""
 CODE = 3 if UNREADABLE else 0
