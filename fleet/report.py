@@ -184,7 +184,10 @@ def report(target: str, most: int | None = 10) -> Report:
 
 @contextmanager
 def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
-    """The summary's files, and a folder for more; made for this once where the run that writes them has not ended. Raises StoreError."""
+    """The summary's files, and a folder for more; made here where the run that writes them has not ended.
+
+    Raises StoreError.
+    """
     present = dataset.committed(target)
     if not present:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
