@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from . import facts, story
+from . import encrypted, facts, story
 from .decode import Progress, decode
 from .detectors import DETECTORS
 from .errors import NoGrpcError
@@ -42,7 +42,7 @@ def of_tables(
     Raises NoGrpcError.
     """
     if not tables.rpc_count:
-        raise NoGrpcError(facts.why_no_grpc(tables))
+        raise NoGrpcError(facts.why_no_grpc(tables), None if narrowing else _without_secrets(tables, notes))
     recording = None
     if beside is not None:
         from .beside import Mismatch, use
@@ -70,6 +70,33 @@ def of_tables(
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
+        tls=() if part else encrypted.facts(tables),
+    )
+
+
+def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
+    """What is told of TLS that may carry gRPC in a capture of which no RPC can be read; None without any."""
+    unread = encrypted.facts(tables)
+    mine = [one.connection for one in unread if one.may_be_grpc]
+    if not mine:
+        return None
+    from .detectors import _encrypted
+
+    answers = list(_encrypted.detect(tables, mine))
+    findings = tuple(answer for answer in answers if isinstance(answer, Finding))
+    return Analysis(
+        files=tuple(file["name"] for file in tables.capture["files"]),
+        capture=facts.capture_facts(tables),
+        quality=facts.quality(tables, notes),
+        totals=facts.totals(tables),
+        traffic=facts.traffic(tables),
+        budget={},
+        verdict=encrypted.verdict(unread, findings),
+        connections=facts.connection_facts(tables),
+        methods=(),
+        findings=story.told(findings),
+        skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
+        tls=unread,
     )
 
 

@@ -52,6 +52,7 @@ class _Capture(Struct, frozen=True):
 class _Host(Struct, frozen=True):
     name: str = ""
     kernel: str = ""
+    machine: Any = None
     addresses: tuple[str, ...] = ()
     sysctls: Mapping[str, str] = {}
     routes: tuple[Mapping[str, Any], ...] = ()
@@ -64,6 +65,7 @@ class _Document(Struct, frozen=True):
     capture: _Capture = _Capture()
     ended_time_ns: int | None = None
     packets: _Packets | None = None
+    command: Any = None
     sysctls_at_end: Mapping[str, str] | None = None
 
 
@@ -296,7 +298,8 @@ def facts(tables: Tables, better: Tables, beside: Beside) -> RecordingFacts:
 
 # Settings in findings
 
-_SYSCTL = re.compile(r"\b(net\.(?:ipv4|core)\.\w+)")
+SYSCTL = re.compile(r"\b(net\.(?:ipv4|core)\.\w+)")
+"""Settings that remedies name."""
 _HOST = re.compile(r"\b(?:client|server) ([0-9a-fA-F.:\[\]]+[0-9a-fA-F\]])")
 _SIDE = re.compile(r"\bon the host of the (client|server)\b")
 _ROUTE = re.compile(r"\bip route change \S+ initcwnd\b")
@@ -323,7 +326,7 @@ def with_settings(finding: Finding, tables: Tables, beside: Beside) -> Finding |
 def _with_value(remedy: Remedy, finding: Finding, tables: Tables, beside: Beside) -> Remedy:
     if not _is_here(remedy, finding, tables, beside):
         return remedy
-    name = _SYSCTL.search(remedy.knob)
+    name = SYSCTL.search(remedy.knob)
     value = beside.setting(name[1]) if name else None
     if _ROUTE.search(remedy.knob) and beside.document.host.routes:
         value = _initial_window(beside)
@@ -342,10 +345,11 @@ def _is_here(remedy: Remedy, finding: Finding, tables: Tables, beside: Beside) -
 
 def _initial_window(beside: Beside) -> str | None:
     """The initial window of all routes when it is the same for all."""
-    metrics = [m for route in beside.document.host.routes for m in _metrics(route)]
-    return _NOT_SET if not any("initcwnd" in m for m in metrics) else None
+    told = [m for route in beside.document.host.routes for m in metrics(route)]
+    return _NOT_SET if not any("initcwnd" in m for m in told) else None
 
 
-def _metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The metrics of a route, as `ip -j` tells them."""
     found = route.get("metrics")
     return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from . import _core
+
+if TYPE_CHECKING:
+    from .result import Analysis
 
 CaptureError = _core.CaptureError
 """A capture cannot be opened or is none; the message says which file, where, and what to do."""
@@ -10,6 +15,11 @@ CaptureError = _core.CaptureError
 
 class NoGrpcError(Exception):
     """The capture holds no gRPC traffic; the message says what it does hold."""
+
+    def __init__(self, message: str, analysis: Analysis | None = None) -> None:
+        """`analysis` is what can be told all the same, of TLS without secrets."""
+        super().__init__(message)
+        self.analysis = analysis
 
 
 class NarrowError(ValueError):

@@ -171,8 +171,8 @@ def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:
         stream=wanted.stream,
         start_ns=start,
         end_ns=end,
-        frames=_rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
-        packets=_rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
+        frames=rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
+        packets=rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
         rpc=rpc,
         streams=wanted.streams,
     )
@@ -182,7 +182,8 @@ def _columns(table: Frames | Packets) -> dict[str, npt.NDArray[Any]]:
     return {name: getattr(table, name) for name in table.__struct_fields__}
 
 
-def _rows(table: _Row, mask: _Mask) -> _Row:
+def rows(table: _Row, mask: _Mask) -> _Row:
+    """Those rows of a table that the mask is true of."""
     if mask.all():
         return table
     return type(table)(**{name: column[mask] for name, column in _columns(table).items()})

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from . import _core
+from . import _core, encrypted
 from .budget import named, total
 from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
+from .result_tls import KEY_LOGS
 from .tables import PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
@@ -30,14 +31,6 @@ HTTP2 = PROTOCOLS.index("http2")
 """`Connections.protocol` of HTTP/2."""
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
-
-KEY_LOGS = (
-    "grpc-go: tls.Config.KeyLogWriter; C-core (C++, Python, Ruby, PHP): "
-    "grpc_tls_credentials_options_set_tls_session_key_log_file_path, in C++ set_tls_session_key_log_file_path; "
-    "Java: a key-log agent such as jSSLKeyLog; Node: the socket's `keylog` event, or --tls-keylog=FILE; "
-    "tonic: rustls::KeyLogFile; .NET: SSLKEYLOGFILE where the runtime uses OpenSSL"
-)
-"""How each implementation gives its TLS secrets."""
 
 _NO_AGENT = 0xFFFF_FFFF
 
@@ -102,11 +95,11 @@ def _warnings(tables: Tables) -> Iterator[str]:
     if late:
         what, its = ("connection", "its") if late == 1 else ("connections", "their")
         yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before, are not known"
-    encrypted = int((connections.protocol == TLS).sum())
-    if encrypted:
-        what = "connection is TLS and was" if encrypted == 1 else "connections are TLS and were"
-        yield f"{encrypted:,} {what} not decrypted: --keylog FILE gives the secrets"
-    if capture["secrets"] and encrypted:
+    unread = int((connections.protocol == TLS).sum())
+    if unread:
+        what = "connection is TLS and was" if unread == 1 else "connections are TLS and were"
+        yield f"{unread:,} {what} not decrypted: --keylog FILE gives the secrets"
+    if capture["secrets"] and unread:
         yield "the file holds decryption secrets, but not of all its TLS connections"
     known = "bytes are missing from the capture"
     for kind, count in zip(tables.problem_kinds, tables.problem_counts, strict=True):
@@ -261,33 +254,6 @@ def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     return hint or None, bool(hint)
 
 
-TLS_VERSIONS: Mapping[int, str] = {0x0301: "TLS 1.0", 0x0302: "TLS 1.1", 0x0303: "TLS 1.2", 0x0304: "TLS 1.3"}
-"""Names of `Connections.tls_version`."""
-
-
-def _without_secrets(tables: Tables) -> str:
-    """What TCP and the handshakes tell of TLS connections: sentences."""
-    c = tables.connections
-    mine = c.protocol == TLS
-    versions = sorted({TLS_VERSIONS.get(int(version), "TLS of a version not seen") for version in c.tls_version[mine]})
-    handshakes, trips = c.tls_handshake_ns[mine], c.min_rtt_ns[mine]
-    told = [f"They are {' and '.join(versions)}"]
-    if (handshakes >= 0).any():
-        told.append(f"their handshakes take {_span(handshakes[handshakes >= 0])} after the ClientHello")
-    if (trips >= 0).any():
-        told.append(f"their smallest round trips are {_span(trips[trips >= 0])}")
-    packets = int((c.packets_client.astype(np.int64) + c.packets_server)[mine].sum())
-    again, timeouts = int(c.retransmitted_packets[mine].sum()), int(c.retransmission_timeouts[mine].sum())
-    lost = f"{again:,} of their {packets:,} packets were sent again, {timeouts:,} times after a retransmission timeout"
-    return f"{'; '.join(told)}. {lost if again else f'None of their {packets:,} packets was sent again'}."
-
-
-def _span(durations: Ints) -> str:
-    """`1.2 ms`, or `1.2 ms to 3.4 ms`."""
-    ends = [f"{int(ns) / 1e6:,.3g} ms" for ns in (durations.min(), durations.max())]
-    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
-
-
 def why_no_grpc(tables: Tables) -> str:
     """What a capture without RPCs holds, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
@@ -298,12 +264,13 @@ def why_no_grpc(tables: Tables) -> str:
         return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
     if not capture["tcp_packets"]:
         return f"none of the {capture['packets']:,} packets is TCP"
-    encrypted = int((protocol == TLS).sum())
-    if encrypted:
+    unread = encrypted.facts(tables)
+    if unread:
+        ways = "; ".join(f"{implementation}: {how}" for implementation, how in KEY_LOGS)
         return (
-            f"{encrypted:,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
-            f"{_without_secrets(tables)} Record the secrets with the capture and give them with --keylog FILE: "
-            f"{KEY_LOGS}"
+            f"{len(unread):,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
+            f"{' '.join(encrypted.sentences(unread, tables))} Record the secrets with the capture and give them with "
+            f"--keylog FILE. {ways}"
         )
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"

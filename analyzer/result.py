@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from .result_tls import TlsFacts
+
 Severity = Literal["info", "warning", "critical"]
 """By the share of RPC time lost, or the factor of packets wasted."""
 Confidence = Literal["low", "medium", "high"]
@@ -442,3 +444,5 @@ class Analysis(Struct, frozen=True):
     """Which RPCs this is about; None when it is about all of them."""
     apart: Apart | None = None
     """A second capture of the same connections that could not be put together with this one."""
+    tls: tuple[TlsFacts, ...] = ()
+    """TLS connections that were not decrypted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, structs
@@ -16,6 +16,9 @@ from .errors import NoGrpcError
 from .reading import Progress
 from .result import Analysis
 from .tables import Frames, Messages, Packets, Table, Tables
+
+if TYPE_CHECKING:
+    from .beside import Beside
 
 STEP = 20_000
 """Packets between two pieces of the new file, at most."""
@@ -87,20 +90,29 @@ def renamed(tables: Tables, report: Report) -> Tables:
 
 
 def analyses(
-    before: Sequence[str], after: Sequence[str], report: Report, ports: list[int] | None = None
+    before: Sequence[str],
+    after: Sequence[str],
+    report: Report,
+    ports: list[int] | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Analysis | str, Analysis | str]:
     """What is found in the capture as it was, in the names of the new one, and in the new one.
 
-    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither.
+    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither. What was recorded `beside` the
+    capture is used for both, without the names in it.
     """
     old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
-    new = decode(after, rpc_rows=False, ports=ports or [])
-    return _analysis(renamed(old, report)), _analysis(new)
+    named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
+    if beside is not None:
+        from .beside_shown import hidden
+
+        beside = hidden(beside, old, named)
+    return _analysis(named, beside), _analysis(new, beside)
 
 
-def _analysis(tables: Tables) -> Analysis | str:
+def _analysis(tables: Tables, beside: Beside | None) -> Analysis | str:
     try:
-        found = of_tables(tables)
+        found = of_tables(tables, beside)
     except NoGrpcError as reason:
         return str(reason)
     return structs.replace(found, files=())
@@ -144,15 +156,15 @@ def _digest(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
 
 def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
     old, new = stream(kind, before, own_secrets=False, **how), stream(kind, after, **how)
-    return all(_equal(_defined(a), _defined(b)) for a, b in zip(old, new, strict=True))
+    return all(_equal(defined(a), defined(b)) for a, b in zip(old, new, strict=True))
 
 
 _FLAGS = np.array([0x09, 0x2D, 0, 0, 0x01, 0x0C, 0x01, 0, 0, 0x04], dtype=np.uint8)
 """Flags that RFC 9113 section 6 defines, by frame type; others are cleared."""
 
 
-def _defined(rows: Table) -> Table:
-    """Frames as far as RFC 9113 defines them: of other types the length and the place stay."""
+def defined(rows: Table) -> Table:
+    """Frames as far as RFC 9113 defines them, which is what scrubbing keeps: of other types length and place."""
     if not isinstance(rows, Frames):
         return rows
     known = rows.kind < len(_FLAGS)

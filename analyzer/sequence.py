@@ -29,6 +29,8 @@ class Limits:
     """Shortest silence drawn [what a reader of a trace of calls would notice]."""
     wait_rtt_share: float = 0.05
     """Waits shorter than this share of the round trip are counted only [they change no call's latency to be seen]."""
+    wait_rpc_share: float = 0.05
+    """Share of an RPC's time from which waits of other streams are drawn with it [as for round trips]."""
     period: int = 16
     """Longest pattern of lines looked for when repetitions are folded."""
     repeats: int = 4
@@ -118,7 +120,7 @@ class Step:
 def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
     """Order what an excerpt holds into events."""
     rtt = max(int(excerpt.tables.connections.min_rtt_ns[excerpt.connection]), 0)
-    wait_rows, short = _waits(excerpt, int(limits.wait_rtt_share * rtt))
+    wait_rows, short = _waits(excerpt, int(limits.wait_rtt_share * rtt), limits.wait_rpc_share)
     frame_rows = _frame_rows(excerpt)
     packets = excerpt.packets
     sent = _sent(excerpt, frame_rows)
@@ -172,12 +174,20 @@ def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
     return np.where(most >= 0, most, last[filled])
 
 
-def _waits(excerpt: Excerpt, shortest_ns: int) -> tuple[Ints, Ints]:
-    """Rows of the waits to draw, and of those too short."""
+def _waits(excerpt: Excerpt, shortest_ns: int, share: float) -> tuple[Ints, Ints]:
+    """Rows of the waits to draw, and of those too short.
+
+    Of an RPC's excerpt, waits of other streams are among them that last `share` of its time.
+    """
     waits = excerpt.tables.waits
     mine = waits.connection == excerpt.connection
     if excerpt.stream is not None:
-        mine &= waits.stream == excerpt.stream
+        own = waits.stream == excerpt.stream
+        if (
+            excerpt.rpc is not None
+        ):  # what held up other streams of the connection may have held up this one behind them
+            own |= waits.duration_ns >= share * (excerpt.end_ns - excerpt.start_ns)
+        mine &= own
     mine &= (waits.start_time_ns <= excerpt.end_ns) & (waits.start_time_ns + waits.duration_ns >= excerpt.start_ns)
     short = mine & (waits.duration_ns < shortest_ns)
     return np.flatnonzero(mine & ~short), np.flatnonzero(short)

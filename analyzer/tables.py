@@ -69,6 +69,15 @@ class Connections(Struct, frozen=True, eq=False):
     tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]
     tls_handshake_ns: Annotated[Ints, "from the ClientHello to the client's Finished"]
     tls_decrypted: Annotated[Codes, "1 when application data were decrypted"]
+    tls_suite: Annotated[Counts, "number of the cipher suite, 0 when not known"]
+    tls_alpn: Annotated[Codes, "ALPN: 1 protocols are offered, 2 h2 is, 4 the choice is known, 8 it is h2"]
+    tls_resumed: Annotated[Codes, "1 when an earlier session is resumed, 2 when not known"]
+    tls_retried: Annotated[Codes, "1 when the server asked for a second ClientHello"]
+    tls_exact: Annotated[Codes, "1 when the handshake's end was read, not concluded"]
+    tls_hello_packet: Annotated[Counts, "packet of the ClientHello, 0 for none"]
+    tls_hello_time_ns: Annotated[Ints, "time of that packet"]
+    tls_server_hello_ns: Annotated[Ints, "from the ClientHello to the end of the ServerHello"]
+    tls_finished_packet: Annotated[Counts, "packet of the client's Finished, 0 when not known"]
     closed_by: Annotated[Codes, "direction that closed first, 2 when it was not closed"]
     mss_client: Annotated[Counts, "payload bytes of the client's full segments, 0 when not known"]
     mss_server: Annotated[Counts, "payload bytes of the server's full segments, 0 when not known"]
@@ -92,6 +101,9 @@ class Connections(Struct, frozen=True, eq=False):
     recovery_from_packet: Annotated[Counts, "packet behind the lost one, or the last before it; 0: none"]
     recovery_to_packet: Annotated[Counts, "packet that repeats the lost one, 0: none"]
     retransmitted_packets: Annotated[Counts, "packets with bytes sent before"]
+    needless_retransmissions: Annotated[
+        Counts, "of them, those of which the receiver said that it had the bytes already (D-SACK, RFC 2883)"
+    ]
     duplicate_packets: Annotated[Counts, "packets recorded twice, counted once everywhere else"]
     keep_alives: Annotated[Counts, "TCP keep-alives with a byte"]
     out_of_order_packets: Annotated[Counts, "packets recorded before bytes in front of theirs"]
@@ -261,6 +273,32 @@ class Turns(Struct, frozen=True, eq=False):
     refill_time_ns: Annotated[Ints, "time of that packet"]
 
 
+class Records(Struct, frozen=True, eq=False):
+    """Records behind the handshake of TLS that was not decrypted: the client's row and the server's per connection.
+
+    An answer is a side's first record after one of the other side; a pause is a silence of 1 ms or longer between two
+    records of one side.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender"]
+    records: Annotated[Sizes, "records"]
+    bytes: Annotated[Sizes, "of them, without their headers"]
+    longest: Annotated[Counts, "bytes of the longest"]
+    answers: Annotated[Counts, "answers"]
+    answer_ns: Annotated[Ints, "from the other side's last byte to the answer's first, all together"]
+    longest_answer_ns: Annotated[Ints, "the longest of them"]
+    answer_time_ns: Annotated[Ints, "when that began"]
+    answer_from_packet: Annotated[Counts, "packet of the byte it began with"]
+    answer_to_packet: Annotated[Counts, "packet of the answer"]
+    pauses: Annotated[Counts, "pauses"]
+    pause_ns: Annotated[Ints, "their time"]
+    longest_pause_ns: Annotated[Ints, "the longest of them"]
+    pause_time_ns: Annotated[Ints, "when that began"]
+    pause_from_packet: Annotated[Counts, "packet of the byte it began with"]
+    pause_to_packet: Annotated[Counts, "packet of the next record"]
+
+
 class Idles(Struct, frozen=True, eq=False):
     """The intervals in which the client held the ball by length: one row per connection and class that occurs.
 
@@ -360,6 +398,7 @@ Table = TypeVar(
     Directions,
     Turns,
     Idles,
+    Records,
     Pings,
     Goaways,
     Delays,
@@ -454,6 +493,10 @@ class Tables(Struct, frozen=True):
     """See `Packets`; empty unless asked for."""
     waits: Waits
     """See `Waits`."""
+    record_waits: Waits
+    """Waits inside records of TLS that was not decrypted."""
+    records: Records
+    """See `Records`."""
     directions: Directions
     """See `Directions`."""
     turns: Turns
@@ -554,6 +597,8 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         frames=table_of(Frames, result["frames"]),
         packets=table_of(Packets, result["packets"]),
         waits=table_of(Waits, result["waits"]),
+        record_waits=table_of(Waits, result["record_waits"]),
+        records=table_of(Records, result["records"]),
         directions=table_of(Directions, result["directions"]),
         turns=table_of(Turns, result["turns"]),
         idles=table_of(Idles, result["idles"]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json as standard_json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import json
@@ -27,6 +27,7 @@ from ..analyzer.result import (
     Traffic,
     Way,
 )
+from ..analyzer.result_tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
 from .text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"
@@ -112,6 +113,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
         "recording": _recording(analysis.recording),
+        **({"tls": _tls(analysis.tls)} if analysis.tls else {}),
         **({"narrowed": _narrowed(analysis.narrowed)} if analysis.narrowed else {}),
         **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
         **({"apart": apart} if apart else {}),
@@ -129,6 +131,55 @@ def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
         "waits_measured": r.waits_measured,
         "window_samples": r.window_samples,
         "window_samples_near_estimate": r.window_samples_near_estimate,
+    }
+
+
+def _tls(connections: Sequence[TlsFacts]) -> dict[str, Any]:
+    return {
+        "connections": [_tls_connection(one) for one in connections],
+        "key_logs": [{"implementation": implementation, "how": how} for implementation, how in KEY_LOGS],
+    }
+
+
+def _tls_connection(one: TlsFacts) -> dict[str, Any]:
+    return {
+        "connection": one.connection,
+        "version": one.version,
+        "cipher_suite": one.cipher_suite,
+        "offers_h2": one.offers_h2,
+        "h2": one.h2,
+        "resumed": one.resumed,
+        "retried": one.retried,
+        "handshake_ns": one.handshake_ns,
+        "server_hello_ns": one.server_hello_ns,
+        "hello_packet": one.hello_packet,
+        "finished_packet": one.finished_packet,
+        "client": _records(one.client),
+        "server": _records(one.server),
+        "blocked": {cause: {"waits": b.waits, "total_ns": b.total_ns} for cause, b in one.blocked.items()},
+    }
+
+
+def _records(side: RecordFacts) -> dict[str, Any]:
+    return {
+        "records": side.records,
+        "bytes": side.bytes,
+        "longest_bytes": side.longest_bytes,
+        "answers": _silences(side.answers),
+        "pauses": _silences(side.pauses),
+    }
+
+
+def _silences(silences: Silences | None) -> dict[str, int] | None:
+    if silences is None:
+        return None
+    return {
+        "count": silences.count,
+        "total_ns": silences.total_ns,
+        "longest_ns": silences.longest_ns,
+        "longest_time_ns": silences.longest_time_ns,
+        "from_packet": silences.from_packet,
+        "to_packet": silences.to_packet,
     }
 
 

@@ -145,17 +145,16 @@ class _Drawing:
     def _waits(self, group: int, rows: Ints) -> Iterator[None]:
         """A track per side; an arrow from the ACK that released a wait to the packet that went on."""
         table = self.tables.waits
-        for direction, side in enumerate(DIRECTIONS):
+        for direction in range(2):
             mine = rows[table.direction[rows] == direction]
             if not len(mine):
                 continue
-            track = self.writer.track(
-                f"{side} waits", group, _WAITS + 3 * direction, f"The {side} owed bytes and sent none; named by cause."
-            )
+            lanes: list[tuple[int, int]] = []  # tracks and when they are free: streams may stand behind others at once
             arrows = self._arrow_tracks(group, direction) if table.released_by_packet[mine].any() else None
             for row in mine.tolist():
                 start = self.at(table.start_time_ns[row])
                 end = start + int(table.duration_ns[row])
+                track = self._lane(lanes, group, direction, start, end)
                 self.writer.slice(track, start, end, CAUSES[table.cause[row]], "wait", self._wait_notes(row))
                 if arrows and (released := int(table.released_by_packet[row])):
                     when = min(max(self.at(table.released_time_ns[row]), start), end)
@@ -163,6 +162,18 @@ class _Drawing:
                     self.writer.instant(arrows[0], when, "releases", "release", {"packet": released}, starts=[arrow])
                     self.writer.instant(arrows[1], end, "goes on", "release", {"packet": resumed}, ends=[arrow])
                 yield
+
+    def _lane(self, lanes: list[tuple[int, int]], group: int, direction: int, start: int, end: int) -> int:
+        """A track of the side's waits that is free; tracks of one name are drawn as one."""
+        for number, (track, free) in enumerate(lanes):
+            if free <= start:
+                lanes[number] = track, end
+                return track
+        side = DIRECTIONS[direction]
+        text = f"The {side} owed bytes and sent none; named by cause."
+        track = self.writer.track(f"{side} waits", group, _WAITS + 3 * direction, text)
+        lanes.append((track, end))
+        return track
 
     def _arrow_tracks(self, group: int, direction: int) -> tuple[int, int]:
         """Where arrows begin and where they end."""

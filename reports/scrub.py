@@ -13,7 +13,7 @@ SHOWN = 5
 """Connections named of a kind."""
 
 _LOST = {
-    "tls": "TLS, whose bytes cannot be read or written anew: only the headers of its records stay",
+    "tls": "TLS, which cannot be written anew, with its secrets neither: only the headers of its records stay",
     "other": "not HTTP/2: its payload is zeroed",
 }
 
@@ -60,4 +60,5 @@ def _packets(count: int) -> str:
 
 def _connections(ends: Sequence[str]) -> str:
     shown = ", ".join(ends[:SHOWN]) + (f" and {len(ends) - SHOWN:,} more" if len(ends) > SHOWN else "")
-    return f"{len(ends):,} connection{'s are' if len(ends) > 1 else ' is'} ({shown})"
+    plural, are = ("s", "are") if len(ends) > 1 else ("", "is")
+    return f"{len(ends):,} connection{plural} ({shown}) {are}"

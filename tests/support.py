@@ -120,12 +120,12 @@ def synthetic(name: str) -> Synthetic:
     return next(s for s in SYNTHETICS if s.name == name)
 
 
-LAB_CAPTURES: tuple[str, ...] = tuple(str(path) for path in sorted((RECORDED / "lab").glob("*.pcap")))
+LAB_CAPTURES: tuple[str, ...] = tuple(str(path) for path in sorted((RECORDED / "lab").glob("*.pcap*")))
 """Captures that `grpcdiag lab` has made."""
 
 ALL_CAPTURES: tuple[Any, ...] = tuple(
     [pytest.param(r.files, id=r.id) for r in RECORDINGS]
-    + [pytest.param((path,), id=f"lab-{Path(path).stem}") for path in LAB_CAPTURES]
+    + [pytest.param((path,), id=f"lab-{Path(path).name.partition('.')[0]}") for path in LAB_CAPTURES]
     + [pytest.param((s.file,), id=f"s-{s.name}") for s in SYNTHETICS]
 )
 """Files of every capture, as pytest parameters."""

@@ -59,7 +59,8 @@ def test_include_patterns_cover_every_file() -> None:
 
 
 def test_tests_and_the_crate_stay_out() -> None:
-    assert not [path for path in covered() if "tests" in path.parts or "target" in path.parts or path.suffix == ".rs"]
+    ours = [path for path in covered() if "recipes" not in path.parts]  # the lab builds those where it runs
+    assert not [path for path in ours if "tests" in path.parts or "target" in path.parts or path.suffix == ".rs"]
 
 
 def test_every_folder_with_python_is_a_package() -> None:

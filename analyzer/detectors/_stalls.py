@@ -316,11 +316,12 @@ def _window_finding(tables: Tables, limits: ReaderThresholds, window: Window, st
     words = _words(tables, limits, window, stalls)
     connection, direction = stalls.first
     total = _shared.milliseconds(stalls.lost_ns)
+    late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
     return Finding(
         id=window.id,
         title=f"{words.blocked} stood still {times(len(stalls.rows))} with {window.name} at its end",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=confidence(tables, stalls.rows),
+        confidence=_shared.lower(confidence(tables, stalls.rows), "medium" if late else "high"),
         scope=scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
@@ -331,7 +332,7 @@ def _window_finding(tables: Tables, limits: ReaderThresholds, window: Window, st
         explanation=(
             f"{words.blocked} stopped inside messages because {words.reader} had not yet given more of {window.name}, "
             f"and went on with the next {window.credit} ({where(tables, stalls)}). {words.why} "
-            f"The RPCs that waited lost {total} in all."
+            f"The RPCs that waited lost {total} in all.{_PROVED if late else ''}"
         ),
         remedies=_window_remedies(tables, window, words, connection, direction),
         references=window.references,
@@ -340,6 +341,12 @@ def _window_finding(tables: Tables, limits: ReaderThresholds, window: Window, st
             f"left {window.name} exhausted: {words.first_step}."
         ),
     )
+
+
+_PROVED = (
+    " What was granted before the capture is not in it. That the window was at its end follows from the sender, which "
+    "stops at one count of credit less bytes sent, to the byte, with the stream's window at another each time."
+)
 
 
 def _late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) -> float:

@@ -18,7 +18,10 @@ a slow reader. The half of the waiting that is larger decides which is said.
 
 When it cannot tell
 -------------------
-When the capture begins after the connection, because earlier credit is not in it. A reader that gives small pieces of
+When the capture begins after the connection, because earlier credit is not in it, unless the sender's stops prove where
+the window ends: four of them, each inside a message and behind a whole DATA frame, released by credit, with the same
+count of credit less bytes sent, to the byte, and the stream's count at another value each time. The first of them are
+not counted then, and the confidence is medium at the most. A reader that gives small pieces of
 credit more often than once per round trip looks like a small window: compare the bytes in flight at a stop with the
 configured window. A queue in the network delays credit like a slow reader. RPCs that had not begun a message when the
 window was used up wait too, but owe nothing yet on the wire: their time is not counted.

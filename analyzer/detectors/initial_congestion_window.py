@@ -10,11 +10,12 @@ short-lived, because then most RPCs are first ones.
 How it is decided
 -----------------
 A wait counts when all of this holds: the capture has the connection's opening; the flight is one of the direction's
-first; its congestion window, followed from the opening, had never been above the initial one; the sender stopped
-inside a message with that window full and HTTP/2 and TCP receive windows open; it resumed right after an ACK that took
-no longer than two round trips; nothing had been sent again before. The time lost is that of the waits, times the
-streams that they interrupted. It is a warning only when several connections of a capture were closed after few RPCs, so
-that a fifth of all RPCs paid for it; otherwise it is told once per connection, as information.
+first; its congestion window, followed from the opening, had never been above the initial one, but for what the ACKs of
+one or two short packets right before let it grow; the sender stopped inside a message with that window full and HTTP/2
+and TCP receive windows open; it resumed right after an ACK that took no longer than two round trips; nothing had been
+sent again before. The time lost is that of the waits, times the streams that they interrupted. It is a warning only
+when several connections of a capture were closed after few RPCs, so that a fifth of all RPCs paid for it; otherwise it
+is told once per connection, as information.
 
 When it cannot tell
 -------------------
@@ -61,6 +62,9 @@ class Limits(Struct, frozen=True, eq=False):
 
     first_flights: int = 8
     """Flights of a direction that are its beginning (own choice: preface, SETTINGS, PINGs, the first messages)."""
+    grown_segments: int = 2
+    """Segments by which the window may have grown before the first wait, for Linux adds one for each packet that is
+    acknowledged (own choice: preface and SETTINGS ACK are two)."""
     longest_round_trips: float = 2.0
     """Round trips after which the ACK itself was late (own choice: the window frees after one, a delayed ACK apart)."""
     paying_share: float = 0.20
@@ -102,15 +106,15 @@ def _beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     ]
     rows = rows[waits.start_time_ns[rows] < _first_loss(tables)[_ends(tables, rows)]]
     rows = rows[np.argsort(waits.start_time_ns[rows], kind="stable")]
-    return rows[_begun_without_ack(tables, rows)]
+    return rows[_begun_without_ack(tables, rows, limits)]
 
 
-def _begun_without_ack(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which of the sorted waits are of ends whose first one came before any ACK could have let the window grow."""
+def _begun_without_ack(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArray[np.bool_]:
+    """Which of the sorted waits are of ends whose first one came before the ACK of a message let the window grow."""
     waits = tables.waits
     into_flight = waits.start_time_ns[rows] - waits.flight_start_time_ns[rows]
     grown = waits.congestion_window_bytes[rows] - waits.window_before_idle_bytes[rows]
-    still = grown < waits.mss[rows]  # the ACK of SETTINGS and the like lets the estimate grow by their few bytes
+    still = grown < (limits.grown_segments + 1) * waits.mss[rows]
     begun = still | (into_flight < waits.rtt_ns[rows] // 2)
     _, first, end = np.unique(_ends(tables, rows), return_index=True, return_inverse=True)
     return np.asarray(begun[first][end])

@@ -18,7 +18,8 @@ segment in flight, HTTP/2 and TCP receive windows open, and resumed right after 
 a message, what was in flight then is the window; where it stopped at a message's end, the window is estimated from
 that. Answers that leave in the same burst as blocked bytes stood in the queue behind them. Packets that are late by
 less than a round trip were reordered, and are not counted. Where packets were sent again and no RPC is seen to wait,
-as at a server that has answered already, it is told by the share of packets.
+as at a server that has answered already, it is told by the share of packets. A connection on which the receiver said
+of every packet sent again that it had the bytes already (D-SACK, RFC 2883) lost nothing.
 
 When it cannot tell
 -------------------
@@ -55,6 +56,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..budget import CAUSES
+from ..facts import TLS
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
@@ -100,7 +102,7 @@ class _Cost(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding over all connections on which packets were sent again and RPCs waited for it."""
     connections = tables.connections
-    hit = np.flatnonzero(connections.retransmitted_packets)
+    hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
     if not len(hit):
         return
     repair = tables.connection_budgets[hit, _LOSS].astype(np.int64)
@@ -123,9 +125,11 @@ def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], 
     share, again = float(metrics["retransmitted_share"]), f"{metrics['retransmitted_packets']:,} packets"
     scope = tuple(sorted(int(row) for row in cost.rows))
     longest = milliseconds(float(metrics["longest_repair_ns"]))
+    hidden = bool((tables.connections.protocol[cost.rows] == TLS).all())
     return Finding(
         id=ID,
-        title=f"{again} were sent again ({share:.1%}); what RPCs waited for them is not seen from here",
+        title=f"{again} were sent again ({share:.1%}); what RPCs waited for them is "
+        + ("encrypted" if hidden else "not seen from here"),
         severity="warning" if share >= limits.repeated_warning else "info",
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
@@ -138,12 +142,22 @@ def _unseen(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str], 
             f"longest repair took {longest}. No RPC is seen to wait for them from where this capture was taken: a "
             "request that comes late has not begun here, and an answer that gets lost on its way has left. The other "
             "end waits, and its capture shows how long."
+        )
+        if not hidden
+        else (
+            f"{again} ({share:.1%} of all on {len(scope):,} TLS connection{'s' * (len(scope) > 1)}) were sent again; "
+            f"the longest repair took {longest}. The connections are encrypted, and with them what RPCs waited."
         ),
         remedies=_remedies("both hosts"),
         references=("RFC 8985", "https://github.com/grpc/grpc/issues/19126"),
         verdict=(
             f"{share:.1%} of the packets were sent again, the longest repair took {longest}; RPCs wait for that at the "
             "other end, which this capture does not show: find where packets are dropped."
+        )
+        if not hidden
+        else (
+            f"{share:.1%} of the packets were sent again, and the longest repair took {longest}: find where packets "
+            "are dropped."
         ),
     )
 
@@ -188,6 +202,7 @@ def _metrics(tables: Tables, cost: _Cost) -> dict[str, int | float | str]:
         "connections": len(rows),
         "retransmitted_packets": again,
         "retransmitted_share": round(again / packets, 5) if packets else 0.0,
+        "needless_retransmissions": int(connections.needless_retransmissions[rows].sum()),
         "retransmission_timeouts": int(connections.retransmission_timeouts[rows].sum()),
         "loss_recovery_ns": cost.repair_ns,
         "congestion_window_after_loss_ns": cost.window_ns,

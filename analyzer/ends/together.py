@@ -102,13 +102,18 @@ def _read_both(places: Sequence[Sequence[str]], progress: Progress | None, how: 
 
 def _apart(places: Sequence[Sequence[str]], reason: str, progress: Progress | None, how: How) -> Analysis:
     """Each capture by itself. Raises CaptureError, and NoGrpcError when none has gRPC."""
-    analyses, without = [], None
+    analyses: list[Analysis] = []
+    encrypted: list[Analysis] = []
+    without = None
     for files in places:
         try:
             analyses.append(analyze(files, progress=progress, **how))
         except NoGrpcError as error:
             without = error
+            encrypted += [error.analysis] if error.analysis else []
     if without and not analyses:
+        if len(encrypted) > 1:
+            without.analysis = replace(encrypted[0], apart=Apart(reason, tuple(encrypted[1:])))
         raise without
     if without:
         reason += f"; one of them has no gRPC ({without})"

@@ -16,11 +16,11 @@ CAPTURES = {
     "client-idle-gap": "recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
     "connection-churn": "recorded/lab/connection-churn.pcap",
     "connection-closed-early": "recorded/lab/connection-closed-early.pcap",
-    "connection-window-stall": "synthetic/captures/connection-window-fires.pcap",
+    "connection-window-stall": "recorded/lab/connection-window-stall.pcap.gz",
     "deadline-exceeded": "recorded/deadline-exceeded.pcap",
     "delayed-ack-nagle": "recorded/lab/delayed-ack-nagle.pcap",
     "delayed-data": "recorded/lab/delayed-data.pcap",
-    "head-of-line-blocking": "synthetic/captures/head-of-line-fires.pcap",
+    "head-of-line-blocking": "recorded/lab/head-of-line-blocking.pcap.gz",
     "header-overhead": "recorded/lab/header-overhead.pcap",
     "initial-congestion-window": "recorded/rtt205-go-14000.pcap",
     "loss-recovery": "recorded/bench/lossy.pcap.gz",
@@ -35,7 +35,7 @@ CAPTURES = {
     "small-packets": "recorded/field-cases/ably-staggered-veth.pcap.zst",
     "stream-window-stall": "recorded/lab/stream-window-stall.pcap",
     "too-many-pings": "recorded/too-many-pings.pcap",
-    "window-update-storm": "recorded/field-cases/ably-staggered-veth.pcap.zst",
+    "window-update-storm": "recorded/lab/window-update-storm.pcap.gz",
 }
 """The capture of each finding's example, below fixtures/: a recorded one where one shows it, else a synthetic one."""
 

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
-from .. import ends
+from .. import ends, tls
+from ..narrowed import said
 from ..text import count, duration, safe, size
 from . import overviews
 from .drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
@@ -52,13 +53,16 @@ def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableTy
     parts += [_recording_line(analysis.recording)] if analysis.recording else []
     parts += [_narrowed_line(analysis.narrowed)] if analysis.narrowed else []
     budget = analysis.ends.budget if analysis.ends else analysis.budget
-    parts += [Text(), _verdict(analysis), Text(), _budget(budget, width)]
+    parts += [Text(), _verdict(analysis)]
+    # without RPCs there are TLS connections that cannot be read, and nothing else to tell of
+    parts += [Text(), _budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
         parts += [Text(), *ends.parts(analysis.ends, width)]
     parts += findings(analysis, width, top)
     most = top or overviews.MOST
-    parts += [Text(), *overviews.methods(analysis.methods, width, most)]
+    parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
     parts += [Text(), *overviews.connections(analysis.connections, width, most)]
+    parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {line}" for line in _not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
@@ -107,25 +111,9 @@ def _recording_line(recording: RecordingFacts) -> Text:
 
 
 def _narrowed_line(narrowed: Narrowed) -> Text:
-    """Which RPCs the report is about."""
-    asked = []
-    if narrowed.connections:
-        numbers = ", ".join(map(str, narrowed.connections))
-        asked.append(f"on connection{'s' * (len(narrowed.connections) > 1)} {numbers}")
-    if narrowed.method is not None:
-        asked.append(f"of methods like {safe(narrowed.method)}")
-    times = [
-        f"{word} {ns / 1e9:.9g} s"
-        for word, ns in (("from", narrowed.from_ns), ("to", narrowed.to_ns))
-        if ns is not None
-    ]
-    asked += [f"begun {' '.join(times)}"] if times else []
     line = Text("narrowed ", style="bold yellow")
-    share = narrowed.rpc_time_ns / narrowed.of_rpc_time_ns if narrowed.of_rpc_time_ns else 1.0
-    line.append(
-        f"to {narrowed.rpcs:,} of {count(narrowed.of_rpcs, 'RPC')} ({share:.1%} of their time), {', '.join(asked)}"
-    )
-    line.append("; packets, bytes and notes are the capture's", style="dim")
+    line.append(f"to {safe(said(narrowed))}", style="not bold default")
+    line.append("; packets, bytes and notes are the capture's", style="not bold dim default")
     return line
 
 

@@ -58,7 +58,7 @@ def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> It
     numbered.add_row(Text(f"{number}.", style="bold"), head)
     yield numbered
     room = width - _INDENT
-    parts: list[RenderableType] = [_cost(finding), Text(safe(finding.explanation))]
+    parts: list[RenderableType] = [_cost(finding, bool(analysis.totals.rpcs)), Text(safe(finding.explanation))]
     parts += [Text("packets that show it", style="bold"), _evidence(finding, analysis.capture.first_time_ns or 0, room)]
     parts += [_filter(finding)]
     parts += [Text("what to do", style="bold"), _knobs(finding, room)] if finding.remedies else []
@@ -66,12 +66,14 @@ def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> It
     yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
 
 
-def _cost(finding: Finding) -> Text:
-    """What it costs, how sure that is, and whom it concerns."""
+def _cost(finding: Finding, read: bool) -> Text:
+    """What it costs, how sure that is, and whom it concerns; what it costs RPCs that cannot be `read` is not known."""
     if finding.lost_ns is not None and finding.share is not None:
         cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
     elif finding.part_of:
         cost = f"part of {finding.part_of}"
+    elif not read:
+        cost = "what it costs RPCs is not known"
     else:
         cost = "costs packets or risk, not time"
     cost += f"; confidence {finding.confidence}"

@@ -58,11 +58,15 @@ def drawn(page: Page) -> list[Text]:
     span = f"{page.time(excerpt.start_ns)} s to {page.time(excerpt.end_ns)} s"
     begun = "" if excerpt.rpc is not None else f"; {count(_begun(page), 'RPC')} begun"
     lines = wrapped(f"{span}, drawn: {', '.join(sides)}{begun}", page.width, "  ")
-    told = page.waits_by_cause(page.sequence.wait_rows)
+    rows = page.sequence.wait_rows
+    own = rows if excerpt.stream is None else rows[page.sequence.waits.stream[rows] == excerpt.stream]
+    others = rows[page.sequence.waits.stream[rows] != excerpt.stream] if excerpt.rpc is not None else rows[:0]
+    told = page.waits_by_cause(own)
     if page.sequence.short_waits:
         short, ns = page.sequence.short_waits, page.sequence.short_waits_ns
         told.append(f"{short:,} too short to draw {duration(ns)}")
-    lines += wrapped(f"waits: {', '.join(told) or 'none'}", page.width, "  ")
+    meanwhile = f"; of other streams meanwhile: {', '.join(page.waits_by_cause(others))}" if len(others) else ""
+    lines += wrapped(f"waits: {', '.join(told) or 'none'}{meanwhile}", page.width, "  ")
     return lines + lanes(excerpt, page.sequence, page.width)
 
 

@@ -172,7 +172,7 @@ class Page:
         path = f"stopped #{int(waits.stopped_at_packet[row])} -> "
         path += f"released by #{released} -> " if released else ""
         path += f"resumed #{int(waits.resumed_at_packet[row])}"
-        of = "" if self.excerpt.stream is not None else f" of stream {int(waits.stream[row])}"
+        of = "" if int(waits.stream[row]) == self.excerpt.stream else f" of stream {int(waits.stream[row])}"
         head = f"WAIT {duration(int(waits.duration_ns[row]))}: {cause}"
         owed = f"{side} owes {int(waits.owed_bytes[row]):,} B{of};"
         known = ", ".join(f"{name} {value:,}" for name, value, unknown in windows if value != unknown)

@@ -11,12 +11,22 @@ from typing import Any
 import hpack
 import numpy as np
 import pytest
-from support import recording, rows
+from support import RECORDED, recording, rows
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
+from grpcdiag.analyzer.budget import CAUSES
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Messages, Tables
+from grpcdiag.analyzer.tables import (
+    BEGUN_BEFORE,
+    COMPLETE,
+    METHOD_UNKNOWN,
+    NOT_SEEN,
+    TOUCHES_GAP,
+    WINDOW_NOT_KNOWN,
+    Messages,
+    Tables,
+)
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import ACK, PSH, Endpoint, Segment, captured
 from grpcdiag.reports import rows as reported
@@ -231,3 +241,45 @@ def test_methods_by_an_independent_hpack(table: int, seed: int, tmp_path: Path) 
         if table == 4096:  # nothing is evicted: a method's entry and its authority's stay
             assert all(len(group) == 1 for group in labels.values())
             assert labels or begin == 1
+
+
+def connection_waits(tables: Tables) -> list[tuple[int, int, int]]:
+    """Waits for connection windows: when they began, how long they were, and what the window was."""
+    waits = tables.waits
+    mine = waits.cause == CAUSES.index("connection_window")
+    columns = (waits.start_time_ns[mine], waits.duration_ns[mine], waits.connection_window_bytes[mine])
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_a_window_is_exact_once_its_senders_stops_prove_its_end(tmp_path: Path) -> None:
+    """Each upload of 4 MiB waits for 65,535 bytes again and again; from the fifth stop on the window is known."""
+    whole = connection_waits(decode(recording("h2-flow-control-go-64k").files))
+    for n, cut in late_cuts("h2-flow-control-go-64k", tmp_path, 6):
+        late = connection_waits(decode([cut]))
+        assert set(late) <= set(whole), n
+        if late:
+            found = next(f for f in analyze([cut]).findings if f.id == "connection-window-stall")
+            assert (found.severity, found.confidence) == ("critical", "medium")
+            assert "to the byte" in found.explanation
+    (file,) = recording("h2-flow-control-go-64k").files
+    pcap = Path(file).read_bytes()
+    cut = tmp_path / "second.pcap"
+    cut.write_bytes(pcap[:24] + pcap[records(pcap)[500] :])
+    assert len(connection_waits(decode([str(cut)]))) == 96, "of the 100 of the call that begins in it"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["loss-1pct-rtt20", "loss-0pct-rtt20", "rtt205-go-32000", "ydb-unary-single-inflight8", "lab/stream-window-stall"],
+)
+def test_windows_that_bind_nobody_stay_unknown(name: str, tmp_path: Path) -> None:
+    """Senders that wait for TCP or for a stream's window do not prove the connection's."""
+    path = RECORDED / f"{name}.pcap" if "/" in name else Path(recording(name).files[0])
+    pcap = path.read_bytes()
+    starts = records(pcap)
+    for n in (20, len(starts) // 10, len(starts) // 3, len(starts) // 2):
+        cut = tmp_path / "cut.pcap"
+        cut.write_bytes(pcap[:24] + pcap[starts[n] :])
+        tables = decode([str(cut)])
+        assert not connection_waits(tables), n
+        assert (tables.waits.connection_window_bytes == WINDOW_NOT_KNOWN).all(), n

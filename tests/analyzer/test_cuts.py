@@ -1,7 +1,7 @@
 """Captures cut short: no error but the one about the cut, and RPCs that are a prefix of the whole's (invariant 6).
 
-`GRPCDIAG_CUTS=all` cuts each recorded capture after every record; without it small ones are cut after each of their
-records and large ones after some. All are cut at 200 random bytes.
+Small captures are cut after each of their records and large ones after some; `analyzer/core/tests/cuts.rs` cuts all of
+them after every record. With `GRPCDIAG_CUTS=all` each capture is cut at 200 random bytes here, too.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def is_prefix(now: Row, then: Row, packets: int, about: str) -> None:
 def ends(capture: Capture) -> Iterator[int]:
     """Where records end: all, or as many as the normal run affords."""
     mean = len(capture.data) / 2
-    step = 1 if ALL else max(1, round(len(capture) * mean / BYTES_READ))
+    step = max(1, round(len(capture) * mean / BYTES_READ))
     yield from capture.offsets[::step]
 
 

@@ -91,12 +91,14 @@ def test_limits_of_a_beginning() -> None:
     assert found(detect(grown, Limits())) is None
     later = with_waits(
         tables,
-        congestion_window_bytes=waits.congestion_window_bytes + scenes.MSS,
+        congestion_window_bytes=waits.congestion_window_bytes + 3 * scenes.MSS,
         flight_start_time_ns=waits.start_time_ns - scenes.RTT // 4,
     )
     assert found(detect(later, Limits())) is not None  # the flight stopped before any ACK could be back
     acked = with_waits(later, flight_start_time_ns=waits.start_time_ns - scenes.RTT)
     assert found(detect(acked, Limits())) is None
+    short = with_waits(acked, congestion_window_bytes=waits.congestion_window_bytes + 2 * scenes.MSS)
+    assert found(detect(short, Limits())) is not None  # ACKs of preface and SETTINGS let it grow by so much
     lossy = with_waits(tables, retransmissions=np.ones_like(waits.retransmissions))
     assert found(detect(lossy, Limits())) is None
     reduced = with_waits(tables, after_loss=np.ones_like(waits.after_loss))

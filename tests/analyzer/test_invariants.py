@@ -95,14 +95,17 @@ def test_waits_lie_between_their_packets(files: tuple[str, ...]) -> None:
     waits, packets = decode(list(files)).waits, rows(Packets, files)
     times = dict(zip(packets.packet.tolist(), packets.time_ns.tolist(), strict=True))
     assert (waits.stopped_at_packet < waits.resumed_at_packet).all()
-    for stop, resume, start, lasted in zip(
+    head_of_line = CAUSES.index("head_of_line")
+    for stop, resume, start, lasted, cause in zip(
         waits.stopped_at_packet.tolist(),
         waits.resumed_at_packet.tolist(),
         waits.start_time_ns.tolist(),
         waits.duration_ns.tolist(),
+        waits.cause.tolist(),
         strict=True,
     ):
-        assert times[stop] == start
+        # a stream that stood behind others may have stood with them before, for a window: that is a wait of its own
+        assert times[stop] == start or (cause == head_of_line and times[stop] < start)
         assert times[resume] == start + lasted or times[resume] < start  # a clock that steps back
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import pty
 import struct
@@ -123,13 +124,27 @@ def test_a_folder_is_3(tmp_path: Path) -> None:
     assert grpcdiag("analyze", str(tmp_path)).code == 3
 
 
+def test_tls_without_secrets_is_reported_and_4(tmp_path: Path) -> None:
+    """What handshakes and records tell goes where a report goes; the exit code says that there is no gRPC to read."""
+    path, report = recorded("tls13-go.pcap"), tmp_path / "report.json"
+    shown = grpcdiag("analyze", path)
+    assert (shown.code, b"how to get the secrets" in shown.out) == (4, True)
+    assert "no gRPC traffic found" in shown.err
+    assert "are TLS, for which there are no secrets" in shown.err
+    written = grpcdiag("analyze", path, "--json", "-o", str(report), "--fail-on", "info")
+    assert (written.code, written.out) == (4, b"")
+    assert json.loads(report.read_text())["tls"]["connections"][0]["version"] == "TLS 1.3"
+    rows = grpcdiag("rpcs", path)
+    assert (rows.code, rows.out) == (4, b"")
+    assert "tls.Config" in rows.err
+
+
 def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
     no_packets, other_link = tmp_path / "none.pcap", changed(tmp_path, 20, struct.pack("<I", 147))
     no_packets.write_bytes(Path(recorded("rpc-errors.pcap")).read_bytes()[:PCAP_HEADER])
     for file, says in (
         (str(no_packets), "holds no packets"),
         (other_link, "link type 147 is not supported"),
-        (recorded("tls13-go.pcap"), "are TLS"),
         (synthetic("not_grpc").file, "HTTP/2 without gRPC"),
         (no_tcp(tmp_path), "is TCP"),
         (no_http2(tmp_path), "is HTTP/2"),

@@ -20,6 +20,7 @@ OBEYED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u20
 
 COMMANDS = (
     ("analyze",),
+    ("analyze", "--format", "markdown"),
     ("connections",),
     ("rpcs",),
     ("messages",),
@@ -42,7 +43,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize("command", COMMANDS, ids="-".join)
 def test_no_command_passes_them_on(capture: Path, command: tuple[str, ...]) -> None:
     outcome = grpcdiag(*command, str(capture))
     assert outcome.code == 0, outcome.err

@@ -47,6 +47,16 @@ def test_the_terminal_says_it_too() -> None:
     assert "narrowed" not in grpcdiag("analyze", RTT205).text
 
 
+def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) -> None:
+    text = grpcdiag("analyze", RTT205, "--to", "2s", "--format", "markdown").text
+    assert "Only a part is judged: 1 of 5 RPCs" in text.replace("\\", "")
+    for name in ("html", "perfetto"):
+        outcome = grpcdiag("analyze", RTT205, "--to", "2s", "--format", name, "-o", str(tmp_path / name))
+        assert outcome.code == 2
+        assert "shows whole captures" in outcome.err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

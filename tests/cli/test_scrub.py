@@ -83,7 +83,7 @@ def test_no_canary_survives(planted: tuple[Places, Path], tmp_path: Path, option
         assert ("lab.v1.Lab/Echo" in told.text) == (not options)
     assert "grpc-go/1.85.0" in told.text
     assert "NOT_FOUND" in told.text
-    assert "1 connection is" in outcome.err
+    assert "1 connection (" in outcome.err
     assert "TLS" in outcome.err
     assert "of other protocols than TCP" in outcome.err
 
@@ -195,7 +195,7 @@ def test_tls_is_said_and_has_no_content(tmp_path: Path) -> None:
     out = tmp_path / "out.pcap"
     report = scrubbed([recorded("tls13-go.pcap")], out)
     told = "\n".join(notes(report))
-    assert "1 connection is" in told
+    assert "1 connection (" in told
     assert "TLS" in told
     assert b"\x02h2" not in out.read_bytes(), "ALPN's names are in the hello, as is the server's"
 

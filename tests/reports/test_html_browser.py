@@ -131,6 +131,24 @@ def test_it_comes_to_life_and_zooms(opened: Opened, rtt: str) -> None:
     assert span(view) == (first, last)
 
 
+@pytest.mark.parametrize("name", ["rpc-errors", "max-concurrent-streams"])
+def test_what_is_drawn_depends_on_the_range_alone(opened: Opened, name: str) -> None:
+    """Marks are elements that are used again: nothing of an earlier range stays on them."""
+    view = opened(rendered(recorded(f"{name}.pcap")))
+    picture = "() => document.querySelector('#chart canvas').toDataURL()"
+    view.click("#whole")
+    view.wait_for_timeout(300)
+    first = view.evaluate(picture)
+    for _ in range(6):
+        view.click("#closer")
+        span(view)
+    assert view.evaluate(picture) != first
+    view.click("#whole")
+    span(view)
+    view.wait_for_timeout(300)
+    assert view.evaluate(picture) == first
+
+
 def test_the_wheel_alone_scrolls_the_page(opened: Opened, rtt: str) -> None:
     view = opened(rtt)
     view.locator("#chart").scroll_into_view_if_needed()

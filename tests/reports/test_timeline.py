@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
 
-from grpcdiag.analyzer.excerpt import excerpt
+from grpcdiag.analyzer.chosen import Chosen
+from grpcdiag.analyzer.excerpt import excerpt, slowest
 from grpcdiag.analyzer.sequence import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -217,3 +218,44 @@ def test_text_of_the_capture_cannot_command_the_terminal(tmp_path: Path) -> None
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert r"\x1b[31mred" in text
     assert text.count("長") == 80
+
+
+def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
+    """Its answer came behind those of others: its own stream never stopped, and its budget still has their waits."""
+    worst = slowest(recording("loss-1pct-rtt20").files, 1, Chosen())
+    text = timeline.slowest(worst, width=120)
+    assert "waits: none; of other streams meanwhile: 3 congestion_window 48.1 ms" in text
+    assert "WAIT 20.2 ms: congestion_window" in text
+    assert "4,670 B of stream 777; in flight 5,614" in text
+
+
+@pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-go.pcap"])
+def test_the_slowest_rpcs_are_drawn_from_begin_to_end(name: str) -> None:
+    parts = slowest([recorded(name)], 4, Chosen())
+    durations = []
+    for part in parts:
+        rpcs, row = part.tables.rpcs, part.rpc
+        assert row is not None
+        durations.append(int(rpcs.duration_ns[row]))
+        assert (part.start_ns, part.end_ns) == (
+            rpcs.start_time_ns[row],
+            rpcs.start_time_ns[row] + rpcs.duration_ns[row],
+        )
+        assert set(part.frames.stream.tolist()) == {int(rpcs.stream[row])}
+        assert {rpcs.first_packet[row], rpcs.last_packet[row]} <= set(part.packets.packet.tolist())
+        excerpt_alone = excerpt([recorded(name)], part.connection, stream=part.stream)
+        assert len(excerpt_alone.frames.stream) == len(part.frames.stream), "all frames of the stream are its RPC's"
+    assert durations == sorted(durations, reverse=True)
+    assert durations[0] == parts[0].tables.rpcs.duration_ns.max()
+
+
+def test_lanes_say_what_packets_and_waits_do() -> None:
+    part = excerpt(recording("h2-flow-control-go-64k").files, 0)
+    text = timeline.render(part, width=160, limit=1)
+    waits = part.tables.waits
+    stops = waits.connection_window_bytes[(waits.connection_window_bytes >= 0) & (waits.direction == 0)]
+    lane = next(line for line in text.splitlines() if line.startswith("  connection, client"))
+    assert lane.endswith(f"{stops.min():,} to {stops.max():,} B")
+    assert stops.min() == 0, "the window was at its end, as the finding says"
+    flight = next(line for line in text.splitlines() if line.startswith("  in flight, client"))
+    assert int(re.sub(r"\D", "", flight.split(" to ")[1])) >= 65_535

@@ -9,8 +9,8 @@ use crate::http2::watch::Watch;
 use crate::limits;
 use crate::methods::MethodStats;
 use crate::tables::{
-    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, RpcSizes,
-    Rpcs, Waits,
+    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Records,
+    RpcSizes, Rpcs, Waits,
 };
 use crate::tls::{Decryptor, KeyLog};
 
@@ -101,6 +101,10 @@ pub struct Context {
     pub packets: Packets,
     /// Waits so far.
     pub waits: Waits,
+    /// Waits inside records of TLS that was not decrypted.
+    pub record_waits: Waits,
+    /// Records of such TLS, two rows per connection.
+    pub records: Records,
     /// How long clients held the ball, by class of length.
     pub idles: Idles,
     /// PING frames, as far as they are kept.

@@ -32,6 +32,8 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.request_budgets.append(&mut other.request_budgets);
     cx.request_ends.append(&mut other.request_ends);
     cx.waits.append(&mut other.waits);
+    cx.record_waits.append(&mut other.record_waits);
+    cx.records.append(&mut other.records);
     cx.idles.append(&mut other.idles);
     cx.pings.append(&mut other.pings);
     cx.goaways.append(&mut other.goaways);

@@ -251,6 +251,8 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("request_ends", request_ends.into_pyarray(py))?;
     result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
     for (name, columns) in [
+        ("record_waits", cx.record_waits.take_columns()),
+        ("records", cx.records.take_columns()),
         ("directions", end.directions.take_columns()),
         ("turns", end.turns.take_columns()),
         ("idles", cx.idles.take_columns()),

@@ -73,6 +73,8 @@ table!(
         handshake_rtt_ns: i64, min_rtt_ns: i64, near_client_rtt_ns: i64, near_server_rtt_ns: i64,
         vantage: u8, roles_from: u8, client_side: u8, protocol: u8, complete: u8, tls: u8, closed_by: u8,
         tls_version: u32, tls_handshake_ns: i64, tls_decrypted: u8,
+        tls_suite: u32, tls_alpn: u8, tls_resumed: u8, tls_retried: u8, tls_exact: u8,
+        tls_hello_packet: u32, tls_hello_time_ns: i64, tls_server_hello_ns: i64, tls_finished_packet: u32,
         mss_client: u32, mss_server: u32,
         client_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
@@ -80,7 +82,7 @@ table!(
         client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
         recovery_ns: i64, recovery_time_ns: i64, recovery_from_packet: u32, recovery_to_packet: u32,
-        retransmitted_packets: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
+        retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
         urgent_packets: u32, late_packets: u32, missing_bytes: u64,
         payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
         encrypted_bytes: u64, undecoded_bytes: u64,
@@ -141,6 +143,18 @@ table!(
         flight: u32, flight_first_packet: u32, flight_start_time_ns: i64, idle_before_ns: i64, rto_ns: i64,
         window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32, after_loss: u8,
         method: u32,
+    }
+);
+
+table!(
+    /// Two rows per TLS connection that was not decrypted, the client's and the server's: its records behind the
+    /// handshake, and the silences between them.
+    Records, RecordRow {
+        connection: u32, direction: u8, records: u64, bytes: u64, longest: u32,
+        answers: u32, answer_ns: i64, longest_answer_ns: i64, answer_time_ns: i64,
+        answer_from_packet: u32, answer_to_packet: u32,
+        pauses: u32, pause_ns: i64, longest_pause_ns: i64, pause_time_ns: i64,
+        pause_from_packet: u32, pause_to_packet: u32,
     }
 );
 

@@ -34,12 +34,14 @@ pub struct Stop {
     connection_window: Option<i64>,
     /// What both allow at least where they are not known.
     least_window: Option<i64>,
+    /// The credits of connection and stream as the sender knew them, where their beginning is not known.
+    credits: Option<[i64; 2]>,
 }
 
 /// New data of `side` was read: remembers what is binding if the side owes more.
 #[inline]
 pub fn stopped(connection: &mut Connection, side: usize) {
-    if !connection.http2.owes(side) {
+    if !connection.owes(side) {
         connection.halves[side].stop = None;
         return;
     }
@@ -51,8 +53,10 @@ pub fn stopped(connection: &mut Connection, side: usize) {
 fn stop_now(connection: &mut Connection, side: usize) -> Stop {
     let stream = connection.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(connection, side, stream);
-    let least_window = if connection.http2.begun_late { least_http2_window(connection, side, stream) } else { None };
-    let owed = connection.http2.owed(side, stream);
+    let late = connection.http2.begun_late;
+    let least_window = if late { least_http2_window(connection, side, stream) } else { None };
+    let credits = if late { known_credits(connection, side, stream) } else { None };
+    let owed = connection.owed(side, stream);
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let segment = i64::from(half.segment_size(peer));
     Stop {
@@ -64,6 +68,7 @@ fn stop_now(connection: &mut Connection, side: usize) -> Stop {
         stream_window,
         connection_window,
         least_window,
+        credits,
     }
 }
 
@@ -91,6 +96,28 @@ fn least_http2_window(connection: &mut Connection, side: usize, stream: u32) -> 
     connection.http2.least_window(side, stream, unknown)
 }
 
+/// The credits of the connection and of a stream without what may not have reached the sender yet.
+#[cold]
+fn known_credits(connection: &mut Connection, side: usize, stream: u32) -> Option<[i64; 2]> {
+    let near = connection.http2.near_rtt[side].max(0);
+    let known = connection.halves[side].last_data_time.saturating_sub(near);
+    let credits = connection.http2.credits(side, stream)?;
+    let sender = &connection.http2.sides[side];
+    Some([credits[0] - sender.credit_after(0, known), credits[1] - sender.credit_after(stream, known)])
+}
+
+/// A sender that stopped inside a message, behind a whole DATA frame, goes on right when credit comes: that may prove
+/// where the connection's window is used up.
+#[cold]
+fn note_stop_for_credit(connection: &mut Connection, side: usize, stop: &Stop, at: At) {
+    let Some(credits) = stop.credits else { return };
+    let whole = stop.owed > 0 && connection.http2.sides[side].owed_in_frame() == 0;
+    if whole && connection.halves[side].retransmissions_since == 0 && credit(connection, side, at).0 {
+        let segment = segment_size(connection, side);
+        connection.http2.note_stop_for_credit(side, stop.stream, credits, segment);
+    }
+}
+
 /// The receive window of `peer` as the sender knew it when it sent its last bytes.
 fn receive_window(half: &Half, peer: &Half, near: i64) -> Option<i64> {
     let known =
@@ -108,6 +135,9 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     if duration < SHORTEST {
         return;
     }
+    if connection.http2.begun_late {
+        note_stop_for_credit(connection, side, &stop, at);
+    }
     let released = release(connection, side, at);
     let cause = cause(connection, side, &stop, length, released, at);
     let after_loss = cause == Cause::CongestionWindow && connection.halves[side].congestion.is_after_loss();
@@ -116,7 +146,8 @@ pub fn resumed(connection: &mut Connection, side: usize, length: i64, at: At, cx
     let row = row(connection, side, &stop, released, at);
     hold(connection, side, interval);
     let congestion_window_bytes = at_its_window(connection, side, &stop, cause, after_loss, released.is_some(), at);
-    cx.waits.push(WaitRow {
+    let waits = if connection.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };
+    waits.push(WaitRow {
         congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,

@@ -163,7 +163,7 @@ proptest! {
     ) {
         let original_len = octets.len() as u32;
         let one = Recorded { time_ns: 1, link_type, original_len, captured: octets };
-        let scrubbed = scrub(&[one.clone()], b"key");
+        let scrubbed = scrub(std::slice::from_ref(&one), b"key");
         prop_assert_eq!(packets(vec![memory("scrubbed", scrubbed)]).len(), 1);
     }
 }

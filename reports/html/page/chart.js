@@ -190,13 +190,16 @@ class Timeline {
     if (item.kind === "open") rectangle.y = y + ROW * 0.45 - tall; // columns stand on the line
     const shape = this.echarts.graphic.clipRectByRect(rectangle, params.coordSys);
     if (!shape) return null;
-    if (item.outlined) return { type: "rect", shape, silent: true, style: { fill: "none", stroke: this.colours.text, lineWidth: 2 }, z2: 9 };
+    if (item.outlined) return { type: "rect", shape, silent: true, style: { fill: "none", opacity: 1, stroke: this.colours.text, lineWidth: 2 }, z2: 1e6 };
     const style = { fill: colour, opacity: item.kind === "missing" ? 0.9 : item.count > 1 && item.kind !== "open" ? 0.7 : 1 };
-    if (item.failed) Object.assign(style, { stroke: this.colours.critical, lineWidth: 2 });
+    Object.assign(style, item.failed ? { stroke: this.colours.critical, lineWidth: 2 } : { stroke: null, lineWidth: 0 });
     const label = shape.width > 44 && !item.overlaps ? this.label(item) : "";
-    if (!label) return { type: "rect", shape, style };
-    const content = { style: { text: label, fill: item.kind === "missing" ? this.colours.faint : contrasting(colour), fontSize: 11, width: shape.width - 8, overflow: "truncate", ellipsis: "…" } };
-    return { type: "rect", shape, style, textContent: { type: "text", ...content }, textConfig: { position: "insideLeft", distance: 4 } };
+    const rect = { type: "rect", shape, style, z2: params.dataIndex };
+    if (!label) return rect;
+    // a group, not a text of the rectangle: elements are used again, and would keep a text that they have had
+    const fill = item.kind === "missing" ? this.colours.faint : contrasting(colour);
+    const place = { x: shape.x + 4, y: shape.y + shape.height / 2 + 0.5, verticalAlign: "middle", width: shape.width - 8 };
+    return { type: "group", children: [rect, { type: "text", silent: true, z2: params.dataIndex, style: { text: label, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } }] };
   }
 
   diamond(x, y, item, colour, { x: left, width }) {

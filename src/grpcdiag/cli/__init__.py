@@ -6,6 +6,7 @@ import typer
 
 from . import (
     analyze,
+    attach,
     capture,
     compare,
     connections,
@@ -51,6 +52,7 @@ _COMMANDS = (
     capture,
     verify,
     scrub,
+    attach,
     lab,
     doctor,
 )

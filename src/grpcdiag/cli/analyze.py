@@ -9,6 +9,7 @@ import typer
 
 from .beside import recorded_beside
 from .common import (
+    NO_GRPC,
     Files,
     From,
     KeyLog,
@@ -45,6 +46,7 @@ class Format(StrEnum):
 
     terminal = "terminal"
     json = "json"
+    markdown = "markdown"
     html = "html"
     perfetto = "perfetto"
 
@@ -88,7 +90,10 @@ def command(
     chosen_format = Format.json if as_json else format_
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
-            fail(f"--format {chosen_format} shows whole captures: --connection, --method, --from and --to do not go", 2)
+            fail(
+                f"--format {chosen_format} shows whole captures: without --connection, --method, --from, --to",
+                2,
+            )
         analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as told:
@@ -98,10 +103,24 @@ def command(
                 chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
                 analysis = _part(files, chosen, how(port, keylog), told)
             else:
-                analysis = _analysis(files, how(port, keylog), told)
+                analysis = _read(files, how(port, keylog), told, chosen_format, output)
         _report(analysis, chosen_format, output, top)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
+
+
+def _read(files: list[str], chosen: How, told: Progress | None, format_: Format, output: Path | None) -> Analysis:
+    """The analysis. Without gRPC, what TLS without secrets shows is reported all the same, and the command ends."""
+    from ..analyzer.errors import NoGrpcError
+
+    try:
+        return _analysis(files, chosen, told)
+    except NoGrpcError as error:
+        if error.analysis is None or format_ not in (Format.terminal, Format.json):
+            raise
+        _report(error.analysis, format_, output, None)
+        text = "the connections that offer HTTP/2 are TLS, for which there are no secrets; what shows all the same is "
+        fail(f"no gRPC traffic found: {text}in the report", NO_GRPC)
 
 
 def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
@@ -120,6 +139,11 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import json_v1
 
         write(json_v1.render(analysis), output)
+    elif format_ is Format.markdown:
+        from ..analyzer import _core
+        from ..reports import markdown
+
+        write(markdown.render(analysis, version=_core.__version__), output)
     else:
         from ..reports import terminal
 

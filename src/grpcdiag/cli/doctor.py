@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .common import coloured, columns, write
+
+if TYPE_CHECKING:
+    from ..capture.doctor import Check
 
 NAME = "doctor"
 
@@ -41,7 +46,7 @@ def command(
     from ..reports import terminal
     from ..reports.text import safe
 
-    checks = [check for check in doctor.examine() if not areas or check.area in areas]
+    checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("for", "what", "state", "here", "what to do"):
         table.add_column(name, overflow="fold", no_wrap=name in ("for", "state"))
@@ -59,3 +64,16 @@ def command(
     write(drawn, None)
     if missing:
         raise typer.Exit(LACKING)
+
+
+def _implementations() -> Iterator[Check]:
+    """Which programs beside grpcio's the lab can build here; none of them is needed."""
+    from ..capture.doctor import Check
+    from ..fixtures.lab.programs import PROGRAMS
+
+    for name, programs in PROGRAMS.items():
+        if programs.works is None:  # grpcio, which is asked for among the rest
+            continue
+        lacks = programs.lacks()
+        found, do = ("not here", f"{lacks}: lab --implementation {name}") if lacks else (programs.version(), "")
+        yield Check("lab", name, "optional" if lacks else "ok", found, do)

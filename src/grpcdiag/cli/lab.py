@@ -31,6 +31,10 @@ def command(
     keep: Annotated[
         Path | None, typer.Option("--keep", metavar="DIR", help="Leave captures and what the client measured there.")
     ] = None,
+    implementation: Annotated[
+        str | None,
+        typer.Option("--implementation", metavar="NAME", help="Client and server of this one; the list says which."),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a field case: real gRPC programs, a link made here, captures, and what is found against the truth.
@@ -38,13 +42,18 @@ def command(
     Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not, 2 cannot run.
     """
     from ..fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
+    from ..fixtures.lab.perform import PROGRAMS, in_programs_of
 
     if case is None:
-        _print(_listed(CASES, NOT_PROVOKED))
+        _print(_listed(CASES, NOT_PROVOKED) + _implementations())
         return
     chosen = by_name(case)
     if chosen is None:
         fail(f"no case is called {case!r}; known: {', '.join(c.name for c in CASES)}", CANNOT)
+    if implementation is not None and implementation not in PROGRAMS:
+        fail(f"no programs in {implementation!r}; known: {', '.join(PROGRAMS)}", CANNOT)
+    if implementation is not None:
+        chosen = in_programs_of(chosen, implementation)
     judgement = _performed(chosen, fast, keep, quiet)
     _print(_judged(chosen, judgement))
     if not judgement.met:
@@ -78,6 +87,14 @@ def _listed(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
         lines += ["", "no case:"]
         lines += [f"{finding:<{width}}  {why}" for finding, why in not_provoked.items()]
     return "\n".join(lines) + "\n"
+
+
+def _implementations() -> str:
+    from ..fixtures.lab.perform import PROGRAMS
+
+    width = max(map(len, PROGRAMS))
+    lines = [f"{name:<{width}}  {programs.lacks() or 'can run here'}" for name, programs in PROGRAMS.items()]
+    return "\n".join(["", "implementations:", *lines]) + "\n"
 
 
 def _judged(case: Case, judgement: Judgement) -> str:

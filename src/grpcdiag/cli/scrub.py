@@ -43,7 +43,7 @@ def command(
     """
     with spooled(files) as paths, _unfinished(output, paths) as unfinished:
         with decoding():
-            report = _write(paths, unfinished, hide_methods, port, quiet)
+            report = write_scrubbed(paths, unfinished, hide_methods, port, quiet)
             differences = _differences(paths, unfinished, report, port)
         if differences:
             more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
@@ -54,7 +54,8 @@ def command(
         say("\n  ".join([f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_notes(report)]))
 
 
-def _write(paths: list[str], target: Path, hide_methods: bool, ports: list[int] | None, quiet: bool) -> Report:
+def write_scrubbed(paths: list[str], target: Path, hide_methods: bool, ports: list[int] | None, quiet: bool) -> Report:
+    """Write a scrubbed capture with a key of its own. Raises CaptureError and OSError."""
     from ..analyzer.scrubbing import Scrubbing
 
     scrubbing = Scrubbing(paths, key=secrets.token_bytes(KEY_BYTES), hide_methods=hide_methods, ports=ports)

@@ -6,9 +6,12 @@ use grpcdiag_core::scrub::{Scrub, Wishes};
 use super::input;
 use super::support::{Recorded, memory, packets, pcap};
 
-/// A text that no protocol has: of what it is part, eight octets in a row are in no scrubbed capture.
+/// A text that no protocol has.
 const CANARY: &[u8; 24] = b"kQ9xZv7WjH4tYb2NfR6mXc8L";
-const WINDOW: usize = 8;
+/// Octets of it that no scrubbed capture has in a row. Where it stands over a frame's own fields, those are all that is
+/// there: a stream, a pad length, a dependency, a weight, and before a header block's first string an index and a length
+/// (4 + 1 + 4 + 1 + 1 + 1).
+const WINDOW: usize = 13;
 
 /// An input is two octets that say where the canary goes, and a file.
 pub fn run(data: &[u8]) {

@@ -41,6 +41,57 @@ pub(super) struct Before {
     opened: [bool; 2],
 }
 
+/// Stops at one level, and of them those at which the stream's window was another one, that prove the connection's to be
+/// used up there (own choice: by chance a level is not met again to the byte, let alone so often).
+const PROVING_STOPS: [u32; 2] = [4, 3];
+
+/// A sender may not exceed a window (RFC 9113 section 6.9.1), and one that stops for it always stops at the same level of
+/// credit granted less DATA sent, whatever was granted before the capture. The stream's window cannot be what stops it
+/// where that of the same stream is at another level each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UsedUp {
+    /// The connection's credit at the latest stops, and how many there were.
+    level: i64,
+    stops: u32,
+    /// The latest stop's stream and its credit, and how many times that differed by a segment or more.
+    stream: u32,
+    stream_level: i64,
+    others: u32,
+    /// Gaps of both sides: credit or DATA may have been in them.
+    gaps: [u32; 2],
+    /// DATA went below the level: whatever stopped the sender there, it was not that.
+    refuted: bool,
+}
+
+impl UsedUp {
+    fn stopped(&mut self, stream: u32, [level, stream_level]: [i64; 2], segment: i64, gaps: [u32; 2]) {
+        if self.stops == 0 || self.level != level || self.gaps != gaps {
+            let refuted = self.refuted || (self.is_proved() && self.gaps == gaps);
+            *self = Self { level, stops: 1, stream, stream_level, others: 0, gaps, refuted };
+            return;
+        }
+        self.stops = self.stops.saturating_add(1);
+        if self.stream == stream && self.stream_level.abs_diff(stream_level) >= segment.max(1).unsigned_abs() {
+            self.others = self.others.saturating_add(1);
+        }
+        (self.stream, self.stream_level) = (stream, stream_level);
+    }
+
+    /// DATA was sent: the credit after it.
+    fn sent(&mut self, credit: i64) {
+        self.refuted |= self.stops > 0 && credit < self.level && self.is_proved();
+    }
+
+    fn is_proved(&self) -> bool {
+        !self.refuted && self.stops >= PROVING_STOPS[0] && self.others >= PROVING_STOPS[1]
+    }
+
+    /// The credit at which the window is used up.
+    fn zero(&self, gaps: [u32; 2]) -> Option<i64> {
+        (self.is_proved() && self.gaps == gaps).then_some(self.level)
+    }
+}
+
 /// What a DATA frame says about message boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
@@ -167,6 +218,7 @@ impl Http2 {
     pub(super) fn note_least_credit(&mut self, side: usize, slot: u32) {
         let sender = &mut self.sides[side];
         sender.least_connection_credit = sender.least_connection_credit.min(sender.connection_credit);
+        sender.used_up.sent(sender.connection_credit);
         if let Some(stream) = self.streams.get_mut(slot).filter(|stream| !stream.begun_before) {
             sender.least_stream_credit = sender.least_stream_credit.min(stream.directions[side].credit);
         }
@@ -184,6 +236,33 @@ impl Http2 {
         sender.least_stream_credit = sender.least_stream_credit.min(stream);
         let left = connection.saturating_sub(sender.least_connection_credit);
         Some(left.min(stream.saturating_sub(sender.least_stream_credit)))
+    }
+
+    /// What is granted of both windows beyond what was used, from an unknown beginning on; `None` without the stream.
+    pub fn credits(&mut self, side: usize, id: u32) -> Option<[i64; 2]> {
+        let stream = self.streams.find_mut(id)?.directions[side].credit;
+        Some([self.sides[side].connection_credit, stream])
+    }
+
+    /// The connection's window for DATA of `side` when stops have proved where it is used up.
+    pub(super) fn late_window(&self, side: usize) -> Option<i64> {
+        let sender = &self.sides[side];
+        let zero = sender.used_up.zero(self.gaps())?;
+        Some(sender.connection_credit.saturating_sub(zero))
+    }
+
+    /// `side` stopped inside a message of stream `id`, behind a whole DATA frame, with these credits of connection and
+    /// stream, and went on right when the connection had more. `segment` is the size of a full segment.
+    #[cold]
+    pub fn note_stop_for_credit(&mut self, side: usize, id: u32, credits: [i64; 2], segment: i64) {
+        let gaps = self.gaps();
+        if self.sides[side].connection_credit > credits[0] {
+            self.sides[side].used_up.stopped(id, credits, segment, gaps);
+        }
+    }
+
+    fn gaps(&self) -> [u32; 2] {
+        [self.sides[0].gaps, self.sides[1].gaps]
     }
 
     /// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.
@@ -229,6 +308,31 @@ mod tests {
         assert!(!probe.data(0, &long[16_384..32_768], 16_384, 1));
         assert!(!probe.data(0, &long[32_768..], 7_237, 1), "its beginning is over, the next one is not there");
         assert!(probe.data(0, &long[..16_384], 16_384, 1));
+    }
+
+    #[test]
+    fn stops_at_one_level_prove_that_the_window_is_used_up_there() {
+        let mut window = UsedUp::default();
+        for stop in 0..4 {
+            assert_eq!(window.zero([0, 0]), None);
+            window.stopped(5, [-70_000, 1_000_000 - stop * 65_535], 1_408, [0, 0]);
+            window.sent(-70_000);
+        }
+        assert_eq!(window.zero([0, 0]), Some(-70_000));
+        assert_eq!(window.zero([0, 1]), None, "credit may have been in a gap");
+        window.sent(-70_001);
+        assert_eq!(window.zero([0, 0]), None, "a sender may not exceed a window");
+    }
+
+    #[test]
+    fn stops_that_the_streams_window_may_explain_prove_nothing() {
+        let (mut same, mut elsewhere, mut other_streams) = (UsedUp::default(), UsedUp::default(), UsedUp::default());
+        for stop in 0..20_i64 {
+            same.stopped(5, [-70_000, -65_535], 1_408, [0, 0]);
+            elsewhere.stopped(5, [-70_000 - stop, -9_999 * stop], 1_408, [0, 0]);
+            other_streams.stopped(5 + 2 * stop as u32, [-70_000, -9_999 * stop], 1_408, [0, 0]);
+        }
+        assert_eq!([same, elsewhere, other_streams].map(|window| window.zero([0, 0])), [None; 3]);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Http2 {
     /// The connection's flow-control window for DATA of `side`; `None` while unknown.
     pub fn connection_window(&self, side: usize) -> Option<i64> {
         let window = i64::from(settings::DEFAULT_WINDOW) + self.sides[side].connection_credit;
-        self.windows_known().then_some(window)
+        if self.windows_known() { Some(window) } else { self.late_window(side) }
     }
 
     /// The flow-control window of a stream for DATA of `side`; `None` while unknown.

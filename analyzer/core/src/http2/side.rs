@@ -12,6 +12,7 @@ use super::data::Remaining;
 use super::frame::{FrameHeader, FrameType, HEADER_LEN};
 use super::habits::Habits;
 use super::hpack::Decoder;
+use super::late::UsedUp;
 use super::resync::Search;
 use super::settings::Settings;
 
@@ -101,6 +102,8 @@ pub struct Side {
     pub(super) least_connection_credit: i64,
     /// The same of the streams that were opened in the capture.
     pub(super) least_stream_credit: i64,
+    /// What its stops prove of the connection's window when its beginning is not in the capture.
+    pub(super) used_up: UsedUp,
     /// Messages begun and not whole.
     pub unfinished_messages: u32,
     /// The stream whose DATA or HEADERS came last.
@@ -185,6 +188,7 @@ impl Side {
             connection_credit: 0,
             least_connection_credit: 0,
             least_stream_credit: 0,
+            used_up: UsedUp::default(),
             unfinished_messages: 0,
             last_stream: 0,
             gaps: 0,

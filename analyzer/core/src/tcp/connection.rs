@@ -39,6 +39,8 @@ pub struct Counters {
     pub(super) bytes: [u64; 2],
     pub(super) retransmitted: u32,
     pub(super) timeouts: u32,
+    /// Retransmissions that the receiver said it had already (RFC 2883).
+    pub(super) needless: u32,
     pub(super) recovery: Recovery,
     pub(super) duplicates: u32,
     pub(super) keep_alives: u32,
@@ -72,6 +74,8 @@ pub struct Connection {
     pub(super) tls: Option<Box<Encrypted>>,
     /// Payload has been read: what it is is decided.
     begun: bool,
+    /// No further packet comes.
+    ending: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
     pub(super) syn_time: Option<i64>,
@@ -108,6 +112,7 @@ impl Connection {
             http2,
             tls: None,
             begun: false,
+            ending: false,
             counters: Counters::default(),
             roles_from,
             syn_time: None,
@@ -243,6 +248,11 @@ impl Connection {
         {
             let twice = peer.offset(left);
             self.http2.held[1 - side].was_not_missing(twice);
+            let sent_again = peer.sent_again.iter().position(|&again| again == twice);
+            if let Some(place) = sent_again {
+                peer.sent_again.swap_remove(place);
+                self.counters.needless += 1;
+            }
         }
         let peer = &mut self.halves[1 - side];
         if offset <= peer.acked {
@@ -364,6 +374,9 @@ impl Connection {
         self.counters.retransmitted += 1;
         let half = &mut self.halves[side];
         half.retransmissions_since += 1;
+        if half.sent_again.len() < limits::RETRANSMISSIONS_KEPT {
+            half.sent_again.push(offset);
+        }
         half.rtt.retransmitted();
         // Linux's timeout is the round trip and at least this
         let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
@@ -390,7 +403,7 @@ impl Connection {
         }
         // behind a hole it is not known what the side owes, nor when it last sent
         if self.halves[side].out_of_order.is_none() && offset <= self.halves[side].highest {
-            if self.http2.owes(side) {
+            if self.owes(side) {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held()
                 || self.halves[side].congestion.is_after_loss()
@@ -673,17 +686,30 @@ impl Connection {
         if missing <= 0 {
             return false;
         }
+        let lost = self.lost_bytes(side, offset);
         self.halves[side].advance(offset);
-        self.counters.missing_bytes += missing.unsigned_abs();
-        cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        if lost > 0 {
+            self.counters.missing_bytes += lost.unsigned_abs();
+            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+        }
         self.lack(side, missing.unsigned_abs(), behind, cx);
         true
+    }
+
+    /// How many of the bytes of `side` up to `offset` the capture lacks. Where it ends before the connection, what nobody
+    /// has acknowledged is on its way, or comes again.
+    fn lost_bytes(&self, side: usize, offset: i64) -> i64 {
+        let half = &self.halves[side];
+        let comes = self.ending && half.acked > 0 && self.closed_at().is_none();
+        let end = if comes { offset.min(half.acked) } else { offset };
+        end.saturating_sub(half.next).max(0)
     }
 
     /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
     /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
     fn give_up_all(&mut self, cx: &mut Context) {
         let at = self.last;
+        self.ending = true;
         loop {
             let heads = [0, 1].map(|side| self.halves[side].out_of_order.as_ref().and_then(|store| store.first_at()));
             let side = match heads.map(|head| head.map(|at| at.packet)) {
@@ -753,6 +779,9 @@ impl Connection {
         self.http2.finish(end, at, cx);
         self.http2.methods.write(self.row, cx);
         let client = self.http2.client;
+        if let Some(tls) = &self.tls {
+            tls.write(self.row, client, cx);
+        }
         Ended {
             row: super::summary::row(&self),
             budget: self.http2.budget,
@@ -782,6 +811,22 @@ impl Connection {
             identification: segment.ip_id.map_or(u32::MAX, u32::from),
             timestamp: segment.timestamps.map_or(0, |(value, _)| value),
         });
+    }
+
+    /// Whether `side` has begun a message, a frame, or a record of TLS that is not decrypted, and not sent all of it.
+    #[inline]
+    pub fn owes(&self, side: usize) -> bool {
+        self.http2.owes(side) || self.tls.as_ref().is_some_and(|tls| tls.owed(side) > 0)
+    }
+
+    /// Bytes that `side` owes as far as is known: of `stream`'s message, of a frame, or of a record.
+    pub fn owed(&mut self, side: usize, stream: u32) -> u64 {
+        self.http2.owed(side, stream).max(self.tls.as_ref().map_or(0, |tls| tls.owed(side)))
+    }
+
+    /// Whether it is TLS of which nothing was decrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.http2.protocol == Protocol::Tls
     }
 
     /// Whether HTTP/2 was recognised.

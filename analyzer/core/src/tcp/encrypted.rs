@@ -8,6 +8,8 @@ use crate::http2::{Http2, Protocol};
 use crate::tables::Layer;
 use crate::tls::{Decryptor, Event, Facts, Session};
 
+use super::records::Timing;
+
 /// A handshake record of any version (RFC 8446 section 5.1): every TLS connection begins with one of each side.
 const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
 /// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
@@ -19,6 +21,7 @@ pub struct Encrypted {
     /// Bytes of records, and of the plaintext that they gave.
     bytes: u64,
     plaintext: u64,
+    timing: Timing,
 }
 
 impl std::fmt::Debug for Encrypted {
@@ -39,7 +42,7 @@ impl Encrypted {
         if cx.decryptor.is_none() {
             cx.decryptor = Some(Box::new(Decryptor::new(Arc::clone(&cx.options.keys))));
         }
-        Some(Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0 }))
+        Some(Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0, timing: Timing::default() }))
     }
 
     /// What is known of it.
@@ -50,6 +53,18 @@ impl Encrypted {
     /// Whether application data were decrypted.
     pub fn is_decrypted(&self) -> bool {
         self.plaintext > 0
+    }
+
+    /// Bytes that `side` has begun to send a record of, and not sent.
+    pub fn owed(&self, side: usize) -> u64 {
+        self.session.owed(side) as u64
+    }
+
+    /// Writes the rows of its records if nothing was decrypted.
+    pub fn write(&self, connection: u32, client: usize, cx: &mut Context) {
+        if !self.is_decrypted() {
+            self.timing.rows(connection, client).into_iter().for_each(|row| cx.records.push(row));
+        }
     }
 
     /// From the ClientHello to the client's Finished, nanoseconds.
@@ -72,6 +87,7 @@ impl Encrypted {
 
     /// Bytes of a side are missing from the capture.
     pub fn gap(&mut self, http2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
+        self.timing.doubt();
         self.with(http2, cx, |session, decryptor, out| {
             session.gap(side, length, at, decryptor, &mut |event, at| out(event, at));
         });
@@ -92,17 +108,27 @@ impl Encrypted {
         step: impl FnOnce(&mut Session<At>, &mut Decryptor, &mut dyn FnMut(Event<'_, At>, At)),
     ) {
         let Some(mut decryptor) = cx.decryptor.take() else { return };
-        let plaintext = &mut self.plaintext;
-        step(&mut self.session, &mut decryptor, &mut |event, at| take(event, at, plaintext, http2, cx));
+        let (plaintext, timing) = (&mut self.plaintext, &mut self.timing);
+        step(&mut self.session, &mut decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, cx);
+        });
         cx.decryptor = Some(decryptor);
     }
 }
 
 fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, cx: &mut Context) {
     match event {
-        Event::Data { side, bytes, .. } if !bytes.is_empty() => {
+        Event::Data { side, bytes, first } if !bytes.is_empty() => {
             *plaintext += bytes.len() as u64;
-            http2.feed(side, bytes, at, cx);
+            // what a record begins with was sent with its first packet, though it was readable with its last only
+            let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
+            if !begin.is_empty() {
+                http2.feed(side, begin, first, cx);
+            }
+            if !rest.is_empty() {
+                http2.feed(side, rest, at, cx);
+            }
         }
         Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, cx),
         Event::Undecryptable { reason, .. } => {

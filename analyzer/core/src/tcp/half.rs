@@ -208,6 +208,8 @@ pub struct Half {
     pub last_data_packet: u32,
     /// Retransmissions since the last new data.
     pub retransmissions_since: u32,
+    /// Offsets of retransmissions, as far as they are kept, until the peer says that it had them already.
+    pub sent_again: Vec<i64>,
     /// Packets of the connection since the peer acknowledged a hole.
     pub hole_patience: u32,
     /// What was binding when this sender, owing more, sent its last data.

@@ -10,6 +10,7 @@ mod encrypted;
 pub mod half;
 pub mod note;
 pub mod reassembly;
+mod records;
 pub mod roles;
 pub mod router;
 pub mod rtt;

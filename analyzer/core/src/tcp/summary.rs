@@ -1,7 +1,9 @@
 //! A connection's row in the connections table.
 
+use crate::at::At;
 use crate::http2::Protocol;
 use crate::tables::ConnectionRow;
+use crate::tls::Facts;
 
 use super::connection::Connection;
 use super::roles::{self, RolesFrom};
@@ -37,9 +39,6 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         protocol: h2.protocol as u8,
         complete: u8::from(connection.opening_seen),
         tls: u8::from(connection.tls.is_some() || h2.protocol == Protocol::Tls),
-        tls_version: connection.tls.as_ref().and_then(|tls| tls.facts().version).map_or(0, u32::from),
-        tls_handshake_ns: connection.tls.as_ref().and_then(|tls| tls.handshake_ns()).unwrap_or(NOT_KNOWN),
-        tls_decrypted: u8::from(connection.tls.as_ref().is_some_and(|tls| tls.is_decrypted())),
         closed_by: closed_by(connection),
         mss_client: connection.halves[client].segment_size(&connection.halves[server]),
         mss_server: connection.halves[server].segment_size(&connection.halves[client]),
@@ -64,6 +63,7 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         recovery_to_packet: counters.recovery.to.packet,
         retransmitted_packets: counters.retransmitted,
         duplicate_packets: counters.duplicates,
+        needless_retransmissions: counters.needless,
         keep_alives: counters.keep_alives,
         out_of_order_packets: counters.out_of_order,
         urgent_packets: counters.urgent,
@@ -76,8 +76,54 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         undecoded_bytes: h2.bytes.undecoded,
         goaway_client: goaway(client),
         goaway_server: goaway(server),
-        ..ConnectionRow::default()
+        ..tls(connection)
     }
+}
+
+/// What is known of its TLS.
+fn tls(connection: &Connection) -> ConnectionRow {
+    let unknown = ConnectionRow {
+        tls_handshake_ns: NOT_KNOWN,
+        tls_resumed: 2,
+        tls_hello_time_ns: NOT_KNOWN,
+        tls_server_hello_ns: NOT_KNOWN,
+        ..ConnectionRow::default()
+    };
+    let Some(tls) = &connection.tls else { return unknown };
+    let facts = tls.facts();
+    let hello = facts.client_hello;
+    let answered = hello.zip(facts.server_hello).map(|(hello, answer)| answer.time.saturating_sub(hello.time).max(0));
+    ConnectionRow {
+        tls_version: facts.version.map_or(0, u32::from),
+        tls_handshake_ns: tls.handshake_ns().unwrap_or(NOT_KNOWN),
+        tls_decrypted: u8::from(tls.is_decrypted()),
+        tls_suite: facts.suite.map_or(0, u32::from),
+        tls_alpn: alpn(facts),
+        tls_resumed: facts.resumed.map_or(2, u8::from),
+        tls_retried: u8::from(facts.retried),
+        tls_exact: u8::from(facts.is_exact),
+        tls_hello_packet: hello.map_or(0, |at| at.packet),
+        tls_hello_time_ns: hello.map_or(NOT_KNOWN, |at| at.time),
+        tls_server_hello_ns: answered.unwrap_or(NOT_KNOWN),
+        tls_finished_packet: facts.client_finished.map_or(0, |at| at.packet),
+        ..unknown
+    }
+}
+
+/// What was negotiated by ALPN: 1 the client offers protocols, 2 h2 among them, 4 the server's choice is known, 8 it is
+/// h2.
+fn alpn(facts: &Facts<At>) -> u8 {
+    let chosen = facts.alpn.as_ref();
+    [
+        facts.offers().next().is_some(),
+        facts.offers().any(|name| name == b"h2"),
+        chosen.is_some(),
+        chosen.is_some_and(|name| name == b"h2"),
+    ]
+    .into_iter()
+    .zip([1, 2, 4, 8])
+    .map(|(is, bit)| u8::from(is) * bit)
+    .sum()
 }
 
 /// The direction that closed first, 2 while the connection is not over.

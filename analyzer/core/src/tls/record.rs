@@ -120,6 +120,15 @@ impl<A: Copy> Framer<A> {
         if self.need > 0 { Step::Partial } else { Step::Record(self.finish(at)) }
     }
 
+    /// Bytes of the record that is being read which have not come; 0 between records.
+    pub fn owed(&self) -> usize {
+        match self.have {
+            0 => 0,
+            HEADER_LENGTH => self.need,
+            have => HEADER_LENGTH - have,
+        }
+    }
+
     /// Passes bytes that the capture lacks. `Err` with the bytes passed since the last record's end when they hide a
     /// record boundary; a record when they end one, which is not whole then.
     pub fn gap(&mut self, length: u64, at: A, decryptor: &mut Decryptor) -> Result<Step<A>, u64> {

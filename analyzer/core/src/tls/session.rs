@@ -69,6 +69,12 @@ impl<A: Copy> Session<A> {
         &self.facts
     }
 
+    /// Bytes that `side` has begun to send a record of, and not sent.
+    pub fn owed(&self, side: usize) -> usize {
+        let direction = self.directions.get(side).filter(|direction| direction.search.is_none() && !direction.deaf);
+        direction.map_or(0, |direction| direction.framer.owed())
+    }
+
     /// Takes the next bytes of `side` (0 or 1, whichever the client is), all carried by the packet of `at`.
     pub fn feed(
         &mut self,

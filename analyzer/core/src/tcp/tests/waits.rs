@@ -173,7 +173,10 @@ fn a_request_sent_again_was_waited_for() {
 #[test]
 fn a_request_sent_again_in_vain_was_not() {
     assert_eq!(budget(&answered(221 * MS, false), 0, Cause::LossRecovery), 0, "answered before it could arrive");
-    assert_eq!(budget(&answered(230 * MS, true), 0, Cause::LossRecovery), 0, "the server had it twice (RFC 2883)");
+    let twice = answered(230 * MS, true);
+    assert_eq!(budget(&twice, 0, Cause::LossRecovery), 0, "the server had it twice (RFC 2883)");
+    assert_eq!((twice.connections.retransmitted_packets[0], twice.connections.needless_retransmissions[0]), (1, 1));
+    assert_eq!(answered(221 * MS, false).connections.needless_retransmissions[0], 0, "nobody says so");
 }
 
 /// Two messages in DATA frames of 1,000 bytes that take turns, `pace` apart.

@@ -1,0 +1,319 @@
+"""`grpcdiag attach`: what goes with a bug report upstream."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .beside import recorded_beside
+from .common import NO_GRPC, Files, Ports, Quiet, decoding, fail, one_place, say, spooled
+from .scrub import DIFFERS, SHOWN, write_scrubbed
+
+if TYPE_CHECKING:
+    from ..analyzer.beside import Beside
+    from ..analyzer.excerpt import Excerpt
+    from ..analyzer.exhibit import Exhibit
+    from ..analyzer.result import Analysis
+    from ..analyzer.scrubbing import Report
+    from ..analyzer.tables import Tables
+    from ..reports.attachment import Contents, Form, Recorded
+
+NAME = "attach"
+
+ISSUE, HTML, JSON = "issue.md", "report.html", "analysis.json"
+"""Names of the files."""
+LARGEST = 25_000_000
+"""Bytes that GitHub takes as one file (docs.github.com, "Attaching files")."""
+
+_WHAT = {
+    "capture": "the scrubbed packets: payloads and header values are replaced, addresses are stand-ins, sizes and "
+    "times are as recorded; Wireshark opens it",
+    "html": "the whole reading to look at, in one file that needs no network",
+    "json": "its figures",
+}
+
+
+class Project(StrEnum):
+    """Whose issue form is followed."""
+
+    grpc_go = "grpc-go"
+    grpc = "grpc"
+    grpc_java = "grpc-java"
+    grpc_node = "grpc-node"
+    tonic = "tonic"
+    generic = "generic"
+
+
+class Part(StrEnum):
+    """What may be left out, or is there only when asked for."""
+
+    html = "html"
+    json = "json"
+    capture = "capture"
+    timeline = "timeline"
+    ruled_out = "ruled-out"
+    command = "command"
+
+
+class Extra(StrEnum):
+    """What is there only when asked for."""
+
+    command = "command"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Wanted:
+    """The options."""
+
+    project: Project | None
+    hide_methods: bool
+    whole_command: bool
+    without: frozenset[str]
+    ports: list[int] | None
+    quiet: bool
+
+
+def command(
+    files: Files,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR|ZIP", help="A new folder, or a file whose name ends in .zip.")
+    ],
+    for_: Annotated[
+        Project | None,
+        typer.Option("--for", help="Whose issue form to follow; by default that of the implementation seen."),
+    ] = None,
+    hide_methods: Annotated[bool, typer.Option("--hide-methods", help="Replace the names of methods too.")] = False,
+    with_: Annotated[
+        list[Extra] | None,
+        typer.Option("--with", help="command: show the recorded command line as it was typed, not masked."),
+    ] = None,
+    without: Annotated[
+        list[Part] | None, typer.Option("--without", help="Leave this part out; may be repeated.")
+    ] = None,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write what goes with a bug report: the issue's text after the project's form, HTML, JSON, a scrubbed capture.
+
+    Everything is made from the scrubbed capture. Nothing is written when that would tell anything else than the
+    original. What only you know is marked TO FILL.
+    """
+    _check(output)
+    left_out = frozenset(part.value for part in without or [])
+    with spooled(files) as paths, _unfinished(output) as folder:
+        with decoding():
+            one_place(paths, {"ports": port or []})
+            beside, problems = recorded_beside(files)
+            for problem in problems:
+                say(problem)
+            wanted = _Wanted(for_, hide_methods, bool(with_), left_out, port, quiet)
+            contents = _contents(paths, folder, beside, wanted)
+        size = _publish(folder, output)
+    if not quiet:
+        _tell(output, size, contents)
+
+
+def _check(output: Path) -> None:
+    if output.is_dir() and (output.suffix.lower() == ".zip" or any(output.iterdir())):
+        fail(f"cannot write {output}: there is a folder of that name with files in it", 2)
+    if output.exists() and not output.is_dir() and output.suffix.lower() != ".zip":
+        fail(f"cannot write {output}: it is a file; give a new folder, or a name that ends in .zip", 2)
+
+
+def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wanted) -> Contents:
+    """The scrubbed capture in the folder, and what is said of it; exits when it does not tell the same."""
+    from ..analyzer import _core
+    from ..reports import attachment, scrub
+
+    written = folder / "capture"
+    report = write_scrubbed(paths, written, wanted.hide_methods, wanted.ports, wanted.quiet)
+    target = written.rename(folder / f"capture.{report.format}")
+    analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
+    present = [("capture", target.name), ("html", HTML), ("json", JSON)]
+    contents = attachment.Contents(
+        analysis=analysis,
+        exhibit=exhibit,
+        form=_form(wanted.project, analysis),
+        version=_core.__version__,
+        files=tuple((name, _WHAT[part]) for part, name in present if part not in wanted.without),
+        capture=target.name,
+        scrubbed=tuple(scrub.notes(report)),
+        recorded=recorded,
+        without=wanted.without,
+    )
+    _write(folder, contents, wanted)
+    return contents
+
+
+def _same(
+    paths: list[str], target: Path, report: Report, beside: Beside | None, wanted: _Wanted
+) -> tuple[Analysis, Exhibit, Recorded | None]:
+    """The scrubbed capture's analysis and what is shown of it, when they are the original's; exits else."""
+    from msgspec.structs import replace
+
+    from ..analyzer.excerpt import excerpt
+    from ..analyzer.exhibit import exhibit
+    from ..analyzer.reading import How
+    from ..analyzer.scrubbing import analyses, row_differences
+    from ..reports.scrub import differences
+
+    ports, scrubbed = wanted.ports, [str(target)]
+    before, after = analyses(paths, scrubbed, report, ports, beside)
+    _refuse([*differences(before, after), *row_differences(paths, scrubbed, ports)], report)
+    if isinstance(after, str):
+        tls = any(carries == "tls" for _, _, carries in report.connections)
+        reason = "TLS stays encrypted in it, with its secrets too" if tls else after
+        fail(
+            f"no gRPC traffic is left in the scrubbed capture, which all is made from: {reason}{_why(report)}", NO_GRPC
+        )
+    shown = exhibit(scrubbed, after, ports=ports or [])
+    part, first = shown.example, after.capture.first_time_ns or 0
+    begin, end = part.start_ns - first, part.end_ns - first
+    how = How(ports=ports or [], own_secrets=False)
+    original = excerpt(paths, part.connection, stream=part.stream, from_ns=begin, to_ns=end, **how)
+    _refuse([] if _drawn(original, report) == _drawn(part) else ["the time line"], report)
+    recorded = _recorded(beside, original.tables, wanted) if beside and after.recording else None
+    return replace(after, files=(target.name,)), shown, recorded
+
+
+def _drawn(part: Excerpt, report: Report | None = None) -> str:
+    """A time line as far as RFC 9113 defines its frames; of the capture as it was with the names of the new one."""
+    from ..analyzer.excerpt import rows
+    from ..analyzer.scrubbing import defined, renamed
+    from ..reports import timeline
+
+    tables, frames = renamed(part.tables, report) if report else part.tables, defined(part.frames)
+    if part.stream is not None:
+        frames = rows(frames, frames.stream == part.stream)
+    return timeline.render(dataclasses.replace(part, tables=tables, frames=frames))
+
+
+def _refuse(differences: list[str], report: Report) -> None:
+    """Exits when there are differences."""
+    if differences:
+        more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+        named = ", ".join(differences[:SHOWN])
+        fail(f"nothing is written: the scrubbed capture would differ in {named}{more}{_why(report)}", DIFFERS)
+
+
+def _why(report: Report) -> str:
+    from ..reports.scrub import notes
+
+    return "".join(f"\n  {note}" for note in notes(report))
+
+
+def _recorded(beside: Beside, tables: Tables, wanted: _Wanted) -> Recorded:
+    """What may be shown of the file beside the capture; `tables` are those of the capture as it was."""
+    from ..analyzer import beside_shown as files
+    from ..reports.attachment import Recorded
+    from ..reports.attachment import command as line
+
+    words, code = files.command(beside)
+    words = () if "command" in wanted.without else words
+    shown = "" if not words else line.whole(words) if wanted.whole_command else line.masked(words)
+    return Recorded(
+        side=files.side(beside, tables),
+        kernel=files.kernel(beside),
+        command=shown,
+        masked=line.HIDDEN in shown or "PROGRAM" in shown,
+        exit_code=code,
+    )
+
+
+def _form(project: Project | None, analysis: Analysis) -> Form:
+    """The form asked for, or that of the implementation with the most RPCs, the client's first."""
+    from ..reports import attachment
+
+    if project:
+        return attachment.named(project.value)
+    most = sorted(analysis.connections, key=lambda connection: -connection.rpcs)
+    names = [c.client_implementation for c in most] + [c.server_implementation for c in most]
+    return attachment.of_implementation(*names)
+
+
+def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
+    """The files beside the scrubbed capture."""
+    from ..reports import attachment, json_v1
+
+    capture = folder / contents.capture
+    (folder / ISSUE).write_text(attachment.render(contents), encoding="utf-8")
+    if "json" not in contents.without:
+        (folder / JSON).write_text(json_v1.render(contents.analysis), encoding="utf-8")
+    if "html" not in contents.without:
+        from ..analyzer.scene import scene
+        from ..reports import html
+
+        drawn = scene([str(capture)], contents.analysis, ports=wanted.ports or [])
+        (folder / HTML).write_text(html.render(contents.analysis, drawn), encoding="utf-8")
+    if "capture" in contents.without:
+        capture.unlink()
+
+
+@contextmanager
+def _unfinished(output: Path) -> Iterator[Path]:
+    """A folder beside the output that only its owner can read; nothing of it stays unless it was published."""
+    import tempfile
+
+    try:
+        with tempfile.TemporaryDirectory(prefix=".grpcdiag-attach-", dir=output.parent) as parent:
+            folder = Path(parent) / "files"
+            folder.mkdir()
+            yield folder
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror}", 2)
+
+
+def _publish(folder: Path, output: Path) -> int:
+    """Give the files their names, and the rights of files that the user makes; their size as one file."""
+    umask = os.umask(0)
+    os.umask(umask)
+    paths = sorted(folder.iterdir(), key=lambda path: (path.name != ISSUE, path.name))
+    for path in paths:
+        path.chmod(0o666 & ~umask)
+    if output.suffix.lower() != ".zip":
+        folder.chmod(0o777 & ~umask)
+        folder.rename(output)
+        return sum((output / path.name).stat().st_size for path in paths)
+    packed = folder.parent / "packed"
+    _pack(paths, packed)
+    packed.chmod(0o666 & ~umask)
+    packed.replace(output)
+    return output.stat().st_size
+
+
+def _pack(paths: list[Path], packed: Path) -> None:
+    """A zip of the files, without times and rights, which would tell of this machine."""
+    import zipfile
+
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in paths:
+            entry = zipfile.ZipInfo(path.name)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
+            with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
+                while piece := source.read(1 << 20):
+                    target.write(piece)
+
+
+def _tell(output: Path, size: int, contents: Contents) -> None:
+    """What there is, and what to do with it."""
+    from ..reports import attachment
+
+    zipped = output.suffix.lower() == ".zip"
+    lines = [f"{output}: for {contents.form.name}; {', '.join([ISSUE, *(name for name, _ in contents.files)])}"]
+    lines += contents.scrubbed
+    lines += attachment.foreign(contents)
+    lines.append(
+        f"{ISSUE} is the text: fill its {attachment.blanks(contents)} blanks (marked TO FILL) and read it whole"
+    )
+    if contents.files:
+        lines.append("then attach the zip" if zipped else "then attach the other files as one .zip")
+    if size > LARGEST:
+        lines.append(f"{size / 1e6:,.0f} MB{'' if zipped else ' before packing'}: GitHub takes 25 MB as one file")
+    say("\n  ".join(lines))

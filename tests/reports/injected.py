@@ -1,0 +1,36 @@
+"""Analyses in which every text that a capture could bring is a stranger's."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from grpcdiag.analyzer.result import Analysis, Apart, Finding, Skipped
+
+
+def injected(analysis: Analysis, text: str) -> Analysis:
+    """The analysis with `text` wherever foreign text can come to stand."""
+    c, m = analysis.connections[0], analysis.methods[0]
+    connection = replace(c, client=text, server=text, client_implementation=text, server_implementation=text)
+    return replace(
+        analysis,
+        files=(text, text),
+        quality=replace(analysis.quality, warnings=(text, f"note {text}")),
+        verdict=replace(analysis.verdict, text=f"{text} because {text}"),
+        connections=(connection, replace(connection, client_implementation_inferred=True)),
+        methods=(replace(m, method=text, statuses={text: 1, "OK": 2}), replace(m, method=None, label=text)),
+        findings=tuple(_finding(finding, text) for finding in analysis.findings),
+        skipped=(Skipped("cancelled", text),),
+        apart=Apart(text, ()),
+    )
+
+
+def _finding(finding: Finding, text: str) -> Finding:
+    return replace(
+        finding,
+        title=text,
+        explanation=f"{text} and {text}",
+        scope=replace(finding.scope, methods=(text, f"/{text}")),
+        evidence=tuple(replace(item, what=text) for item in finding.evidence),
+        remedies=tuple(replace(r, implementation=text, knob=text, note=text, present=text) for r in finding.remedies),
+        verdict=text,
+    )
