@@ -46,7 +46,11 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
         parts += [Text(), Text(f"also seen: {names}", style="dim")]
     if report.ways:
         parts += [Text(), _ways(report)]
-    return draw(parts, width=max(60, width), colour=colour)
+    # commands are copied: they stay on one line
+    return "".join(
+        draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
+        for part in parts
+    )
 
 
 def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:
