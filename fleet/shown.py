@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from io import StringIO
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +30,50 @@ TITLES = {"services": "service", "methods": "method", "pairs": "client -> server
 
 def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
     """Who is slow, why, since when; escape sequences only when `colour` is set."""
+    # commands are copied: they stay on one line
+    return "".join(
+        draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
+        for part in _parts(report)
+    )
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width">
+<title>grpcdiag fleet report</title>
+<style>
+body {{ color: {foreground}; background: {background}; }}
+pre {{ font-family: ui-monospace, Menlo, Consolas, monospace; line-height: 1.25; overflow-x: auto; }}
+</style>
+</head>
+<body>
+<pre><code>{code}</code></pre>
+</body>
+</html>
+"""
+
+
+def render_html(report: Report, *, width: int = 140) -> str:
+    """The same as a page that loads and sends nothing."""
+    console = Console(
+        record=True,
+        file=StringIO(),
+        width=width,
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    for part in _parts(report):
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+    return console.export_html(inline_styles=True, code_format=_PAGE)
+
+
+def _parts(report: Report) -> list[RenderableType]:
     parts: list[RenderableType] = [*_head(report), Text(), *_budget(report)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
@@ -46,11 +91,7 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
         parts += [Text(), Text(f"also seen: {names}", style="dim")]
     if report.ways:
         parts += [Text(), _ways(report)]
-    # commands are copied: they stay on one line
-    return "".join(
-        draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
-        for part in parts
-    )
+    return parts
 
 
 def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:

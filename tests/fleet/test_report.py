@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fleets import fleet
+from msgspec.structs import replace
 from support import REPOSITORY, grpcdiag, recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -19,6 +20,7 @@ from grpcdiag.analyzer.ends import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fleet.changes import since
 from grpcdiag.fleet.report import report
+from grpcdiag.fleet.shown import render_html
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -81,6 +83,16 @@ def test_the_report_is_text_and_json(both: Path) -> None:
     told = json.loads(fleet("report", str(both), "--json")[0])
     assert told["schema"] == "grpcdiag.fleet/1"
     assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
+
+
+def test_the_page_shows_the_same_and_runs_nothing(both: Path, tmp_path: Path) -> None:
+    fleet("report", str(both), "--html", "-o", str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
+    assert "slow-start-after-idle" in page and "default-src 'none'" in page
+    hostile = replace(report(str(both)), dataset="<script>alert(1)</script>\x1b[31m")
+    shown = render_html(hostile)
+    assert "<script" not in shown and "&lt;script&gt;" in shown and "\x1b" not in shown
+    fleet("report", str(both), "--html", "--json", code=2)
 
 
 def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:

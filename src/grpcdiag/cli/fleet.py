@@ -207,12 +207,15 @@ def report(
         str | None, typer.Option("--against", metavar="DATASET2", help="Say what changed since that dataset.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Write a page; not with --against.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of each table; 0 for all.")] = ROWS_SHOWN,
     output: Output = None,
 ) -> None:
     """Say who is slow, why and since when, over all recordings of a dataset."""
     import shutil
 
+    if as_html and (as_json or against):
+        fail("--html goes with neither --json nor --against", 2)
     with _told():
         from ..fleet import shown
         from ..fleet.against import against as compared
@@ -226,6 +229,9 @@ def report(
         from ..reports import json_v1
 
         write(json_v1.encoded(to_builtins(changes or found)), output)
+        return
+    if as_html:
+        write(shown.render_html(found), output)
         return
     to_terminal = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
