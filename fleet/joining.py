@@ -21,6 +21,8 @@ _AGREE = 0.9
 """Share of the streams of both recordings whose bytes have to be the same (own choice: an RPC that one recording has
 only a part of does not agree)."""
 _DAY_NS = 86_400_000_000_000
+_MOST = 4
+"""Recordings that one connection is compared with where its opening is not in it."""
 
 _RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
 
@@ -34,19 +36,31 @@ def candidates(connections: str) -> str:
                    client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
                    bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs
             FROM {connections} WHERE rpcs > 0
-        ), pairs AS (
-            SELECT a.*, b.* FROM c a JOIN c b ON a.cs = b.cs AND a.ss = b.ss
-            WHERE a.complete AND b.complete
-            UNION ALL
-            SELECT a.*, b.* FROM c a JOIN c b ON a.client = b.client AND a.server = b.server
-            WHERE NOT (a.complete AND b.complete)
+        ), opened AS (
+            -- one row for all others of its connection: a capture that is there many times is no more work for it
+            SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
+                                     'rank': rank, 'first_time_ns': first_time_ns}},
+                                   {{'rank': rank, 'recording': recording, 'connection': connection}}) AS a
+            FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
+        ), late AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, b.*
+            FROM c a JOIN c b ON a.client = b.client AND a.server = b.server
+            WHERE NOT (a.complete AND b.complete) AND (a.rank, a.recording) < (b.rank, b.recording)
+              AND a.recording <> b.recording
               AND {_overlap("a.cs", "b.cs", "a.bc", "b.bc")} AND {_overlap("a.ss", "b.ss", "a.bs", "b.bs")}
+            QUALIFY row_number() OVER (PARTITION BY b.recording, b.connection ORDER BY a.rank, a.recording) <= {_MOST}
+        ), pairs AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, c.recording, c.connection, vantage, c.first_time_ns
+            FROM opened JOIN c USING (cs, ss) WHERE c.complete AND c.recording <> a.recording
+            UNION
+            SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
+            FROM late
         )
-        SELECT recording AS a_recording, connection AS a_connection, vantage AS a_vantage,
-               recording_1 AS b_recording, connection_1 AS b_connection, vantage_1 AS b_vantage
-        FROM pairs
-        WHERE recording <> recording_1 AND (rank, recording) < (rank_1, recording_1)
-          AND abs(first_time_ns - first_time_ns_1) < {_DAY_NS}"""
+        SELECT a_recording, a_connection, a_vantage,
+               recording AS b_recording, connection AS b_connection, vantage AS b_vantage
+        FROM pairs WHERE abs(a_time_ns - first_time_ns) < {_DAY_NS}"""
 
 
 def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
