@@ -66,3 +66,14 @@ class Reading:
         if self._error:
             raise self._error
         return self._run.finish()
+
+
+def unreadable(path: str) -> str | None:
+    """Why a file cannot be read as a capture; None when it can, be it damaged further on."""
+    from .errors import CaptureError
+
+    try:
+        _core.Run([path]).step(1)
+    except CaptureError as error:
+        return str(error)
+    return None

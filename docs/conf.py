@@ -54,7 +54,7 @@ HOW_TO = [
     "docs/two-captures",
     "docs/narrowing",
 ]
-HOW_TO += ["docs/html", "docs/perfetto", "docs/sql"]
+HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]
 PROJECT = ["docs/architecture", "docs/adding-a-detector", "docs/link-types-and-reports", "docs/hostile-input"]
 PROJECT += ["docs/performance", "CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]

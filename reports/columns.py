@@ -156,6 +156,16 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "kind": "what it is",
     },
 }
+_OF_FLEETS: Mapping[str, str] = {
+    "recording": "the recording, as in _recordings",
+    "first_time_ns": "time of the first packet of it",
+    "last_time_ns": "time of the last packet of it",
+    "first_packet": "number of the first packet that shows it, in the recording",
+    "client_sequence": "TCP sequence number of the client's first byte",
+    "server_sequence": "TCP sequence number of the server's first byte",
+    "remedy": "what to do first: whose setting, and the setting",
+}
+"""Columns that tables have in the dataset of a fleet only."""
 _UNITS: tuple[tuple[str, str], ...] = (
     (r"(.*_)?time_ns", _EPOCH),
     (r".*_ns|budget", _DURATION),
@@ -182,6 +192,8 @@ def description(table: str, name: str) -> str:
     own = _OWN[table].get(name)
     if own is None and table in _SAME:
         own = _sentences(_SAME[table]).get(name)
+    if own is None:
+        own = _OF_FLEETS.get(name)
     if own is None:
         raise KeyError(f"{table}.{name} has no sentence")
     return own

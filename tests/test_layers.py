@@ -13,6 +13,7 @@ LAYERS = {
     "analyzer": REPOSITORY / "analyzer",
     "capture": REPOSITORY / "capture",
     "reports": REPOSITORY / "reports",
+    "fleet": REPOSITORY / "fleet",
     "cli": REPOSITORY / "src" / "grpcdiag" / "cli",
 }
 # What each layer may import of the package.
@@ -20,7 +21,8 @@ ALLOWED = {
     "analyzer": {"analyzer"},
     "capture": {"capture"},
     "reports": {"reports", "analyzer"},
-    "cli": {"cli", "reports", "analyzer", "capture", "fixtures"},  # of fixtures the lab alone, see below
+    "fleet": {"fleet", "reports", "analyzer"},
+    "cli": {"cli", "fleet", "reports", "analyzer", "capture", "fixtures"},  # of fixtures the lab alone, see below
 }
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
 READS_TABLES = {"columns.py", "perfetto.py", "rows.py", "timeline"}

@@ -15,7 +15,7 @@ import pytest
 from support import REPOSITORY, recorded
 
 PACKAGE = REPOSITORY / "src" / "grpcdiag"
-LINKED = ("analyzer", "capture", "reports")
+LINKED = ("analyzer", "capture", "fleet", "reports")
 """Folders that the package reaches through links, which maturin follows only by the include patterns."""
 DATA = (".pyi", ".json", ".typed", ".j2", ".js", ".css", ".LICENSE", ".NOTICE")
 

@@ -47,7 +47,16 @@ class Command:
 def commands() -> tuple[Command, ...]:
     """All commands in the order of `grpcdiag --help`."""
     group: Any = typer.main.get_command(app)
-    return tuple(_command(name, command) for name, command in group.commands.items() if not command.hidden)
+    return tuple(_commands(group, ""))
+
+
+def _commands(group: Any, before: str) -> Iterator[Command]:
+    """Those of a group, and of groups in it by all of their names."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        elif not command.hidden:
+            yield _command(f"{before}{name}", command)
 
 
 def _command(name: str, command: Any) -> Command:

@@ -21,12 +21,12 @@ from typer.testing import CliRunner
 from grpcdiag.analyzer.budget import CAUSES
 from grpcdiag.cli import app
 from grpcdiag.cli.export import Table, _unfinished
-from grpcdiag.cli.parquet import write_parquet
 from grpcdiag.cli.rows import Format, write_rows
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports.columns import TABLES, columns
+from grpcdiag.reports.parquet import write_parquet
 
 COMMANDS = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 EXAMPLE = recorded("rtt205-go-16000.pcap")

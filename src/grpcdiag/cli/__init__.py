@@ -13,6 +13,7 @@ from . import (
     doctor,
     explain,
     export,
+    fleet,
     frames,
     lab,
     messages,
@@ -57,6 +58,8 @@ _COMMANDS = (
 )
 for command in _COMMANDS:
     app.command(name=command.NAME, context_settings=getattr(command, "CONTEXT", None))(command.command)
+
+app.add_typer(fleet.app, name=fleet.NAME)
 
 
 @app.callback()

@@ -102,34 +102,21 @@ def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limi
 
 def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
     """Write all rows of a table and give the names of its columns and their number. Not for `Format.table`."""
-    if format_ is Format.parquet:
-        from .parquet import write_parquet
+    from ..reports.parquet import escaped, write_parquet
 
-        return write_parquet(map(_escaped, pieces), out, table)
+    if format_ is Format.parquet:
+        return write_parquet(map(escaped, pieces), out, table)
     names, rows = list[str](), 0
     for number, piece in enumerate(pieces):
         if format_ is Format.jsonl:
             out.write(piece.write_ndjson().encode())
         else:
-            flat = _escaped(_flat(piece))
+            flat = escaped(_flat(piece))
             names = flat.columns
             out.write(flat.write_csv(include_header=number == 0).encode())
         out.flush()
         rows += len(piece)
     return names, rows
-
-
-def _escaped(piece: pl.DataFrame) -> pl.DataFrame:
-    """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
-    import polars as pl
-
-    from ..reports.text import safe
-
-    for name in (name for name, dtype in piece.schema.items() if dtype == pl.String):
-        texts = {text: safe(text) for text in piece[name].unique() if text is not None and not text.isprintable()}
-        if texts:
-            piece = piece.with_columns(pl.col(name).replace(texts))
-    return piece
 
 
 def _flat(piece: pl.DataFrame) -> pl.DataFrame:

@@ -23,7 +23,7 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
     from polars.io.plugins import register_io_source
 
     from ..analyzer import _core
-    from ..reports.columns import TABLES, columns
+    from .columns import TABLES, columns
 
     rest = iter(pieces)
     first = next(rest)
@@ -48,6 +48,19 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
         },
     )
     return first.columns, rows
+
+
+def escaped(piece: pl.DataFrame) -> pl.DataFrame:
+    """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
+    import polars as pl
+
+    from .text import safe
+
+    for name in (name for name, dtype in piece.schema.items() if dtype == pl.String):
+        texts = {text: safe(text) for text in piece[name].unique() if text is not None and not text.isprintable()}
+        if texts:
+            piece = piece.with_columns(pl.col(name).replace(texts))
+    return piece
 
 
 def _arrow(schema: pl.Schema, told: dict[str, dict[str, str]]) -> Any:

@@ -1,0 +1,51 @@
+"""What runs the tasks: this machine's cores, or a cluster of an engine that is there.
+
+An engine is one file with a class that has `run`, and one line in `engine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ..task import Outcome, Task
+
+Work = Callable[[Task], Outcome]
+"""What is done with each task; a function that workers import by its name."""
+
+LOSSES = 3
+"""Workers that one task may lose: a task that kills every worker it meets must not kill them all."""
+
+
+class EngineError(Exception):
+    """An engine that is not there, or is gone."""
+
+
+class Engine(Protocol):
+    """Runs independent tasks somewhere."""
+
+    workers: int
+    """Tasks that run at once."""
+
+    def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        """Outcomes in the order in which they come; a task whose workers were lost is not done. Raises EngineError."""
+
+
+def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
+    """The engine of `--engine`: `local`, or `dask://host:port`. Raises EngineError."""
+    if name == "local":
+        from .local import Local
+
+        return Local(workers)
+    if name.startswith("dask://"):
+        from .dask import Dask
+
+        return Dask(name.removeprefix("dask://"))
+    raise EngineError(f"unknown engine {name}: local or dask://HOST:PORT")
+
+
+def lost(task: Task, reason: str) -> Outcome:
+    """The outcome of a task whose workers were lost."""
+    recording = task.recording
+    return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)

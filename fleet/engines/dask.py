@@ -1,0 +1,57 @@
+"""A Dask cluster that is there: its scheduler sends tasks to workers, and again to others when a worker is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..task import Outcome, Task
+from . import EngineError, Work, lost
+
+
+class Dask:
+    """A client of a scheduler."""
+
+    def __init__(self, address: str) -> None:
+        """The scheduler at `host:port`. Raises EngineError."""
+        distributed = _distributed()
+        try:
+            self._client: Any = distributed.Client(f"tcp://{address}")
+        except (OSError, ValueError) as error:
+            raise EngineError(f"dask://{address}: {error}") from None
+        # threads of one process are as good as processes: a task is the core's work, which lets others run
+        self.workers = sum(self._client.nthreads().values())
+
+    def __enter__(self) -> Dask:
+        """Connected already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Tasks that wait are forgotten; the cluster stays."""
+        self._client.close()
+
+    def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        """See `Engine.run`."""
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        of = {}
+        for task in tasks:
+            key = f"grpcdiag-{task.recording.id}.{task.version}"
+            of[self._client.submit(work, task, key=key, pure=False)] = task
+        for future in _distributed().as_completed(list(of)):
+            task = of.pop(future)
+            try:
+                yield future.result()
+            except KilledWorker:
+                yield lost(task, "several workers ended while they had it: out of memory?")
+            except FutureCancelledError as error:
+                raise EngineError(f"the cluster is gone: {error}") from None
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise EngineError("the engine is not installed: pip install 'grpcdiag[fleet]'") from None
+    return distributed

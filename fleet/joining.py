@@ -1,0 +1,127 @@
+"""Both ends: the RPCs that two hosts recorded, found by their connection, and what their two recordings say together.
+
+A connection is known by both sides' initial sequence numbers, 64 bits that address translation leaves alone; where a
+recording began later, by addresses, ports and sequence numbers that overlap. In either case its RPCs have to agree:
+the same streams with the same bytes. Nothing is read again for it: each recording's RPCs have the times of their first
+and last byte at either end, from which the clocks' difference follows as the fastest of them crossed.
+
+The clocks of two hosts are put in relation anew every five minutes, so that a drift of 100 parts per million makes 15
+ms at the most of difference within; the uncertainty is half of what the fastest way there and back took together.
+"""
+
+from __future__ import annotations
+
+from ..analyzer.budget import CAUSES
+from .sums import SLOT_NS
+
+SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
+"""Causes of a budget with both ends known; `network` is what could not be divided."""
+
+_AGREE = 0.9
+"""Share of the streams of both recordings whose bytes have to be the same (own choice: an RPC that one recording has
+only a part of does not agree)."""
+_DAY_NS = 86_400_000_000_000
+_MOST = 4
+"""Recordings that one connection is compared with where its opening is not in it."""
+
+_RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
+
+
+def candidates(connections: str) -> str:
+    """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
+    return f"""
+        WITH c AS (
+            SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
+                   {_RANK} AS rank,
+                   client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
+                   bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs
+            FROM {connections} WHERE rpcs > 0
+        ), opened AS (
+            -- one row for all others of its connection: a capture that is there many times is no more work for it
+            SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
+                                     'rank': rank, 'first_time_ns': first_time_ns}},
+                                   {{'rank': rank, 'recording': recording, 'connection': connection}}) AS a
+            FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
+        ), late AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, b.*
+            FROM c a JOIN c b ON a.client = b.client AND a.server = b.server
+            WHERE NOT (a.complete AND b.complete) AND (a.rank, a.recording) < (b.rank, b.recording)
+              AND a.recording <> b.recording
+              AND {_overlap("a.cs", "b.cs", "a.bc", "b.bc")} AND {_overlap("a.ss", "b.ss", "a.bs", "b.bs")}
+            QUALIFY row_number() OVER (PARTITION BY b.recording, b.connection ORDER BY a.rank, a.recording) <= {_MOST}
+        ), pairs AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, c.recording, c.connection, vantage, c.first_time_ns
+            FROM opened JOIN c USING (cs, ss) WHERE c.complete AND c.recording <> a.recording
+            UNION
+            SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
+            FROM late
+        )
+        SELECT a_recording, a_connection, a_vantage,
+               recording AS b_recording, connection AS b_connection, vantage AS b_vantage
+        FROM pairs WHERE abs(a_time_ns - first_time_ns) < {_DAY_NS}"""
+
+
+def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
+    """Whether ranges of sequence numbers have bytes in common (RFC 9293 section 3.4: differences wrap)."""
+    difference = f"((({second} - {first}) + 6442450944) % 4294967296 - 2147483648)"
+    return f"({difference} <= {first_size} AND -({difference}) <= {second_size})"
+
+
+def agreed(rpcs: str) -> str:
+    """Candidates whose RPCs agree: each row of `b` with the one row of `a` it is the other end of."""
+    return f"""
+        SELECT * EXCLUDE (common, same) FROM (
+            SELECT p.*, count(*) AS common,
+                   count(*) FILTER (a.request_bytes = b.request_bytes AND a.response_bytes = b.response_bytes) AS same
+            FROM candidates p
+            JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
+            JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
+            GROUP BY ALL
+        ) WHERE same >= greatest(1, {_AGREE} * common)
+        QUALIFY row_number() OVER (PARTITION BY b_recording, b_connection ORDER BY same DESC, a_recording) = 1"""
+
+
+def ends(rpcs: str, hosts: str) -> str:
+    """The RPCs of both ends, with their times on the way and a budget that knows both.
+
+    Of rows of `agreed` in table `pairs`; `hosts` has recording and host.
+    """
+    own = ", ".join(f"a.budget.{cause} AS {cause}" for cause in CAUSES)
+    kept = [cause for cause in CAUSES if cause not in ("network", "server")]
+    budget = ", ".join(f"'{cause}': {cause}" for cause in kept)
+    return f"""
+        WITH met AS (
+            SELECT p.*, a.stream, a.method, a.start_time_ns, a.duration_ns, b.duration_ns AS server_duration_ns,
+                   a.request_messages <= 1 AND a.response_messages <= 1 AS one_turn,
+                   b.start_time_ns - a.start_time_ns AS up, {own},
+                   a.start_time_ns + a.duration_ns - b.start_time_ns - b.duration_ns AS down,
+                   b.budget.server + if(b_vantage = 'server', b.budget.network, 0) AS at_server
+            FROM pairs p
+            JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
+            JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
+            WHERE a.complete AND b.complete AND a.request_bytes = b.request_bytes
+              AND a.response_bytes = b.response_bytes AND NOT a.touches_gap AND NOT b.touches_gap
+        ), clocked AS (
+            SELECT *, (min(up) OVER slot - min(down) OVER slot) // 2 AS clock_offset_ns,
+                   (min(up) OVER slot + min(down) OVER slot) // 2 AS clock_uncertainty_ns
+            FROM met WINDOW slot AS (PARTITION BY a_recording, b_recording, start_time_ns // {SLOT_NS})
+        ), ways AS (
+            SELECT *, up - clock_offset_ns AS up_ns, down + clock_offset_ns AS down_ns,
+                   network + server - at_server AS way
+            FROM clocked WHERE clock_uncertainty_ns >= 0
+        ), divided AS (
+            SELECT *, way >= 0 AND at_server >= 0 AS known,
+                   way >= 0 AND at_server >= 0 AND one_turn AND up_ns BETWEEN 0 AND way AND down_ns >= 0 AS split
+            FROM ways
+        )
+        SELECT c.host AS client_host, a_recording AS recording, a_connection AS connection, stream, method,
+               start_time_ns, duration_ns, s.host AS server_host, b_recording AS server_recording,
+               b_connection AS server_connection, server_duration_ns, up_ns, down_ns,
+               clock_offset_ns, clock_uncertainty_ns,
+               {{{budget}, 'server': if(known, at_server, server),
+                 'network': if(split, 0, if(known, way, network)),
+                 'network_up': if(split, up_ns, 0), 'network_down': if(split, way - up_ns, 0)}} AS budget
+        FROM divided JOIN {hosts} c ON c.recording = a_recording JOIN {hosts} s ON s.recording = b_recording
+        ORDER BY a_recording, a_connection, start_time_ns, stream"""

@@ -1,0 +1,87 @@
+"""A run: what is to be done, what is done already, and what became of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from . import dataset, store, summary
+from .dataset import Committed, LeftOut
+from .engines import Engine
+from .series import Found, Recording, recordings
+from .task import Outcome, Task, analyse
+
+Told = Callable[[Outcome], None]
+"""Told of each task that has ended."""
+
+
+class Plan(Struct, frozen=True):
+    """What a run has to do."""
+
+    recordings: tuple[Recording, ...]
+    tasks: tuple[Task, ...]
+    done: tuple[Committed, ...]
+    """Recordings that are in the dataset already."""
+    dataset: str
+
+    @property
+    def size(self) -> int:
+        """Bytes of the captures that are to be read."""
+        return sum(task.recording.size for task in self.tasks)
+
+
+class Result(Struct, frozen=True):
+    """What a run came to."""
+
+    plan: Plan
+    outcomes: tuple[Outcome, ...]
+    left_out: dict[str, tuple[LeftOut, ...]]
+    """By host, of recordings of this run and of those done before."""
+    joined_rpcs: int = 0
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        """Recordings that are not in the dataset; the next run tries again."""
+        return tuple(outcome for outcome in self.outcomes if not outcome.done)
+
+
+def plan(sources: Sequence[str], target: str, ports: Sequence[int] = (), layout: str | None = None) -> Plan:
+    """Find the recordings of the sources and what of them is not in the dataset. Raises StoreError, LayoutError."""
+    found: list[Found] = []
+    for source in sources:
+        found += store.search(source)
+    wanted = recordings(found, layout)
+    present = dataset.committed(target)
+    done, tasks = [], []
+    for recording in wanted:
+        version = dataset.version(recording, ports)
+        there = present.get(recording.id)
+        if there and there.version == version:
+            done.append(there)
+        else:
+            older = (there.url,) if there else ()
+            tasks.append(Task(recording, version, target, tuple(ports), older))
+    return Plan(wanted, tuple(tasks), tuple(done), target)
+
+
+def execute(work: Plan, engine: Engine, told: Told) -> Result:
+    """Do what is to be done, and bring the dataset's sums up to date. Raises StoreError, EngineError."""
+    outcomes = []
+    if work.tasks:
+        for outcome in engine.run(analyse, work.tasks):
+            outcomes.append(outcome)
+            told(outcome)
+    present = dataset.committed(work.dataset)
+    dataset.sweep(work.dataset, present, (one.id for one in work.recordings))
+    joined = summary.write(work.dataset, present) if present else 0
+    left_out: dict[str, list[LeftOut]] = defaultdict(list)
+    for outcome in outcomes:
+        left_out[outcome.host] += outcome.left_out
+        if not outcome.done:
+            left_out[outcome.host].append(LeftOut(outcome.recording, outcome.reason or ""))
+    for marker in dataset.markers([one for one in work.done if one.partly]):
+        left_out[marker.host] += marker.left_out
+    hosts = {host: tuple(files) for host, files in sorted(left_out.items()) if files}
+    return Result(work, tuple(outcomes), hosts, joined)

@@ -1,0 +1,295 @@
+"""The report of a fleet for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from io import StringIO
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
+from ..reports.text import count, duration, safe, size
+from .against import Against, noted
+from .changes import Change
+from .report import Case, Cause, Loser, Report, Slot
+
+_BAR = 20
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MOST_CAUSES = 8
+_MOST_CHANGES = 10
+_NAME = 48
+"""Characters of a name; the rest is in the JSON."""
+
+TITLES = {"services": "service", "methods": "method", "pairs": "client -> server", "implementations": "client"}
+"""Headings of the tables of who is slow."""
+
+
+def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
+    """Who is slow, why, since when; escape sequences only when `colour` is set."""
+    # commands are copied: they stay on one line
+    return "".join(
+        draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
+        for part in _parts(report)
+    )
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width">
+<title>grpcdiag fleet report</title>
+<style>
+body {{ color: {foreground}; background: {background}; }}
+pre {{ font-family: ui-monospace, Menlo, Consolas, monospace; line-height: 1.25; overflow-x: auto; }}
+</style>
+</head>
+<body>
+<pre><code>{code}</code></pre>
+</body>
+</html>
+"""
+
+
+def render_html(report: Report, *, width: int = 140) -> str:
+    """The same as a page that loads and sends nothing."""
+    console = Console(
+        record=True,
+        file=StringIO(),
+        width=width,
+        force_terminal=True,
+        color_system="standard",
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+    for part in _parts(report):
+        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+    return console.export_html(inline_styles=True, code_format=_PAGE)
+
+
+def _parts(report: Report) -> list[RenderableType]:
+    parts: list[RenderableType] = [*_head(report), Text(), *_budget(report)]
+    for name, title in TITLES.items():
+        losers: Sequence[Loser] = getattr(report, name)
+        if losers:
+            parts += [Text(), _losers(title, losers, report)]
+    if len(report.slots) > 1:
+        parts += [Text(), *_slots(report.slots)]
+    grave = [cause for cause in report.causes if cause.severity != "info"]
+    if grave:
+        parts += [Text(), Text("why: findings by cause", style="bold")]
+    for number, cause in enumerate(grave[:_MOST_CAUSES], start=1):
+        parts += [Text(), *_cause(number, cause, report)]
+    if less := [*grave[_MOST_CAUSES:], *(cause for cause in report.causes if cause.severity == "info")]:
+        names = ", ".join(f"{cause.id} ({cause.findings:,})" for cause in less)
+        parts += [Text(), Text(f"also seen: {names}", style="dim")]
+    if report.ways:
+        parts += [Text(), _ways(report)]
+    return parts
+
+
+def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:
+    """What changed."""
+    parts: list[RenderableType] = [Text(f"{safe(changes.dataset)} against {safe(changes.against)}", style="bold")]
+    for name, title in TITLES.items():
+        rows = [change for change in getattr(changes, name) if noted(change)]
+        if rows:
+            parts += [Text(), _changes(title, rows[:_MOST_CHANGES])]
+            if len(rows) > _MOST_CHANGES:
+                parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json has all", style="dim"))
+    if len(parts) == 1:
+        parts.append(Text("no mean time per RPC differs by more than 10 %"))
+    table = _table("finding", "before", "now", "lost before", "lost now")
+    for change in changes.findings:
+        table.add_row(
+            Text(change.id),
+            f"{change.findings_before:,}",
+            f"{change.findings:,}",
+            _lost(change.lost_before_ns),
+            _lost(change.lost_ns),
+        )
+    if changes.findings:
+        parts += [Text(), table]
+    return draw(parts, width=max(60, width), colour=colour)
+
+
+def _head(report: Report) -> Iterator[RenderableType]:
+    recorded = f"{count(report.recordings, 'recording')} of {count(report.hosts, 'host')}, {size(report.bytes)}"
+    times = ""
+    if report.first_time_ns is not None and report.last_time_ns is not None:
+        times = f", {_moment(report.first_time_ns)} to {_moment(report.last_time_ns)} UTC"
+    failed = f", {report.failed_rpcs:,} failed" if report.failed_rpcs else ""
+    yield Text.assemble((safe(report.dataset), "bold"), f"  {recorded}{times}; {count(report.rpcs, 'RPC')}{failed}")
+    if report.left_out or report.without_grpc:
+        notes = [
+            count(report.left_out, "file") + " could not be read" if report.left_out else "",
+            count(report.without_grpc, "recording") + " without gRPC" if report.without_grpc else "",
+        ]
+        yield Text("; ".join(note for note in notes if note), style="dim")
+
+
+def _budget(report: Report) -> Iterator[RenderableType]:
+    yield Text(f"where {_time(report.duration_ns)} of RPC time went", style="bold")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    for cause, ns in sorted(report.budget.items(), key=lambda item: -item[1]):
+        share = ns / max(report.duration_ns, 1)
+        bar = Text("█" * round(share * _BAR) or "▏", style=CAUSE_STYLES.get(cause, ""))
+        table.add_row(Text(cause), _time(ns), f"{share:.1%}", bar)
+    yield table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.HORIZONTALS, pad_edge=False, padding=(0, 1))
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
+    return table
+
+
+def _losers(title: str, losers: Sequence[Loser], report: Report) -> Table:
+    table = _table(title, "RPCs", "time", "p50", "p99", "waiting", "for", "since")
+    table.columns[6].justify = table.columns[7].justify = "left"
+    for loser in losers:
+        share = loser.lost_ns / max(loser.duration_ns, 1)
+        table.add_row(
+            Text(_short(loser.name)),
+            f"{loser.rpcs:,}",
+            _time(loser.duration_ns),
+            duration(loser.p50_ns),
+            duration(loser.p99_ns),
+            f"{share:.0%}" if loser.lost_ns else "-",
+            Text(loser.cause or "", style=CAUSE_STYLES.get(loser.cause or "", "")),
+            Text(_since(loser, report)),
+        )
+    return table
+
+
+def _since(loser: Loser, report: Report) -> str:
+    """When time per RPC changed, by which factor, and because of what where that is not said beside."""
+    change = loser.since
+    if change is None:
+        return ""
+    way = "+" if change.after_ns > change.before_ns else "-"
+    factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
+    because = "" if change.cause == loser.cause else f" {change.cause}"
+    return f"{_moment(change.time_ns, report)} {way}x{factor:.1f}{because}"
+
+
+def _slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
+    """Time per RPC against time, as blocks."""
+    yield Text("since when: mean time per RPC, and what of it was waiting", style="bold")
+    means = [slot.duration_ns / max(slot.rpcs, 1) for slot in slots]
+    lost = [slot.lost_ns / max(slot.rpcs, 1) for slot in slots]
+    most = max(means)
+    for name, values in (("all", means), ("waiting", lost)):
+        yield Text(f"  {name:<8}{_blocks(values, most)}  {duration(min(values))} to {duration(max(values))}")
+    yield Text(f"  {'':<8}{_moment(slots[0].time_ns)} to {_moment(slots[-1].time_ns)} UTC", style="dim")
+
+
+def _blocks(values: Sequence[float], most: float, columns: int = 60) -> str:
+    """As many blocks as there is room for, of the largest value each."""
+    step = -(-len(values) // columns)
+    tops = [max(values[at : at + step]) for at in range(0, len(values), step)]
+    return "".join(_BLOCKS[min(int(value / max(most, 1) * len(_BLOCKS)), len(_BLOCKS) - 1)] for value in tops)
+
+
+def _cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType]:
+    where = (
+        f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
+    )
+    lost = f", lost {_time(cause.lost_ns)}" if cause.lost_ns else ""
+    when = f", {_moment(cause.first_time_ns, report)} to {_moment(cause.last_time_ns, report)}"
+    yield Text.assemble(
+        f"{number}. ",
+        (cause.severity, SEVERITY_STYLES[cause.severity]),
+        " ",
+        (cause.id, "bold"),
+        f"  {where}{lost}{when}",
+    )
+    if cause.remedy:
+        yield Text(f"   what to do  {safe(cause.remedy)}")
+    cases = [("worst", cause.worst)]
+    if cause.typical != cause.worst:
+        cases.append(("typical", cause.typical))
+    for name, case in cases:
+        yield from _case(name, case)
+
+
+def _case(name: str, case: Case) -> Iterator[RenderableType]:
+    lost = f" (lost {duration(case.lost_ns)})" if case.lost_ns else ""
+    yield Text(f"   {name:<8} {safe(case.host)}: {safe(case.title)}{lost}")
+    for command in case.commands:
+        yield Text(f"            {safe(command)}", style="dim", no_wrap=True, overflow="ignore")
+
+
+def _ways(report: Report) -> Table:
+    table = _table("both ends recorded", "RPCs", "up p50", "down p50", "clocks within")
+    for way in report.ways:
+        name = _short(f"{way.client_host} -> {way.server_host}")
+        clocks = f"±{duration(way.clock_uncertainty_ns)}"
+        table.add_row(Text(name), f"{way.rpcs:,}", duration(way.up_p50_ns), duration(way.down_p50_ns), clocks)
+    return table
+
+
+def _changes(title: str, changes: Sequence[Change]) -> Table:
+    table = _table(title, "RPCs", "per RPC before", "now", "change", "p99 before", "now", "most of it")
+    table.columns[7].justify = "left"
+    for change in changes:
+        factor = "new" if change.before_ns is None else "gone" if change.after_ns is None else ""
+        if change.before_ns and change.after_ns is not None:
+            factor = f"{change.after_ns / change.before_ns - 1:+.0%}"
+        most = (
+            f"{change.cause} {'+' if change.cause_ns > 0 else '-'}{duration(abs(change.cause_ns))}"
+            if change.cause_ns
+            else ""
+        )
+        table.add_row(
+            Text(_short(change.name)),
+            f"{change.rpcs:,}",
+            duration(change.before_ns),
+            duration(change.after_ns),
+            factor,
+            duration(change.p99_before_ns),
+            duration(change.p99_ns),
+            Text(most),
+        )
+    return table
+
+
+def _short(name: str) -> str:
+    name = safe(name)
+    return name if len(name) <= _NAME else f"…{name[-_NAME + 1 :]}"
+
+
+def _lost(ns: int) -> str:
+    return _time(ns) if ns else "-"
+
+
+def _time(ns: int) -> str:
+    """A sum of durations, in hours where it has many."""
+    seconds = ns / 1e9
+    if seconds < 600:
+        return duration(ns)
+    return f"{seconds / 60:,.0f} min" if seconds < 36_000 else f"{seconds / 3600:,.1f} h"
+
+
+def _moment(time_ns: int, report: Report | None = None) -> str:
+    """A time of UTC; without the date where all of the report is of one day."""
+    try:
+        moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
+        first = datetime.fromtimestamp((report.first_time_ns or 0) // 1_000_000_000, UTC) if report else None
+        last = datetime.fromtimestamp((report.last_time_ns or 0) // 1_000_000_000, UTC) if report else None
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns} ns"
+    if first and last and first.date() == last.date():
+        return f"{moment:%H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M}"

@@ -1,0 +1,214 @@
+"""Folders and object stores alike, through fsspec: finding, fetching and putting files, with patience for errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .series import File, Found, is_capture
+
+_Given = TypeVar("_Given")
+
+TRIES = 7
+"""Times a store is asked before its error is believed (own choice: with the waits below, about half a minute)."""
+FIRST_WAIT_S = 0.5
+"""Seconds before the second try; doubled before each further one."""
+LONGEST_WAIT_S = 15.0
+
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, ImportError)
+"""Errors that asking again does not change."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class StoreError(Exception):
+    """A store that cannot be read or written, with its own words."""
+
+
+def tried(call: Callable[[], _Given], what: str) -> _Given:
+    """Ask a store, again after errors that may pass. Raises StoreError, FileNotFoundError."""
+    wait = float(os.environ.get("GRPCDIAG_STORE_WAIT_S", FIRST_WAIT_S))
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            return call()
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # clients of stores raise errors of their own libraries
+            if not left or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
+                raise StoreError(f"{what}: {_words(error)}") from error
+        time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
+        wait *= 2
+    raise AssertionError
+
+
+def _words(error: BaseException) -> str:
+    return f"{getattr(error, 'strerror', None) or error or type(error).__name__}".strip()[:500]
+
+
+def opened(url: str) -> tuple[Any, str]:
+    """The file system of a URL or path, and the path in it. Raises StoreError."""
+    try:
+        import fsspec
+
+        system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        raise StoreError(f"{url}: {error}; pip install 'grpcdiag[fleet]' has fsspec and s3fs") from None
+    except (ValueError, OSError) as error:
+        raise StoreError(f"{url}: {_words(error)}") from None
+    return system, path
+
+
+def search(source: str) -> Iterator[Found]:
+    """Captures of a folder with all below it, of a pattern, or one file. Raises StoreError."""
+    from fsspec.core import has_magic
+
+    system, path = opened(source)
+    path = path.rstrip("/") or path
+    if has_magic(path) and not tried(lambda: system.exists(path), source):
+        root = path[: min(path.index(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
+        listed = tried(lambda: system.glob(path, detail=True), source)
+    elif tried(lambda: system.isdir(path), source):
+        root = path
+        everything = tried(lambda: system.find(path, detail=True), source)
+        listed = {name: info for name, info in everything.items() if is_capture(name.rpartition("/")[2])}
+    else:
+        root = path.rpartition("/")[0]
+        try:
+            listed = {path: tried(lambda: system.info(path), source)}
+        except FileNotFoundError:
+            raise StoreError(f"{source}: no such file or folder") from None
+    for name, info in sorted(listed.items()):
+        if info.get("type", "file") == "file":
+            yield _found(system, root, name, info)
+
+
+def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
+    version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
+    below = path[len(root) :].strip("/").split("/")
+    file = File(system.unstrip_protocol(path), int(info.get("size") or 0), str(version))
+    return Found(file, tuple(below[:-1]), below[-1], system.unstrip_protocol(root))
+
+
+def local_path(url: str) -> str | None:
+    """The path of a file of this machine."""
+    return url.removeprefix("file://") if url.startswith("file://") else None
+
+
+def fetch(files: Sequence[File], folder: Path) -> list[str]:
+    """Paths of the files on this machine; those of stores are copied into `folder`. Raises StoreError."""
+    paths = []
+    for number, file in enumerate(files):
+        path = local_path(file.url)
+        if path is None:
+            target = folder / f"{number:05}" / file.url.rpartition("/")[2]
+            target.parent.mkdir()
+            _get(file.url, target)
+            path = str(target)
+        paths.append(path)
+    return paths
+
+
+def _get(url: str, target: Path) -> None:
+    """Copy one file to this machine. Raises StoreError."""
+    system, source = opened(url)
+    try:
+        tried(lambda: system.get_file(source, str(target)), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone") from None
+
+
+AT_ONCE = 500
+"""Small files that are asked for together; the store's client has them copied side by side."""
+
+
+def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
+    """Paths of many files of one store on this machine; those of stores are copied into `folder`. Raises StoreError."""
+    if not urls or local_path(urls[0]) is not None:
+        return [url.removeprefix("file://") for url in urls]
+    system, _ = opened(urls[0])
+    folder.mkdir(parents=True)
+    paths = [str(folder / f"{number}.parquet") for number in range(len(urls))]
+    for begin in range(0, len(urls), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        sources = [system._strip_protocol(url) for url in urls[some]]
+        try:
+            tried(partial(system.get, sources, paths[some]), urls[0])
+        except FileNotFoundError as error:
+            raise StoreError(f"{error}: it is gone") from None
+    return paths
+
+
+def put(path: Path, url: str) -> None:
+    """A file of this machine at `url`, whole or not at all. Raises StoreError."""
+    system, target = opened(url)
+    if local_path(system.unstrip_protocol(target)) is None:
+        tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        return
+
+    def replace() -> None:
+        final = Path(target)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        part = final.with_name(f".{final.name[-150:]}.{os.getpid()}")
+        try:
+            system.copy(str(path), str(part))
+            part.replace(final)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+
+    tried(replace, url)
+
+
+def put_bytes(content: bytes, url: str, folder: Path) -> None:
+    """Some bytes at `url`, whole or not at all. Raises StoreError."""
+    path = folder / "content"
+    path.write_bytes(content)
+    put(path, url)
+
+
+def names(url: str) -> list[str]:
+    """Paths of all files below a folder, as URLs; none when it does not exist. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.find(path), url))
+    except FileNotFoundError:
+        return []
+
+
+def read(urls: Sequence[str]) -> dict[str, bytes]:
+    """The contents of small files of one store. Raises StoreError."""
+    if not urls:
+        return {}
+    system, _ = opened(urls[0])
+    paths = {opened(url)[1]: url for url in urls} if len(urls) < 100 else {system._strip_protocol(u): u for u in urls}
+    try:
+        found = tried(lambda: system.cat(list(paths), on_error="raise"), urls[0])
+    except FileNotFoundError as error:
+        raise StoreError(f"{error}: it is gone") from None
+    if isinstance(found, bytes):
+        return {urls[0]: found}
+    return {paths[path]: content for path, content in found.items()}
+
+
+def remove(urls: Sequence[str]) -> None:
+    """Delete files; those that are gone are no error. Raises StoreError."""
+    for url in urls:
+        system, path = opened(url)
+        with suppress(FileNotFoundError):
+            tried(partial(system.rm_file, path), url)
+
+
+def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """Copy files into a folder under their own names, and give the paths. Raises StoreError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, url in enumerate(urls):
+        name = url.rpartition("/")[2]
+        target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
+        _get(url, target)
+        yield str(target)

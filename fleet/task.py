@@ -1,0 +1,185 @@
+"""One recording's way into the dataset: what an engine's workers do."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from . import dataset, store, sums
+from .dataset import LeftOut, Marker
+from .series import Recording
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Task(Struct, frozen=True):
+    """A recording that is to be analysed; small, for it travels to workers."""
+
+    recording: Recording
+    version: str
+    dataset: str
+    ports: tuple[int, ...] = ()
+    older: tuple[str, ...] = ()
+    """Markers of other versions of the recording, which this one replaces."""
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What became of a task."""
+
+    recording: str
+    host: str
+    size: int
+    done: bool
+    """Whether the recording is in the dataset now."""
+    reason: str | None = None
+    """Why it is not."""
+    left_out: tuple[LeftOut, ...] = ()
+    rpcs: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+def analyse(task: Task) -> Outcome:
+    """Analyse a recording and put it into the dataset. Raises nothing: what goes wrong is told."""
+    began = time.monotonic(), time.process_time()
+    try:
+        marker = _analyse(task, began)
+    except store.StoreError as error:
+        return _failed(task, str(error))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the core is no Exception; other recordings shall go on
+        return _failed(task, f"internal error: {type(error).__name__}: {error}"[:500])
+    return Outcome(
+        recording=task.recording.id,
+        host=task.recording.host,
+        size=task.recording.size,
+        done=True,
+        left_out=marker.left_out,
+        rpcs=marker.rpcs,
+        seconds=marker.seconds,
+        peak_bytes=marker.peak_bytes,
+    )
+
+
+def _failed(task: Task, reason: str) -> Outcome:
+    recording = task.recording
+    return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)
+
+
+def _analyse(task: Task, began: tuple[float, float]) -> Marker:
+    with TemporaryDirectory(prefix="grpcdiag-fleet-") as name:
+        scratch = Path(name)
+        (scratch / "captures").mkdir()
+        paths = store.fetch(task.recording.files, scratch / "captures")
+        marker, written = _write(task, paths, scratch)
+        for url, path in written.items():
+            store.put(path, url)
+        marker = _measured(marker, began)
+        dataset.commit(task.dataset, marker, task.older)
+    return marker
+
+
+def _measured(marker: Marker, began: tuple[float, float]) -> Marker:
+    return replace(
+        marker,
+        seconds=round(time.monotonic() - began[0], 3),
+        cpu_seconds=round(time.process_time() - began[1], 3),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+    )
+
+
+def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dict[str, Path]]:
+    """The recording's files, still on this machine, by where they belong."""
+    from ..analyzer import _core
+    from ..analyzer.analysis import of_tables
+    from ..analyzer.decode import decode
+    from ..analyzer.errors import CaptureError, NoGrpcError
+    from ..analyzer.reading import unreadable
+
+    files = task.recording.files
+    reasons = {
+        number: reason.removeprefix(f"{path}: ") for number, path in enumerate(paths) if (reason := unreadable(path))
+    }
+    kept = [path for number, path in enumerate(paths) if number not in reasons]
+    left_out = [LeftOut(files[number].url, reason) for number, reason in reasons.items()]
+    analysis, tables, no_grpc = None, None, None
+    if kept:
+        try:
+            tables = decode(kept, rpc_rows=True, ports=list(task.ports))
+            analysis = of_tables(tables)
+        except NoGrpcError as error:
+            no_grpc = str(error)
+        except CaptureError as error:
+            left_out += [LeftOut(f.url, str(error)) for number, f in enumerate(files) if number not in reasons]
+    written: dict[str, Path] = {}
+    counts: dict[str, int] = defaultdict(int)
+    if tables is not None:
+        from .frames import divided
+
+        host, recording = task.recording.host, task.recording.id
+        stem = f"{recording}.{task.version}"
+        for number, (table, hour, pieces) in enumerate(divided(tables, analysis, recording)):
+            path = scratch / f"{number}.parquet"
+            counts[table] += _parquet(table, pieces(), path)
+            written[dataset.partition(task.dataset, table, host, hour, stem)] = path
+        written |= _sums(task, written, counts, scratch)
+    capture = tables.capture if tables else {}
+    warnings = [*(analysis.quality.warnings if analysis else ())]
+    if task.recording.missing:
+        shown = ", ".join(map(str, task.recording.missing[:10]))
+        warnings.append(f"files of the series are not there: {shown}")
+    marker = Marker(
+        recording=task.recording.id,
+        version=task.version,
+        host=task.recording.host,
+        interface=task.recording.interface,
+        files=tuple(file.url for file in files),
+        size=task.recording.size,
+        first_time_ns=capture.get("first_time_ns"),
+        last_time_ns=capture.get("last_time_ns"),
+        packets=capture.get("packets", 0),
+        rpcs=tables.rpc_count if tables else 0,
+        no_grpc=no_grpc,
+        rows=dict(counts),
+        warnings=tuple(warnings),
+        left_out=tuple(left_out),
+        seconds=0.0,
+        peak_bytes=0,
+        grpcdiag=_core.__version__,
+    )
+    return marker, written
+
+
+def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
+    from ..reports.parquet import escaped, write_parquet
+
+    with path.open("wb") as out:
+        _, rows = write_parquet(map(escaped, pieces), out, table)
+    return rows
+
+
+def _sums(task: Task, written: dict[str, Path], counts: dict[str, int], scratch: Path) -> dict[str, Path]:
+    """Sums of the RPCs of each hour."""
+    made: dict[str, Path] = {}
+    connections = sums.files([str(path) for url, path in written.items() if "/connections/host=" in url])
+    with sums.connect(scratch=scratch / "spill") as database:
+        for url, path in written.items():
+            if "/rpcs/host=" not in url:
+                continue
+            rpcs = sums.rpcs_of_connections(sums.files([str(path)]), connections)
+            for table, query in (("totals", sums.totals(rpcs)), ("latencies", sums.latencies(rpcs))):
+                target = path.with_name(f"{path.stem}-{table}.parquet")
+                counts[table] += sums.write(database, query, target)
+                made[f"/{table}/".join(url.rsplit("/rpcs/", 1))] = target
+    return made

@@ -1,0 +1,260 @@
+"""`grpcdiag fleet`: captures of many hosts."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, fail, say, wants_colour, write
+
+if TYPE_CHECKING:
+    from ..fleet.run import Plan, Result, Told
+    from ..fleet.task import Outcome
+
+NAME = "fleet"
+
+app = typer.Typer(
+    help="Analyse captures of many hosts into one dataset, and ask it questions.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+MOST_FILES_NAMED = 5
+"""Files named per host of those left out; the dataset's markers name all."""
+_EVERY_S = 10.0
+"""Seconds between two lines of progress where no terminal shows a bar."""
+
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder or URL that fleet analyze wrote.")]
+
+
+@app.command("analyze")
+def analyze(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Folders, patterns, files or URLs of object stores (s3://, gs://, file://...). "
+            "Files that one tcpdump rotated are read as one recording.",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="DATASET", help="Folder or URL of the dataset; made if need be.")
+    ],
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="ENGINE", help="local, or dask://HOST:PORT: a scheduler that runs.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes of the local engine; one per core by default.")
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            metavar="REGEX",
+            help="Tells hosts from paths below SOURCE, with the groups (?P<host>...) and perhaps (?P<interface>...).",
+        ),
+    ] = None,
+    port: Ports = None,
+    quiet: Quiet = False,
+) -> None:
+    """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
+    gc.enable()  # a run may take hours; the command line has turned it off
+    with _told():
+        from ..fleet import run
+        from ..fleet.engines import engine as engine_of
+
+        planned = run.plan(sources, output, port or [], layout)
+        if not planned.recordings:
+            fail("the sources hold no captures", UNREADABLE)
+        if not quiet:
+            say(_planned(planned))
+        with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
+            result = run.execute(planned, chosen, told)
+    _tell(result, quiet)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what the fleet raises into messages and exit codes."""
+    try:
+        from ..fleet.engines import EngineError
+        from ..fleet.series import LayoutError
+        from ..fleet.store import StoreError
+    except ImportError as error:
+        fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
+    try:
+        yield
+    except StoreError as error:
+        fail(str(error), UNREADABLE)
+    except (EngineError, LayoutError) as error:
+        fail(str(error), 2)
+    except ImportError as error:
+        fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
+    except Exception as error:
+        if "duckdb" not in type(error).__module__:
+            raise
+        told = str(error)
+    else:
+        return
+    fail(f"the dataset cannot be queried: {told}", UNREADABLE)
+
+
+def _planned(planned: Plan) -> str:
+    from ..reports.text import count, size
+
+    hosts = len({recording.host for recording in planned.recordings})
+    files = sum(len(recording.files) for recording in planned.recordings)
+    text = (
+        f"{count(len(planned.recordings), 'recording')} of {count(hosts, 'host')} in {count(files, 'file')}; "
+        f"{len(planned.tasks):,} to do, {size(planned.size)}"
+    )
+    return f"{text}; {len(planned.done):,} done before" if planned.done else text
+
+
+@contextmanager
+def _progress(planned: Plan, quiet: bool) -> Iterator[Told]:
+    """A bar where a terminal is, else a line now and then, with the time that is left by the bytes that are."""
+    if quiet or not planned.tasks:
+        yield lambda outcome: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            MofNCompleteColumn(),
+            TextColumn("recordings"),
+            BarColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:
+            task = bar.add_task("analysing", total=len(planned.tasks))
+
+            def advance(outcome: Outcome) -> None:
+                bar.advance(task)
+
+            yield advance
+    else:
+        yield _Lines(planned)
+
+
+class _Lines:
+    """Progress in lines."""
+
+    def __init__(self, planned: Plan) -> None:
+        from time import monotonic
+
+        self._clock = monotonic
+        self._began = self._said = monotonic()
+        self._recordings, self._bytes = 0, 0
+        self._planned = planned
+
+    def __call__(self, outcome: Outcome) -> None:
+        self._recordings += 1
+        self._bytes += outcome.size
+        now, total = self._clock(), len(self._planned.tasks)
+        if now - self._said < _EVERY_S or self._recordings == total:
+            return
+        self._said = now
+        left = (now - self._began) * max(self._planned.size - self._bytes, 0) / max(self._bytes, 1)
+        say(f"{self._recordings:,} of {total:,} recordings done; about {_minutes(left)} left")
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _tell(result: Result, quiet: bool) -> None:
+    """What a run came to; exits with 3 when something was left out."""
+    from ..reports.text import count
+
+    if not quiet:
+        done = [outcome for outcome in result.outcomes if outcome.done]
+        seconds = sum(outcome.seconds for outcome in done)
+        rpcs = sum(outcome.rpcs for outcome in done)
+        say(f"{count(len(done), 'recording')} analysed, {count(rpcs, 'RPC')}, {seconds:,.1f} s of workers' time")
+        if result.joined_rpcs:
+            say(f"{count(result.joined_rpcs, 'RPC')} recorded at both ends")
+    for host, files in result.left_out.items():
+        for file in files[:MOST_FILES_NAMED]:
+            say(f"left out: {host}: {file.file}: {file.reason}")
+        if len(files) > MOST_FILES_NAMED:
+            say(f"left out: {host}: {len(files) - MOST_FILES_NAMED:,} more")
+    if result.left_out:
+        number = sum(map(len, result.left_out.values()))
+        again = "; run again to try those anew" if result.failed else ""
+        fail(f"{count(number, 'file or recording', 'files and recordings')} left out{again}", UNREADABLE)
+    if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.done:
+        fail("no gRPC traffic found in any recording", NO_GRPC)
+
+
+ROWS_SHOWN = 10
+"""Rows of each table of the report that a reader gets unasked."""
+
+
+@app.command("report")
+def report(
+    dataset: Dataset,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="DATASET2", help="Say what changed since that dataset.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Write a page; not with --against.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of each table; 0 for all.")] = ROWS_SHOWN,
+    output: Output = None,
+) -> None:
+    """Say who is slow, why and since when, over all recordings of a dataset."""
+    import shutil
+
+    if as_html and (as_json or against):
+        fail("--html goes with neither --json nor --against", 2)
+    with _told():
+        from ..fleet import shown
+        from ..fleet.against import against as compared
+        from ..fleet.report import report as report_of
+
+        found = report_of(dataset, None if against else limit or None)
+        changes = compared(found, report_of(against, None)) if against else None
+    if as_json:
+        from msgspec import to_builtins
+
+        from ..reports import json_v1
+
+        write(json_v1.encoded(to_builtins(changes or found)), output)
+        return
+    if as_html:
+        write(shown.render_html(found), output)
+        return
+    to_terminal = output is None and sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
+    colour = to_terminal and wants_colour()
+    if changes:
+        write(shown.render_against(changes, width=width, colour=colour), output)
+    else:
+        write(shown.render(found, width=width, colour=colour), output)
+
+
+@app.command("fetch")
+def fetch(
+    dataset: Dataset,
+    recording: Annotated[str, typer.Argument(metavar="RECORDING", help="As the report names it.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder; made if need be.")],
+) -> None:
+    """Copy the captures of a recording from their store into a folder."""
+    with _told():
+        from ..fleet import dataset as dataset_of
+        from ..fleet import store
+
+        found = dataset_of.committed(dataset).get(recording)
+        if found is None:
+            fail(f"{dataset}: no recording {recording}", 2)
+        for path in store.copy(dataset_of.markers([found])[0].files, output):
+            typer.echo(path)

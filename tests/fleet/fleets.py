@@ -1,0 +1,152 @@
+"""An S3 server on loopback, captures to put into it, and datasets held against each other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from support import REPOSITORY, recorded
+
+from grpcdiag.fleet.dataset import TABLES
+
+BUCKET = "fleet"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@contextmanager
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
+    """A file system and its server, which runs as long; this process and those it starts find it by the environment."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
+            monkeypatch.setenv(name, value)
+        import s3fs
+
+        s3fs.S3FileSystem.clear_instance_cache()
+        system = s3fs.S3FileSystem(use_listings_cache=False)
+        system.mkdir(BUCKET)
+        yield system, server._server
+    finally:
+        server.stop()
+
+
+def captures(folder: Path) -> Path:
+    """A few hosts' recordings: rotated, compressed, of both ends, cut, and what is none."""
+    for host in ("web-1", "db-1"):
+        (folder / host).mkdir(parents=True)
+    shutil.copy(recorded("rtt205-go-16000.pcap"), folder / "web-1" / "eth0.pcap")
+    shutil.copy(recorded("rtt205-go-16000.server.pcap"), folder / "db-1" / "eth0.pcap")
+    content = Path(recorded("impl-go.pcap")).read_bytes()
+    split(content, folder, "web-2_eth0.pcap", 4)
+    (folder / "web-3_any_20260701-100000.pcap").write_bytes(Path(recorded("impl-java.pcap")).read_bytes()[:200_000])
+    (folder / "web-3_any_20260701-101000.pcap").write_bytes(b"no capture at all")
+    (folder / "web-4_eth0.pcap").write_bytes(b"neither")
+    (folder / "notes.txt").write_text("not looked at")
+    return folder
+
+
+def split(content: bytes, folder: Path, name: str, pieces: int) -> None:
+    """A pcap as `tcpdump -C -W` would have rotated it."""
+    places, at = [24], 24
+    while at < len(content):
+        at += 16 + int.from_bytes(content[at + 8 : at + 12], "little")
+        places.append(at)
+    cuts = [places[len(places) * piece // pieces] for piece in range(pieces)] + [len(content)]
+    for piece in range(pieces):
+        part = content[:24] + content[cuts[piece] : cuts[piece + 1]]
+        (folder / f"{name}{piece:02}").write_bytes(part)
+
+
+def upload(system: Any, folder: Path, prefix: str) -> str:
+    """Put a folder into the store and give its URL."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            system.put_file(str(path), f"{BUCKET}/{prefix}/{path.relative_to(folder)}")
+    return f"s3://{BUCKET}/{prefix}"
+
+
+def download(system: Any, prefix: str, folder: Path) -> Path:
+    """A dataset of the store as a folder."""
+    system.get(f"{BUCKET}/{prefix}", str(folder), recursive=True)
+    return folder
+
+
+def contents(dataset: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table, with the partition it is in; recordings are known by host, for their ids hold URLs."""
+    found = {}
+    for table in TABLES:
+        files = sorted(str(path) for path in (dataset / table).rglob("*.parquet"))
+        if files:
+            query = (
+                f"SELECT * EXCLUDE recording FROM read_parquet({files!r}, hive_partitioning = true, "
+                "hive_types_autocast = false, union_by_name = true)"
+            )
+            with duckdb.connect() as database:
+                found[table] = sorted(database.execute(query).fetchall(), key=repr)
+    return found
+
+
+def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """`grpcdiag fleet`, running."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "grpcdiag", "fleet", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=REPOSITORY,
+    )
+
+
+def fleet(*arguments: str, code: int = 0) -> tuple[str, str]:
+    """What `grpcdiag fleet` writes, with the exit code that is expected."""
+    running = command(*arguments)
+    out, err = running.communicate(timeout=3600)
+    assert running.returncode == code, err
+    assert "Traceback" not in err
+    return out, err
+
+
+def waited(condition: Callable[[], bool], seconds: float = 300) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.02)
+
+
+def markers(dataset: Path) -> list[Path]:
+    folder = dataset / "_recordings"
+    return [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+
+
+def many(folder: Path, number: int) -> Path:
+    folder.mkdir()
+    for host in range(number):
+        shutil.copy(recorded("impl-go.pcap"), folder / f"host-{host}_eth0.pcap")
+    return folder
+
+
+def children(pid: int) -> list[int]:
+    """Worker processes of a command: those that multiprocessing spawned to run tasks."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            status = (entry / "stat").read_text().rpartition(")")[2].split() if entry.name.isdigit() else []
+            if status and int(status[1]) == pid and b"spawn_main" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found

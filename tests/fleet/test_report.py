@@ -1,0 +1,149 @@
+"""Who is slow, why, since when: the report's answers against captures and rows whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fsspec")
+from fleets import fleet
+from msgspec.structs import replace
+from support import REPOSITORY, grpcdiag, recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.ends import rpc_budgets
+from grpcdiag.fixtures.bench.fleet import rows
+from grpcdiag.fleet.changes import since
+from grpcdiag.fleet.report import report
+from grpcdiag.fleet.shown import render_html
+
+SLOW = "rtt205-go-16000.pcap"
+
+
+def translated(content: bytes) -> bytes:
+    """A capture behind address translation: the client has another address."""
+    assert content.count(bytes([10, 77, 0, 1])) > 50
+    return content.replace(bytes([10, 77, 0, 1]), bytes([192, 0, 2, 9]))
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of both ends of a slow connection, the server's behind address translation."""
+    folder = tmp_path_factory.mktemp("both")
+    for host in ("web-1", "db-1"):
+        (folder / "captures" / host).mkdir(parents=True)
+    shutil.copy(recorded(SLOW), folder / "captures" / "web-1" / "eth0.pcap")
+    server = Path(recorded("rtt205-go-16000.server.pcap")).read_bytes()
+    (folder / "captures" / "db-1" / "eth0.pcap").write_bytes(translated(server))
+    _, told = fleet("analyze", str(folder / "captures"), "-o", str(folder / "dataset"), "--workers", "1")
+    assert "5 RPCs recorded at both ends" in told
+    return folder / "dataset"
+
+
+def test_rpcs_of_both_ends_are_counted_once_and_divided(both: Path) -> None:
+    found = report(str(both))
+    alone = analyze([recorded(SLOW)])
+    assert (found.rpcs, found.duration_ns) == (5, sum(alone.budget.values()))
+    (way,) = found.ways
+    assert (way.client_host, way.server_host, way.rpcs) == ("web-1", "db-1", 5)
+    assert [pair.name for pair in found.pairs] == ["web-1 -> db-1:50051"]
+    assert found.causes[0].id == "slow-start-after-idle" and found.causes[0].findings == 1
+    assert found.causes[0].lost_ns == next(f.lost_ns for f in alone.findings if f.id == "slow-start-after-idle")
+
+
+def test_the_division_is_near_that_of_the_packets(both: Path) -> None:
+    import duckdb
+
+    with duckdb.connect() as database:
+        query = f"SELECT budget, duration_ns FROM '{both}/_summary/ends.*.parquet' ORDER BY start_time_ns"
+        told = database.execute(query).fetchall()
+    packets = rpc_budgets([[recorded(SLOW)], [recorded("rtt205-go-16000.server.pcap")]])
+    assert all(sum(budget.values()) == duration for budget, duration in told)
+    for name, place in (("network_up", -2), ("network_down", -1)):
+        assert sum(budget[name] for budget, _ in told) == pytest.approx(packets.budgets[:, place].sum(), rel=0.01)
+
+
+def test_the_commands_open_the_finding(both: Path) -> None:
+    (command,) = report(str(both)).causes[0].worst.commands
+    opened = grpcdiag(*shlex.split(command)[1:])
+    assert opened.code == 0
+    assert "congestion_window" in opened.text
+
+
+def test_the_report_is_text_and_json(both: Path) -> None:
+    out, _ = fleet("report", str(both))
+    assert "slow-start-after-idle" in out and "linux: sysctl -w net.ipv4.tcp_slow_start_after_idle=0" in out
+    assert re.search(r"/lab.v1.Lab/Echo +5 +2.05 s .* 50% +congestion_window", out)
+    assert "\x1b" not in out
+    told = json.loads(fleet("report", str(both), "--json")[0])
+    assert told["schema"] == "grpcdiag.fleet/1"
+    assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
+
+
+def test_the_page_shows_the_same_and_runs_nothing(both: Path, tmp_path: Path) -> None:
+    fleet("report", str(both), "--html", "-o", str(tmp_path / "report.html"))
+    page = (tmp_path / "report.html").read_text()
+    assert "slow-start-after-idle" in page and "default-src 'none'" in page
+    hostile = replace(report(str(both)), dataset="<script>alert(1)</script>\x1b[31m")
+    shown = render_html(hostile)
+    assert "<script" not in shown and "&lt;script&gt;" in shown and "\x1b" not in shown
+    fleet("report", str(both), "--html", "--json", code=2)
+
+
+def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
+    (tmp_path / "captures" / "web-1").mkdir(parents=True)
+    shutil.copy(recorded("rtt205-go-14000.pcap"), tmp_path / "captures" / "web-1" / "eth0.pcap")
+    fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
+    told = json.loads(fleet("report", str(both), "--against", str(tmp_path / "dataset"), "--json")[0])
+    (change,) = told["methods"]
+    assert change["cause"] == "congestion_window"
+    lost = next(f.lost_ns for f in analyze([recorded(SLOW)]).findings if f.id == "slow-start-after-idle")
+    assert lost and change["cause_ns"] == pytest.approx(lost / 5, rel=0.05)
+    assert change["after_ns"] - change["before_ns"] == pytest.approx(lost / 5, rel=0.05)
+    finding = next(one for one in told["findings"] if one["id"] == "slow-start-after-idle")
+    assert (finding["findings_before"], finding["findings"]) == (0, 1)
+    out, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"))
+    assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
+
+
+def test_many_rpcs_tell_who_why_and_since_when(tmp_path: Path) -> None:
+    rows(tmp_path / "dataset", 100_000, 10)
+    found = report(str(tmp_path / "dataset"))
+    assert found.rpcs == 100_000
+    assert found.services[0].name == "shop.v1.Pay" and found.methods[0].name == "/shop.v1.Pay/List3"
+    change = found.methods[0].since
+    assert change and change.cause == "congestion_window"
+    assert change.time_ns == 1_782_900_000_000_000_000 + 1_800_000_000_000
+    assert found.methods[1].since is None
+    assert found.methods[0].p99_ns == pytest.approx(208_000_000, rel=0.1)
+
+
+def test_time_that_goes_up_and_down_has_no_since() -> None:
+    causes = dict.fromkeys(
+        ("client", "server", "network", "transmission", "congestion_window", "receive_window", "stream_window"), 0
+    ) | dict.fromkeys(("connection_window", "loss_recovery", "delayed_ack", "head_of_line", "capture_gap"), 0)
+    history = [(slot, 100, causes | {"unexplained": 0, "server": 100 * (1 + slot % 2)}) for slot in range(12)]
+    assert since(history) is None
+    assert since(history[:1]) is None
+
+
+def test_what_is_no_dataset_is_told(tmp_path: Path) -> None:
+    _, told = fleet("report", str(tmp_path), code=3)
+    assert "no dataset" in told
+
+
+PAGE = REPOSITORY / "docs" / "fleet.md"
+
+
+@pytest.mark.parametrize("number", range(len(re.findall(r"```sql", PAGE.read_text()))))
+def test_the_queries_of_the_page_run(both: Path, number: int) -> None:
+    import duckdb
+
+    query = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)[number].replace("dataset/", f"{both}/")
+    with duckdb.connect() as database:
+        assert database.execute(query).fetchall()
