@@ -13,8 +13,10 @@ __all__ = [
     "STATUSES",
     "VANTAGES",
     "CaptureError",
+    "MemoryLimitError",
     "Run",
     "Scrubbing",
+    "SpillError",
     "__version__",
 ]
 
@@ -31,6 +33,8 @@ IMPLEMENTATIONS: Final[list[str]]
 __version__: Final[str]
 
 class CaptureError(Exception): ...
+class MemoryLimitError(Exception): ...
+class SpillError(Exception): ...
 
 @final
 class Run:
@@ -46,6 +50,8 @@ class Run:
         keylog: bytes | None = None,
         own_secrets: bool = True,
         threads: int = 1,
+        spill: int = 0,
+        memory: int | None = None,
     ) -> Run: ...
     def step(self, packets: int) -> bool: ...
     @property
@@ -53,6 +59,9 @@ class Run:
     @property
     def bytes_total(self) -> int | None: ...
     def take(self, table: str) -> dict[str, _Column]: ...
+    def take_rpcs(self, least: int, most: int) -> dict[str, _Column]: ...
+    def take_settled(self) -> dict[str, _Column]: ...
+    def methods_from(self, first: int) -> list[str | None]: ...
     def finish(self) -> dict[str, Any]: ...
 
 @final

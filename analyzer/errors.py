@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 CaptureError = _core.CaptureError
 """A capture cannot be opened or is none; the message says which file, where, and what to do."""
 
+SpillError = _core.SpillError
+"""A temporary file cannot be written or read; the message is the operating system's."""
+MemoryLimitError = _core.MemoryLimitError
+"""More memory is needed than is allowed; the message says how much was taken so far."""
+
 
 class NoGrpcError(Exception):
     """The capture holds no gRPC traffic; the message says what it does hold."""

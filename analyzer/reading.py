@@ -31,6 +31,10 @@ class How(TypedDict, total=False):
     """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
     own_secrets: bool
     """Whether those are; they are unless it says otherwise."""
+    memory: int
+    """Bytes that this process may take, as the operating system counts them; MemoryLimitError tells of more."""
+    spill: int
+    """Durations of a method that are kept in memory before they go to a temporary file; 0 keeps all."""
 
 
 class Reading:

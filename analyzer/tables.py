@@ -7,7 +7,7 @@ Directions are 0 for `client` (client to server) and 1 for `server`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -446,6 +446,15 @@ class Method(Struct, frozen=True):
     """Quantiles in nanoseconds, within 0.1 %; None without a sample."""
     turnaround_intervals: Mapping[str, Interval] | None
     """The same of turnarounds."""
+
+
+Names = dict[int, tuple[str | None, str | None]]
+"""Names and labels of methods, see `Method`, by their numbers."""
+
+
+def names_of(methods: Iterable[Method]) -> Names:
+    """The names of methods."""
+    return {method.number: (method.name, method.label) for method in methods}
 
 
 class Measured(Struct, frozen=True, eq=False):

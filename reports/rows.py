@@ -8,10 +8,10 @@ from typing import Any, get_type_hints
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from msgspec.structs import replace
 
 from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
+from ..analyzer.rpc_stream import RpcRows
 from ..analyzer.result import Analysis, ConnectionFacts
 from ..analyzer.tables import (
     BEGUN_BEFORE,
@@ -29,6 +29,7 @@ from ..analyzer.tables import (
     Packets,
     Rpcs,
     Tables,
+    names_of,
 )
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
@@ -120,15 +121,20 @@ def packets(table: Packets) -> pl.DataFrame:
 
 def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
     """`grpcdiag rpcs`; decode with `rpc_rows`. With both ends known the budgets are others, of more causes."""
-    table = tables.rpcs
-    numbers = [method.number for method in tables.methods]
-    names = [method.name for method in tables.methods]
+    sums = tables.rpc_budgets if budgets is None else budgets
+    return rpcs_of(RpcRows(tables.rpcs, tables.deadlines, sums, names_of(tables.methods)), causes)
+
+
+def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
+    """The same of rows that come piece by piece."""
+    table = some.rpcs
+    numbers = list(some.names)
+    names, labels = [name for name, _ in some.names.values()], [label for _, label in some.names.values()]
     method = pl.Series(table.method).replace_strict(numbers, names, return_dtype=pl.String)
-    labels = [method.label for method in tables.methods]
     method_label = pl.Series(table.method).replace_strict(numbers, labels, return_dtype=pl.String)
     before = (table.flags & BEGUN_BEFORE) != 0
     deadlines = np.full(len(table.connection), -1, dtype=np.int64)
-    deadlines[: len(tables.deadlines)] = tables.deadlines
+    deadlines[: len(some.deadlines)] = some.deadlines
     frame = pl.DataFrame(
         {
             "connection": table.connection,
@@ -152,12 +158,11 @@ def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CA
             "deadline_ns": _known(deadlines),
         }
     )
-    sums = tables.rpc_budgets if budgets is None else budgets
-    budget = pl.DataFrame({cause: sums[:, place] for place, cause in enumerate(causes)})
+    budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})
     return frame.with_columns(budget.select(pl.struct(causes).alias("budget")).to_series())
 
 
-RPCS_AT_ONCE = 250_000
+RPCS_AT_ONCE = 50_000
 """RPCs that are turned into rows together: data frames of all at once would take more memory than the RPCs."""
 
 
@@ -165,10 +170,11 @@ def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str
     """`rpcs`, piece by piece; at least one."""
     sums = tables.rpc_budgets if budgets is None else budgets
     columns = {name: getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__}
+    names = names_of(tables.methods)
     for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
         some = slice(begin, begin + RPCS_AT_ONCE)
         part = Rpcs(**{name: column[some] for name, column in columns.items()})
-        yield rpcs(replace(tables, rpcs=part, deadlines=tables.deadlines[some]), sums[some], causes)
+        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names), causes)
 
 
 def waits(tables: Tables) -> pl.DataFrame:

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use crate::budget::Budget;
+use crate::durations::Durations;
 use crate::grpc::headers::Strings;
+use crate::grpc::taken::Taken;
 use crate::http2::frame::FrameType;
 use crate::http2::watch::Watch;
 use crate::limits;
 use crate::methods::MethodStats;
+use crate::spill::Spill;
 use crate::tables::{
     ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Records,
     RpcSizes, Rpcs, Waits,
@@ -31,6 +34,8 @@ pub struct Options {
     pub keys: Arc<KeyLog>,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
+    /// Where durations go that are more than memory should hold.
+    pub spill: Option<Arc<Spill>>,
 }
 
 impl Options {
@@ -85,6 +90,8 @@ pub struct Context {
     pub rpcs: Rpcs,
     /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
     pub deadlines: Vec<i64>,
+    /// The rows that were taken out of the tables of RPCs while the run goes on.
+    pub taken: Taken,
     /// What RPCs carried, when wanted.
     pub rpc_sizes: RpcSizes,
     /// Budgets of RPCs, when wanted.
@@ -186,6 +193,10 @@ impl Context {
             self.methods.resize_with(index + 1, || None);
         }
         let slot = &mut self.methods[index];
-        slot.get_or_insert_with(|| Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS)))
+        let spill = &self.options.spill;
+        slot.get_or_insert_with(|| {
+            let durations = Durations::new(spill.clone());
+            Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS, durations))
+        })
     }
 }

@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::budget::Budget;
+use crate::durations::Durations;
 use crate::grpc::status;
 use crate::limits;
 
@@ -42,7 +43,7 @@ pub struct MethodStats {
 
 impl MethodStats {
     /// No RPC so far; with `histogram` turnarounds are kept.
-    pub fn new(histogram: bool) -> Self {
+    pub fn new(histogram: bool, durations: Durations) -> Self {
         // three significant digits: quantiles are within 0.1 % of the exact value
         let turnaround = histogram.then(|| Histogram::new(3).ok()).flatten();
         Self {
@@ -52,7 +53,7 @@ impl MethodStats {
             statuses: [0; status::NAMES.len() + 1],
             first_start: i64::MAX,
             last_end: i64::MIN,
-            durations: Durations::default(),
+            durations,
             slowest: Slowest::default(),
             turnaround,
             turnaround_sum: 0,
@@ -112,81 +113,6 @@ impl MethodStats {
             self.turnaround_max = self.turnaround_max.max(ns);
         }
     }
-}
-
-/// Durations in nanoseconds, of which exact quantiles are wanted: those below 4.3 s in half the space.
-#[derive(Debug, Default)]
-pub struct Durations {
-    short: Vec<u32>,
-    long: Vec<u64>,
-}
-
-impl Durations {
-    /// Adds one.
-    #[inline]
-    pub fn push(&mut self, ns: u64) {
-        match u32::try_from(ns) {
-            Ok(ns) => self.short.push(ns),
-            Err(_) => self.long.push(ns),
-        }
-    }
-
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.short.len() + self.long.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn absorb(&mut self, other: &mut Self) {
-        if other.len() > self.len() {
-            std::mem::swap(self, other);
-        }
-        self.short.append(&mut other.short);
-        self.long.append(&mut other.long);
-    }
-
-    /// All together; an absurd sum stops at what 64 bits hold.
-    pub fn sum(&self) -> u64 {
-        let short: u64 = self.short.iter().map(|&ns| u64::from(ns)).sum();
-        self.long.iter().fold(short, |sum, &ns| sum.saturating_add(ns))
-    }
-
-    /// The values of some ranks, from 1, among all in ascending order, each in the place of its rank; 0 for a rank that
-    /// there is not. Reorders the durations.
-    pub fn at_ranks(&mut self, ranks: &[usize]) -> Vec<u64> {
-        let mut wanted: Vec<usize> = ranks.iter().copied().filter(|rank| (1..=self.len()).contains(rank)).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let (in_short, short) = (wanted.partition_point(|&rank| rank <= self.short.len()), self.short.len());
-        let mut found = Vec::with_capacity(wanted.len());
-        let (first, second) = wanted.split_at(in_short);
-        select(&mut self.short, 1, first, &mut found);
-        select(&mut self.long, short + 1, second, &mut found);
-        let value = |rank| found.iter().find(|&&(of, _)| of == rank).map_or(0, |&(_, value)| value);
-        ranks.iter().map(|&rank| value(rank)).collect()
-    }
-
-    /// The longest one, 0 without any.
-    pub fn longest(&self) -> u64 {
-        self.long.iter().max().copied().or_else(|| self.short.iter().max().copied().map(u64::from)).unwrap_or(0)
-    }
-}
-
-/// Finds the values of ascending different ranks, of which `first` is that of the smallest value in `of`: the middle one
-/// first, whose place then divides the rest.
-fn select<T: Copy + Ord + Into<u64>>(of: &mut [T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
-    let middle = ranks.len() / 2;
-    let (before, rest) = ranks.split_at(middle);
-    let Some((&rank, after)) = rest.split_first() else { return };
-    let Some(place) = rank.checked_sub(first).filter(|&place| place < of.len()) else { return };
-    let (smaller, value, larger) = of.select_nth_unstable(place);
-    found.push((rank, (*value).into()));
-    select(smaller, first, before, found);
-    select(larger, rank + 1, after, found);
 }
 
 /// The rank of a quantile among `count` values by nearest rank, from 1.
@@ -265,32 +191,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn sorted(mut values: Vec<u64>) -> Vec<u64> {
-        values.sort_unstable();
-        values
-    }
-
     proptest! {
-        #[test]
-        fn values_of_ranks_are_those_of_the_sorted_values(
-            values in proptest::collection::vec(prop_oneof![0..50_u64, (u64::from(u32::MAX) - 2)..u64::from(u32::MAX) + 3, any::<u64>()], 1..300),
-            split in 0..300_usize,
-            ranks in proptest::collection::vec(0..310_usize, 0..14),
-        ) {
-            let (mut here, mut there) = (Durations::default(), Durations::default());
-            for (index, &ns) in values.iter().enumerate() {
-                if index < split { here.push(ns) } else { there.push(ns) }
-            }
-            here.absorb(&mut there);
-            prop_assert_eq!(here.len(), values.len());
-            prop_assert_eq!(here.sum(), values.iter().fold(0_u64, |sum, &ns| sum.saturating_add(ns)));
-            let ordered = sorted(values);
-            prop_assert_eq!(here.longest(), ordered[ordered.len() - 1]);
-            let expected: Vec<u64> =
-                ranks.iter().map(|rank| rank.checked_sub(1).and_then(|at| ordered.get(at)).copied().unwrap_or(0)).collect();
-            prop_assert_eq!(here.at_ranks(&ranks), expected);
-        }
-
         #[test]
         fn the_longest_are_always_taken(values in proptest::collection::vec(1..1_000_u64, 1..200)) {
             let mut slowest = Slowest::default();
@@ -301,9 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_values() {
-        assert_eq!(Durations::default().at_ranks(&[0, 1]), [0, 0]);
-        assert_eq!(Durations::default().longest(), 0);
+    fn nothing_has_no_interval() {
         assert_eq!(interval_ranks(0.5, 0), (None, None));
     }
 

@@ -13,23 +13,30 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use crate::budget::{Budget, CAUSES};
 use crate::capture_file::{CaptureInfo, CaptureReader, Source};
 use crate::context::{Context, Options};
+use crate::durations::Durations;
+use crate::grpc::taken::Rows;
 use crate::grpc::{implementation, status};
 use crate::http2::frame::FrameType;
 use crate::http2::ping::PURPOSES;
-use crate::methods::{self, Durations, MethodStats};
+use crate::methods::{self, MethodStats};
 use crate::pipeline::{CaptureCounts, Finished, Pipeline};
 use crate::scrub::{Report, Scrub, Wishes};
+use crate::spill::Spill;
 use crate::tables::{Column, ProblemLog};
 use crate::tcp::{note, roles};
 use crate::tls::KeyLog;
 
 create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
+create_exception!(_core, MemoryLimitError, PyException, "A run needs more memory than it is allowed.");
+create_exception!(_core, SpillError, PyException, "A temporary file cannot be written or read.");
 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Scrubbing>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
+    module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
+    module.add("SpillError", module.py().get_type::<SpillError>())?;
     module.add("CAUSES", CAUSES.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
@@ -51,13 +58,16 @@ struct Run {
 struct Inner {
     reader: CaptureReader,
     pipeline: Option<Pipeline>,
+    spill: Option<Arc<Spill>>,
+    /// Bytes that this process may take, as the operating system counts them.
+    memory: Option<u64>,
 }
 
 #[pymethods]
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, threads=1))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -69,6 +79,8 @@ impl Run {
         keylog: Option<Vec<u8>>,
         own_secrets: bool,
         threads: u8,
+        spill: usize,
+        memory: Option<u64>,
     ) -> PyResult<Self> {
         if paths.is_empty() {
             return Err(PyValueError::new_err("no capture file given"));
@@ -82,15 +94,17 @@ impl Run {
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
         let reader =
             py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
-        let options = Options { frames, messages, packets, rpc_rows, ports, keys: Arc::new(keys), threads };
-        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)) }) })
+        let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
+        let keys = Arc::new(keys);
+        let options = Options { frames, messages, packets, rpc_rows, ports, keys, threads, spill: spill.clone() };
+        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)), spill, memory }) })
     }
 
     /// Reads up to `packets` packets; `False` at the end.
     fn step(&mut self, py: Python<'_>, packets: u32) -> PyResult<bool> {
-        let Inner { reader, pipeline } = self.inner();
+        let Inner { reader, pipeline, spill, memory } = self.inner();
         let pipeline = pipeline.as_mut().ok_or_else(finished)?;
-        Ok(py.detach(|| {
+        let more = py.detach(|| {
             for _ in 0..packets {
                 match reader.next_packet() {
                     Some(packet) => pipeline.packet(&packet),
@@ -98,7 +112,10 @@ impl Run {
                 }
             }
             true
-        }))
+        });
+        is_well(spill.as_deref())?;
+        within(*memory, pipeline.counts.packets)?;
+        Ok(more)
     }
 
     /// Bytes read of the files as they are on disk.
@@ -125,6 +142,32 @@ impl Run {
         to_dict(py, columns)
     }
 
+    /// Takes the rows of RPCs out of which nothing more comes, up to the first of which something may, as far as they
+    /// are `least`; with more than `most` rows behind them that one is taken too, and `take_settled` gives it again.
+    fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Bound<'py, PyDict>> {
+        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
+        if cx.options.keeps_requests() {
+            return Err(PyValueError::new_err("rows of RPCs cannot be taken in a run that keeps their requests"));
+        }
+        let settled = cx.settled_rpcs();
+        let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
+        let taken = cx.take_rpcs(if rows < least { 0 } else { rows });
+        rpc_rows(py, taken)
+    }
+
+    /// Takes the rows of RPCs that were taken too early, now that nothing more comes of them, and `numbers`, which says
+    /// what their places were among all that were taken.
+    fn take_settled<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
+        settled(py, cx)
+    }
+
+    /// The methods by number that are known so far, from one on: `None` for one whose name was sent before the capture.
+    fn methods_from(&mut self, first: usize) -> PyResult<Vec<Option<String>>> {
+        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
+        Ok(cx.strings.methods_from(first))
+    }
+
     /// Ends the run and gives everything it has found; see `analyzer/tables.py` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
@@ -132,6 +175,7 @@ impl Run {
         let result = PyDict::new(py);
         result.set_item("capture", capture(py, self.inner().reader.info(), &counts)?)?;
         tables(py, &result, end, cx)?;
+        is_well(self.inner().spill.as_deref())?;
         Ok(result)
     }
 }
@@ -218,6 +262,49 @@ fn leading_secrets(paths: &[String]) -> Vec<Vec<u8>> {
     paths.iter().filter(regular).filter_map(of_file).flatten().collect()
 }
 
+fn spilling(error: std::io::Error) -> PyErr {
+    SpillError::new_err(error.to_string())
+}
+
+/// Raises what went wrong with the temporary file.
+fn is_well(spill: Option<&Spill>) -> PyResult<()> {
+    spill.and_then(Spill::failure).map_or(Ok(()), |error| Err(spilling(error)))
+}
+
+/// Raises when this process has taken more memory than it may.
+fn within(memory: Option<u64>, packets: u64) -> PyResult<()> {
+    let Some(allowed) = memory else { return Ok(()) };
+    match peak() {
+        Some(taken) if taken > allowed => {
+            let taken = taken.div_ceil(1_000_000);
+            Err(MemoryLimitError::new_err(format!("{taken} MB were taken after {packets} packets")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The most bytes that this process has taken, mapped pages included; `None` where the system does not tell.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Columns of RPCs with `deadlines` and `budgets`.
+fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
+    let dict = to_dict(py, rows.columns)?;
+    dict.set_item("deadlines", rows.deadlines.into_pyarray(py))?;
+    dict.set_item("budgets", budgets(py, rows.budgets)?)?;
+    Ok(dict)
+}
+
+fn settled<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyDict>> {
+    let (numbers, rows) = cx.taken.take_settled();
+    let dict = rpc_rows(py, rows)?;
+    dict.set_item("numbers", numbers.into_pyarray(py))?;
+    Ok(dict)
+}
+
 fn finished() -> PyErr {
     PyRuntimeError::new_err("this run is finished")
 }
@@ -239,6 +326,8 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
+    cx.taken.settle_all();
+    result.set_item("settled", settled(py, &mut cx)?)?;
     let deadlines = std::mem::take(&mut cx.deadlines);
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);

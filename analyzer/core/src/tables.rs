@@ -56,12 +56,28 @@ macro_rules! table {
             /// Moves the rows of `other` to the end, column by column.
             pub fn append(&mut self, other: &mut Self) { $(self.$column.append(&mut std::mem::take(&mut other.$column));)* }
 
+            /// Takes the first rows out as named columns.
+            pub fn take_first(&mut self, rows: usize) -> Vec<(&'static str, Column)> {
+                vec![$((stringify!($column), <$cell as Cell>::column(take_first(&mut self.$column, rows)))),*]
+            }
+
+            /// One row.
+            pub fn get(&self, row: usize) -> Option<$row> {
+                Some($row { $($column: *self.$column.get(row)?),* })
+            }
+
             /// Takes all rows out as named columns.
             pub fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
                 vec![$((stringify!($column), <$cell as Cell>::column(std::mem::take(&mut self.$column)))),*]
             }
         }
     };
+}
+
+/// Takes the first cells out, or all when there are fewer.
+pub fn take_first<T>(cells: &mut Vec<T>, rows: usize) -> Vec<T> {
+    let rest = cells.split_off(rows.min(cells.len()));
+    std::mem::replace(cells, rest)
 }
 
 table!(
@@ -102,9 +118,9 @@ table!(
 );
 
 table!(
-    /// What each RPC carried, row by row beside [`Rpcs`] when wanted.
+    /// What each RPC carried, row by row beside [`Rpcs`] when wanted, and whether its row is as it will stay.
     RpcSizes, RpcSizesRow {
-        request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64,
+        request_messages: u32, response_messages: u32, request_bytes: u64, response_bytes: u64, settled: u8,
     }
 );
 

@@ -22,15 +22,10 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
             return _of_both_ends(places, how)
-    from ..analyzer.decode import decode
-    from ..analyzer.errors import NoGrpcError
-    from ..analyzer.facts import why_no_grpc
+    from ..analyzer.rpc_stream import stream_rpcs
     from ..reports import rows
 
-    tables = decode(files, **how)
-    if not tables.rpc_count:
-        raise NoGrpcError(why_no_grpc(tables))
-    return rows.rpc_pieces(tables)
+    return map(rows.rpcs_of, stream_rpcs(files, **how))
 
 
 def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:

@@ -80,6 +80,12 @@ impl Strings {
         unnamed.sort_unstable();
         unnamed.into_iter().map(|(_, number)| number).collect()
     }
+
+    /// The methods from a number on; `None` for one whose name is not in the capture.
+    pub fn methods_from(&self, first: usize) -> Vec<Option<String>> {
+        let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        self.methods.iter().skip(first).map(|(name, _)| (name.first() != Some(&LABEL)).then(|| text(name))).collect()
+    }
 }
 
 impl Classifier for Strings {

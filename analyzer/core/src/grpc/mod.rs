@@ -6,4 +6,5 @@ pub mod message;
 mod rows;
 pub mod rpc;
 pub mod status;
+pub mod taken;
 pub mod used;

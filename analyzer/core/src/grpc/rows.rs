@@ -71,10 +71,10 @@ pub(super) fn count_message(
 /// back.
 #[cold]
 pub(super) fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
-    let row = stream.rpc as usize;
     if stream.finished || stream.kind != Kind::Grpc {
         return;
     }
+    let Some(row) = cx.taken.place(stream.rpc) else { return };
     if let Some(cell) = cx.request_ends.get_mut(row) {
         *cell = at.completes(&stream.first).0;
     }
@@ -90,7 +90,7 @@ pub(super) fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
         return;
     }
     let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
-    let row = stream.rpc as usize;
+    let Some(row) = cx.taken.place(stream.rpc) else { return cx.taken.write_counts(stream.rpc, request, response) };
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
@@ -133,7 +133,13 @@ pub(super) fn write_rpc(
 /// Fills an RPC's row.
 fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
     write_counts(stream, client, cx);
-    let row = stream.rpc as usize;
+    let last_packet = if complete { at.completes(&stream.first).0 } else { 0 };
+    let flags = if complete { rpc_flag::COMPLETE } else { 0 }
+        | if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
+        | if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
+    let Some(row) = cx.taken.place(stream.rpc) else {
+        return cx.taken.write_row(stream.rpc, status, flags, last_packet, &stream.budget);
+    };
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpcs.$column.get_mut(row) {
@@ -143,27 +149,51 @@ fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     }
     set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
     set!(status, status);
-    set!(last_packet, if complete { at.completes(&stream.first).0 } else { 0 });
-    if let Some(flags) = cx.rpcs.flags.get_mut(row) {
-        *flags |= if complete { rpc_flag::COMPLETE } else { 0 };
-        *flags |= if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 };
-        *flags |= if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
+    set!(last_packet, last_packet);
+    if let Some(cell) = cx.rpcs.flags.get_mut(row) {
+        *cell |= flags;
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
         *budget = stream.budget;
     }
 }
 
+/// Nothing more comes of a stream that is about to be forgotten: what it carried is written, and the row stays so.
+#[inline]
+pub(super) fn settle(stream: &Stream, client: usize, cx: &mut Context) {
+    if !cx.options.rpc_rows {
+        return;
+    }
+    if stream.finished {
+        write_counts(stream, client, cx);
+    }
+    match cx.taken.place(stream.rpc) {
+        Some(row) => {
+            if let Some(settled) = cx.rpc_sizes.settled.get_mut(row) {
+                *settled = 1;
+            }
+        }
+        None => cx.taken.settle(stream.rpc),
+    }
+}
+
 /// Bytes of a stream are not in the capture; its RPC may be over already.
 pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
-    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
+    // a frame may outlast its stream: its slot then holds one that is forgotten
+    let touched = |stream: &&mut Stream| stream.id != 0 && !stream.touches_gap && stream.kind == Kind::Grpc;
+    let Some(stream) = streams.get_mut(slot).filter(touched) else {
         return;
     };
     stream.touches_gap = true;
     if stream.finished {
         cx.method(stream.method).touch_gaps += 1;
-        if let Some(flags) = cx.rpcs.flags.get_mut(stream.rpc as usize) {
-            *flags |= rpc_flag::TOUCHES_GAP;
+        match cx.taken.place(stream.rpc) {
+            Some(row) => {
+                if let Some(flags) = cx.rpcs.flags.get_mut(row) {
+                    *flags |= rpc_flag::TOUCHES_GAP;
+                }
+            }
+            None => cx.taken.touch_gap(stream.rpc),
         }
     }
 }
@@ -171,7 +201,7 @@ pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
 /// Adds the row of an RPC, which is filled when it ends.
 pub(super) fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     let row = cx.rpcs.len();
-    stream.rpc = row as u32;
+    stream.rpc = cx.taken.number(row);
     cx.rpcs.push(RpcRow {
         connection,
         stream: stream.id,

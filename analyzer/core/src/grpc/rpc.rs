@@ -12,7 +12,7 @@ use crate::tables::{Layer, WaitRow};
 
 use super::headers::Summary;
 use super::message::Event;
-use super::rows::{count_message, push_delay, push_rpc, request_ends, touch_gap, write_counts, write_rpc};
+use super::rows::{count_message, push_delay, push_rpc, request_ends, settle, touch_gap, write_rpc};
 use super::status;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
@@ -232,9 +232,7 @@ impl Http2 {
     fn remove_stream(&mut self, id: u32, cx: &mut Context) {
         let client = self.client;
         let Some(stream) = self.streams.find_mut(id) else { return };
-        if stream.finished {
-            write_counts(stream, client, cx);
-        }
+        settle(stream, client, cx);
         for (side, direction) in self.sides.iter_mut().zip(&stream.directions) {
             if direction.reader.is_inside() && direction.gaps == side.gaps {
                 side.unfinished_messages = side.unfinished_messages.saturating_sub(1);
@@ -279,9 +277,8 @@ impl Http2 {
             stream.touches_gap |= !read;
             let complete = read && end != End::CaptureEnds;
             write_rpc(self.connection, stream, client, status, complete, at, cx);
-        } else if stream.finished {
-            write_counts(stream, client, cx);
         }
+        settle(stream, client, cx);
         self.streams.remove(id);
     }
 

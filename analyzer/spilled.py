@@ -1,0 +1,86 @@
+"""Columns in a temporary file without a name: nothing of it is left behind, however the process ends."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from .errors import SpillError
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+class Part(Struct, frozen=True):
+    """Where rows are in the file."""
+
+    first: int
+    """Number of their first row."""
+    rows: int
+    places: Mapping[str, tuple[int, npt.DTypeLike, tuple[int, ...]]]
+    """By column: offset in bytes, type, shape."""
+
+
+class Spilled:
+    """Rows that wait in the folder for temporary files (`TMPDIR`). Raises SpillError."""
+
+    def __init__(self) -> None:
+        """Nothing yet, and no file."""
+        self._file: BinaryIO | None = None
+        self._end = 0
+
+    def add(self, first: int, columns: Columns) -> Part:
+        """Write rows, of which the first has that number."""
+        places = {}
+        try:
+            if self._file is None:
+                self._file = cast(BinaryIO, tempfile.TemporaryFile(prefix="grpcdiag-"))
+            self._file.seek(self._end)
+            for name, column in columns.items():
+                places[name] = (self._end, column.dtype, column.shape)
+                self._file.write(np.ascontiguousarray(column).data)
+                self._end += column.nbytes
+            self._file.flush()
+        except OSError as error:
+            raise SpillError(str(error.strerror or error)) from error
+        return Part(first, len(next(iter(columns.values()))), places)
+
+    def correct(self, part: Part, numbers: npt.NDArray[Any], columns: Columns) -> None:
+        """Write other values into rows of a part, by their numbers."""
+        at = numbers.astype(np.int64) - part.first
+        for name, (offset, dtype, shape) in part.places.items():
+            if len(at):
+                mapped = np.memmap(self._opened(), dtype, "r+", offset, shape)
+                mapped[at] = columns[name]
+                mapped.flush()
+
+    def read(self, part: Part) -> Columns:
+        """The rows of a part."""
+        found: Columns = {}
+        file = self._opened()
+        for name, (offset, dtype, shape) in part.places.items():
+            column = np.empty(shape, dtype)
+            try:
+                file.seek(offset)
+                read = file.readinto(memoryview(column).cast("B")) if column.nbytes else 0  # type: ignore[attr-defined]
+            except OSError as error:
+                raise SpillError(str(error.strerror or error)) from error
+            if read != column.nbytes:
+                raise SpillError("the temporary file is cut short")
+            found[name] = column
+        return found
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._end = 0
+        if self._file is not None:
+            self._file.truncate(0)
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            raise SpillError("nothing was written")
+        return self._file
