@@ -14,6 +14,7 @@ from .chosen import Chosen
 from .decode import decode
 from .errors import NoGrpcError
 from .facts import why_no_grpc
+from .kept_rpcs import KeptRpcs
 from .narrowing import chosen_rpcs
 from .reading import STEP, How, Progress
 from .tables import Frames, Ints, Packets, Tables, tables_of
@@ -147,13 +148,15 @@ def slowest(
 
 def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: How) -> Tables:
     run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    kept = KeptRpcs()
     while run.step(STEP):
+        kept.take(run)
         frames, packets = run.take("frames"), run.take("packets")
         for wanted in filters:
             wanted.add(frames, packets)
         if progress:
             progress(run.bytes_read, run.bytes_total)
-    result = run.finish()
+    result = kept.finish(run)
     for wanted in filters:
         wanted.add(result["frames"], result["packets"])
     return tables_of(result)

@@ -92,15 +92,18 @@ def exhibit(paths: Sequence[str], analysis: Analysis, **how: Unpack[How]) -> Exh
 
 
 def _packets(paths: Sequence[str], wanted: Ints, how: How) -> tuple[dict[int, PacketFacts], Tables]:
+    from .kept_rpcs import KeptRpcs
     from .tables import tables_of
 
     run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
     rows: dict[int, tuple[int, ...]] = {}
     frames: dict[tuple[int, int, int], list[str]] = {}
+    kept = KeptRpcs()
     going = True
     while going:
         going = run.step(STEP)
-        source: Any = run.take if going else (result := run.finish()).__getitem__
+        kept.take(run)
+        source: Any = run.take if going else (result := kept.finish(run)).__getitem__
         _keep_packets(source("packets"), wanted, rows)
         _keep_frames(source("frames"), wanted, frames)
     return {number: _facts(number, row, frames) for number, row in rows.items()}, tables_of(result)

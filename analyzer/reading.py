@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from . import _core
+
+if TYPE_CHECKING:
+    from .kept_rpcs import KeptRpcs
 
 Progress = Callable[[int, int | None], None]
 """Told the bytes read and, for files, the bytes of all files together."""
@@ -43,6 +46,11 @@ class Reading:
     def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[How]) -> None:
         """Open the files and begin to read. Raises CaptureError."""
         self._run = _core.Run(list(paths), rpc_rows=rpc_rows, threads=THREADS, **how)
+        self._kept: KeptRpcs | None = None
+        if rpc_rows:
+            from .kept_rpcs import KeptRpcs
+
+            self._kept = KeptRpcs()
         self._total = self._run.bytes_total
         self._read = 0
         self._stopped = False
@@ -54,6 +62,8 @@ class Reading:
         try:
             while not self._stopped and self._run.step(STEP):
                 self._read = self._run.bytes_read
+                if self._kept:
+                    self._kept.take(self._run)
         except BaseException as error:  # told to whoever waits
             self._error = error
 
@@ -69,7 +79,7 @@ class Reading:
             raise
         if self._error:
             raise self._error
-        return self._run.finish()
+        return self._kept.finish(self._run) if self._kept else self._run.finish()
 
 
 def unreadable(path: str) -> str | None:

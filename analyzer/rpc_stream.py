@@ -1,8 +1,8 @@
 """Rows of RPCs while a capture is read, in the order in which the RPCs began, with little of them in memory.
 
-The core hands rows on once nothing more comes of them, and the next piece is read while one is written. A row that holds
-up many others, of an RPC that lasts long, is handed on as it is and once more when it is complete; from it on rows wait
-in a temporary file. So do rows of methods without a name, whose labels are known only at the end.
+The core hands rows on once nothing more comes of them, and the next piece is read while one is written. A row that
+holds up many others, of an RPC that lasts long, is handed on as it is and once more when it is complete; from it on
+rows wait in a temporary file. So do rows of methods without a name, whose labels are known only at the end.
 """
 
 from __future__ import annotations
@@ -92,9 +92,10 @@ class _Reader(threading.Thread):
     def _give(self, read: _Read) -> None:
         while not self.stopped:
             try:
-                return self.found.put(read, timeout=_PATIENCE_S)
+                self.found.put(read, timeout=_PATIENCE_S)
             except queue.Full:
                 continue
+            return
 
 
 def stream_rpcs(

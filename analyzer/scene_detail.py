@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import _core
+from .kept_rpcs import KeptRpcs
 from .reading import STEP, How, Progress
 from .result import Analysis
 from .tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
@@ -162,10 +163,12 @@ def read_around(
     """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
     numbers, connections = [], []
     run = _core.Run(list(paths), packets=True, rpc_rows=True, **how)
+    kept = KeptRpcs()
     for piece in _pieces(run, "packets", progress):
+        kept.take(run)
         numbers.append(piece["packet"])
         connections.append(piece["connection"])
-    result = run.finish()
+    result = kept.finish(run)
     numbers.append(result["packets"]["packet"])
     connections.append(result["packets"]["connection"])
     whole = tables_of(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping
 from typing import Any, BinaryIO, cast
@@ -13,6 +14,25 @@ from msgspec import Struct
 from .errors import SpillError
 
 Columns = dict[str, npt.NDArray[Any]]
+
+
+def nameless() -> BinaryIO:
+    """A new file in the folder for temporary ones. Raises SpillError."""
+    try:
+        return cast(BinaryIO, tempfile.TemporaryFile(prefix="grpcdiag-"))
+    except OSError as error:
+        raise SpillError(str(error.strerror or error)) from error
+
+
+def append(file: BinaryIO, offset: int, cells: npt.NDArray[Any]) -> int:
+    """Write cells at an offset and give where they end. Raises SpillError."""
+    try:
+        file.seek(offset)
+        file.write(np.ascontiguousarray(cells).data)
+        file.flush()
+    except OSError as error:
+        raise SpillError(str(error.strerror or error)) from error
+    return offset + cells.nbytes
 
 
 class Part(Struct, frozen=True):
@@ -36,17 +56,11 @@ class Spilled:
     def add(self, first: int, columns: Columns) -> Part:
         """Write rows, of which the first has that number."""
         places = {}
-        try:
-            if self._file is None:
-                self._file = cast(BinaryIO, tempfile.TemporaryFile(prefix="grpcdiag-"))
-            self._file.seek(self._end)
-            for name, column in columns.items():
-                places[name] = (self._end, column.dtype, column.shape)
-                self._file.write(np.ascontiguousarray(column).data)
-                self._end += column.nbytes
-            self._file.flush()
-        except OSError as error:
-            raise SpillError(str(error.strerror or error)) from error
+        if self._file is None:
+            self._file = nameless()
+        for name, column in columns.items():
+            places[name] = (self._end, column.dtype, column.shape)
+            self._end = append(self._file, self._end, column)
         return Part(first, len(next(iter(columns.values()))), places)
 
     def correct(self, part: Part, numbers: npt.NDArray[Any], columns: Columns) -> None:
@@ -63,15 +77,12 @@ class Spilled:
         found: Columns = {}
         file = self._opened()
         for name, (offset, dtype, shape) in part.places.items():
-            column = np.empty(shape, dtype)
             try:
                 file.seek(offset)
-                read = file.readinto(memoryview(column).cast("B")) if column.nbytes else 0  # type: ignore[attr-defined]
+                column = np.fromfile(file, dtype, math.prod(shape))
             except OSError as error:
                 raise SpillError(str(error.strerror or error)) from error
-            if read != column.nbytes:
-                raise SpillError("the temporary file is cut short")
-            found[name] = column
+            found[name] = column.reshape(shape)
         return found
 
     def clear(self) -> None:

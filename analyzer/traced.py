@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from .kept_rpcs import KeptRpcs
 from .reading import STEP, How, Progress
 from .tables import Ints, Tables, tables_of
 
@@ -58,13 +59,14 @@ class Traced:
 def traced(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Traced:
     """Read a capture once. Memory follows its RPCs, waits and connections. Raises CaptureError."""
     run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
-    counters, phases = _Counters(), _Phases()
+    counters, phases, kept = _Counters(), _Phases(), KeptRpcs()
     while run.step(STEP):
+        kept.take(run)
         counters.add(run.take("packets"))
         phases.add(run.take("frames"))
         if progress:
             progress(run.bytes_read, run.bytes_total)
-    result = run.finish()
+    result = kept.finish(run)
     counters.add(result["packets"])
     phases.add(result["frames"])
     tables = tables_of(result)

@@ -11,8 +11,8 @@ import polars as pl
 
 from ..analyzer import _core, facts
 from ..analyzer.budget import CAUSES
-from ..analyzer.rpc_stream import RpcRows
 from ..analyzer.result import Analysis, ConnectionFacts
+from ..analyzer.rpc_stream import RpcRows
 from ..analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,

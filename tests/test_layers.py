@@ -30,6 +30,9 @@ WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}
 
+# Columns larger than the memory are in temporary files, which have no name.
+REACHES = {"spilled.py": {"tempfile"}}
+
 FILES = [
     pytest.param(layer, path, id=f"{layer}/{path.name}")
     for layer, folder in LAYERS.items()
@@ -105,7 +108,7 @@ def test_only_the_command_line_opens_files_and_prints(layer: str, path: Path) ->
 
 @pytest.mark.parametrize(("layer", "path"), SILENT)
 def test_no_layer_reaches_for_the_system(layer: str, path: Path) -> None:
-    modules = {"subprocess", "socket", "shutil", "tempfile", "logging", "typer"}
+    modules = {"subprocess", "socket", "shutil", "tempfile", "logging", "typer"} - REACHES.get(path.name, set())
     for node in ast.walk(tree(path)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []

@@ -14,10 +14,12 @@ def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
     """The methods of the RPCs `mine`, with the figures of these alone."""
     keys, turnarounds = _turnarounds(seen)
     rpcs = tables.rpcs
-    streams = streams_of(rpcs.connection, rpcs.stream)
+    chosen = np.flatnonzero(mine)
+    streams = streams_of(rpcs.connection[chosen], rpcs.stream[chosen])
     order = np.argsort(streams, kind="stable")
-    row = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
-    known = (streams[row] == keys) & mine[row] & (rpcs.flags[row] & TOUCHES_GAP == 0)
+    at = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
+    row = chosen[at]
+    known = (streams[at] == keys) & (rpcs.flags[row] & TOUCHES_GAP == 0)
     row, turnarounds = row[known], turnarounds[known]
     found = []
     for method in tables.methods:

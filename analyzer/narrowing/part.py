@@ -61,14 +61,15 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
     measured = tables.measured and type(tables.measured)(
         tables.measured.stops[waits], tables.measured.before_idle[waits]
     )
-    deadlines = np.full(len(mine), -1, dtype=np.int64)
-    deadlines[: len(tables.deadlines)] = tables.deadlines
+    deadlines = np.full(len(rows), -1, dtype=np.int64)
+    known = rows < len(tables.deadlines)
+    deadlines[known] = tables.deadlines[rows[known]]
     return replace(
         tables,
         connections=_connections(tables, rpcs, on, whole),
         connection_budgets=connection_budgets,
         rpcs=rpcs,
-        deadlines=deadlines[rows],
+        deadlines=deadlines,
         rpc_budgets=tables.rpc_budgets[rows],
         waits=replace(_rows(tables.waits, waits), streams=streams),
         directions=_zeroed(tables.directions, twice),
@@ -158,14 +159,13 @@ def _waits(tables: Tables, mine: Mask, whole: Mask) -> tuple[Ints, npt.NDArray[n
     waits, rpcs = tables.waits, tables.rpcs
     in_full = whole[waits.connection]
     own = _carries(tables, waits, mine)
-    times, place = np.unique(
-        np.r_[waits.start_time_ns, rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns], return_inverse=True
-    )
-    number, calls = len(waits.start_time_ns), len(rpcs.connection)
+    starts = rpcs.start_time_ns[mine]
+    times, place = np.unique(np.r_[waits.start_time_ns, starts, starts + rpcs.duration_ns[mine]], return_inverse=True)
+    number, calls = len(waits.start_time_ns), len(starts)
     at = waits.connection.astype(np.int64) * len(times) + place[:number]
     base = rpcs.connection[mine].astype(np.int64) * len(times)
-    begun = np.sort(base + place[number : number + calls][mine])
-    ended = np.sort(base + place[number + calls :][mine])
+    begun = np.sort(base + place[number : number + calls])
+    ended = np.sort(base + place[number + calls :])
     open_ones = np.searchsorted(begun, at, side="right") - np.searchsorted(ended, at, side="right")
     several = (waits.streams > 1) & (open_ones > 0)
     rows = np.flatnonzero(in_full | own | several)

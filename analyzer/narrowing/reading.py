@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..chosen import Chosen
+from ..kept_rpcs import KeptRpcs
 from ..reading import STEP, How, Progress
 from ..tables import Ints, Tables, tables_of
 
@@ -40,16 +41,18 @@ def read(paths: Sequence[str], chosen: Chosen, progress: Progress | None = None,
     run = _core.Run(list(paths), frames=True, messages=True, rpc_rows=True, **how)
     turns: list[tuple[Ints, Ints, Ints]] = []
     frames: list[tuple[Ints, Ints]] = []
+    kept = KeptRpcs()
     more = True
     while more:
         more = run.step(STEP)
+        kept.take(run)
         turns.append(_turns(run.take("messages"), chosen))
         frames.append(_frames(run.take("frames"), chosen))
         if len(frames) > _PIECES:
             frames = [_summed(frames)]
         if progress:
             progress(run.bytes_read, run.bytes_total)
-    result = run.finish()
+    result = kept.finish(run)
     turns.append(_turns(result["messages"], chosen))
     frames.append(_frames(result["frames"], chosen))
     columns = [np.concatenate(column) for column in zip(*turns, strict=True)]

@@ -146,9 +146,6 @@ impl Run {
     /// are `least`; with more than `most` rows behind them that one is taken too, and `take_settled` gives it again.
     fn take_rpcs<'py>(&mut self, py: Python<'py>, least: usize, most: usize) -> PyResult<Bound<'py, PyDict>> {
         let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
-        if cx.options.keeps_requests() {
-            return Err(PyValueError::new_err("rows of RPCs cannot be taken in a run that keeps their requests"));
-        }
         let settled = cx.settled_rpcs();
         let rows = if cx.rpcs.len() - settled > most { cx.rpcs.len() - most / 2 } else { settled };
         let taken = cx.take_rpcs(if rows < least { 0 } else { rows });

@@ -13,6 +13,7 @@ from .common import (
     Files,
     From,
     KeyLog,
+    Memory,
     Method,
     Output,
     Ports,
@@ -79,6 +80,7 @@ def command(
     to: To = None,
     port: Ports = None,
     keylog: KeyLog = None,
+    memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
     """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it.
@@ -94,16 +96,16 @@ def command(
                 f"--format {chosen_format} shows whole captures: without --connection, --method, --from, --to",
                 2,
             )
-        analysis = _drawn(files, how(port, keylog), chosen_format, output, quiet)
+        analysis = _drawn(files, how(port, keylog, memory), chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as told:
             if narrowed:
                 from ..analyzer.chosen import Chosen
 
                 chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
-                analysis = _part(files, chosen, how(port, keylog), told)
+                analysis = _part(files, chosen, how(port, keylog, memory), told)
             else:
-                analysis = _read(files, how(port, keylog), told, chosen_format, output)
+                analysis = _read(files, how(port, keylog, memory), told, chosen_format, output)
         _report(analysis, chosen_format, output, top)
     if fail_on and _has(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)

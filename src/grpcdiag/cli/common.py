@@ -44,6 +44,15 @@ KeyLog = Annotated[
     Path | None,
     typer.Option("--keylog", metavar="FILE", help="TLS secrets, as programs write them to SSLKEYLOGFILE."),
 ]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        parser=lambda text: memory_size(text),
+        help="Memory to stay below, such as 500M or 2GiB: what is more waits in temporary files (TMPDIR).",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")]
 
@@ -71,6 +80,28 @@ SLOW_BYTES = 50_000_000
 
 KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+
+
+LEAST_MEMORY = 256_000_000
+"""The least that `--memory` takes, bytes: see docs/memory.md."""
+
+SPILL = 16_384
+"""Durations of a method in memory under `--memory`; the others wait in a temporary file."""
+
+_SIZES = {"": 1, "K": 1_000, "M": 1_000**2, "G": 1_000**3, "T": 1_000**4}
+_BINARY_SIZES = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
+
+
+def memory_size(text: str) -> int:
+    """Bytes that a command may take: `500M`, `1G`, `1GiB`, `2GB`. Raises BadParameter."""
+    number, unit = r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})", r"([KMGT]I?)?B?"
+    match = re.fullmatch(rf"{number}\s*{unit}", text.strip(), re.IGNORECASE | re.ASCII)
+    if not match:
+        raise typer.BadParameter(f"{text!r} is no size: write bytes with a unit, such as 500M, 1G or 1GiB")
+    size = round(float(match[1]) * (_SIZES | _BINARY_SIZES)[(match[2] or "").upper()])
+    if size < LEAST_MEMORY:
+        raise typer.BadParameter(f"{text} is too little: at least {LEAST_MEMORY // 1_000_000}M are needed")
+    return size
 
 
 def nanoseconds(text: str) -> int:
@@ -113,9 +144,12 @@ def fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def how(ports: list[int] | None, keylog: Path | None) -> How:
+def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None) -> How:
     """How captures are read, out of the options; an unreadable key log ends the command."""
     chosen: How = {"ports": ports or []}
+    if memory is not None:
+        chosen["memory"] = memory
+        chosen["spill"] = SPILL
     if keylog:
         try:
             chosen["keylog"] = _key_log(keylog)
@@ -136,7 +170,7 @@ def _key_log(path: Path) -> bytes:
 @contextmanager
 def decoding() -> Iterator[None]:
     """Turn what decoding raises into messages and exit codes."""
-    from ..analyzer.errors import CaptureError, NoGrpcError
+    from ..analyzer.errors import CaptureError, MemoryLimitError, NoGrpcError, SpillError
 
     try:
         yield
@@ -144,6 +178,10 @@ def decoding() -> Iterator[None]:
         fail(str(error), UNREADABLE)
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    except MemoryLimitError as error:
+        fail(f"--memory is too little for this capture: {error}; connections and calls open at once need it", 2)
+    except SpillError as error:
+        fail(f"cannot write temporary files: {error}; TMPDIR names the folder for them", 2)
     except UnicodeEncodeError:
         fail("a file's name is not UTF-8: rename it, or give the capture on standard input as -", UNREADABLE)
 

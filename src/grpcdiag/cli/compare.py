@@ -15,6 +15,7 @@ from .beside import recorded_beside
 from .common import (
     UNREADABLE,
     KeyLog,
+    Memory,
     Output,
     Ports,
     Quiet,
@@ -69,6 +70,7 @@ def command(
     ] = None,
     port: Ports = None,
     keylog: KeyLog = None,
+    memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare the same work in two captures: what differs, how much, why. With three or more: how it scales."""
@@ -79,7 +81,7 @@ def command(
     rules = _rules(fail_on or [])
     from ..reports.compare.comparison import compare
 
-    reading = how(port, keylog)
+    reading = how(port, keylog, memory)
     found = compare([_document(capture, reading, quiet) for capture in captures], rules)
     if as_json:
         from ..reports.compare import json

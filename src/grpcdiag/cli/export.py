@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .beside import recorded_beside
-from .common import Files, KeyLog, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
 from .rows import Format as RowFormat
 from .rows import write_rows
 
@@ -47,7 +47,7 @@ class Table(StrEnum):
     packets = "packets"
 
 
-_STREAMED = (Table.messages, Table.frames, Table.packets)
+_STREAMED = (Table.rpcs, Table.messages, Table.frames, Table.packets)
 """Tables that are written while the capture is read, each in a pass of its own."""
 _ANALYSED = (Table.methods, Table.findings, Table.evidence)
 _WITHOUT_GRPC = (Table.connections, Table.waits, Table.problems, Table.packets)
@@ -63,6 +63,7 @@ def command(
     ] = None,
     port: Ports = None,
     keylog: KeyLog = None,
+    memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
     """Write every table to a folder as Parquet or CSV, with units and the meaning of columns.
@@ -73,8 +74,8 @@ def command(
     if output.exists() and not output.is_dir():
         fail(f"cannot write {output}: it is no folder", 2)
     with decoding(), spooled(files) as paths:
-        one_place(paths, how(port, keylog))
-        written = _export(paths, how(port, keylog), output, format_, chosen, quiet)
+        one_place(paths, how(port, keylog, memory))
+        written = _export(paths, how(port, keylog, memory), output, format_, chosen, quiet)
     if not quiet:
         say(f"{output}: " + ", ".join(f"{name} {rows:,}" for name, rows in written.items()) + " rows")
 
@@ -99,8 +100,8 @@ def _export(
             for table in (table for table in tables if table in _STREAMED):
                 with progress(quiet) as told:
                     write(table, _STREAMS[table](files, chosen, told), folder)
-            rows = dict(written)
-            write("columns", [_columns(described)], folder)
+            rows = {str(table): written[table] for table in Table if table in written}
+            write("columns", [_columns({table: described[table] for table in rows})], folder)
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror or error}", 2)
     return rows
@@ -135,14 +136,13 @@ def _whole(
     from ..analyzer.facts import why_no_grpc
     from ..reports import rows
 
-    if all(table is Table.packets for table in tables):
+    if all(table in (Table.rpcs, Table.packets) for table in tables):
         return
-    decoded = decode(files, rpc_rows=Table.rpcs in tables, progress=told, **chosen)
+    decoded = decode(files, rpc_rows=False, progress=told, **chosen)
     if not decoded.rpc_count and any(table not in _WITHOUT_GRPC for table in tables):
         raise NoGrpcError(why_no_grpc(decoded))
     of_decoded = {
         Table.connections: rows.connections,
-        Table.rpcs: rows.rpcs,
         Table.waits: rows.waits,
         Table.problems: rows.problems,
     }
@@ -151,6 +151,13 @@ def _whole(
         analysis = of_tables(decoded, *recorded_beside(files))
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
+
+
+def _rpcs(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.rpc_stream import stream_rpcs
+    from ..reports import rows
+
+    return map(rows.rpcs_of, stream_rpcs(files, progress=told, **chosen))
 
 
 def _messages(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
@@ -178,6 +185,7 @@ def _packets(files: list[str], chosen: How, told: Progress | None) -> Iterable[p
 
 
 _STREAMS: dict[Table, Callable[[list[str], How, Progress | None], Iterable[pl.DataFrame]]] = {
+    Table.rpcs: _rpcs,
     Table.messages: _messages,
     Table.frames: _frames,
     Table.packets: _packets,

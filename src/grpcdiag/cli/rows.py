@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ import typer
 from .common import (
     Files,
     KeyLog,
+    Memory,
     Output,
     Ports,
     Quiet,
@@ -43,6 +44,9 @@ class Format(StrEnum):
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows.")]
 Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows shown as a table; 0 for all.")]
 
+ROWS_AT_ONCE = 10_000
+"""Rows whose text is in memory at once."""
+
 ROWS_SHOWN = 100
 """Rows of a table that a reader gets unasked."""
 
@@ -62,12 +66,13 @@ def row_command(
         limit: Limit = ROWS_SHOWN,
         port: Ports = None,
         keylog: KeyLog = None,
+        memory: Memory = None,
         quiet: Quiet = False,
     ) -> None:
         with decoding(), progress(quiet) as told:
             if not both_ends:
-                one_place(files, how(port, keylog))
-            write(pieces(files, progress=told, **how(port, keylog)), format_, output, limit, table)
+                one_place(files, how(port, keylog, memory))
+            write(pieces(files, progress=told, **how(port, keylog, memory)), format_, output, limit, table)
 
     command.__doc__ = help_text
     return command
@@ -107,7 +112,7 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
     if format_ is Format.parquet:
         return write_parquet(map(escaped, pieces), out, table)
     names, rows = list[str](), 0
-    for number, piece in enumerate(pieces):
+    for number, piece in enumerate(_small(pieces)):
         if format_ is Format.jsonl:
             out.write(piece.write_ndjson().encode())
         else:
@@ -117,6 +122,12 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
         out.flush()
         rows += len(piece)
     return names, rows
+
+
+def _small(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows in pieces whose text takes little memory."""
+    for piece in pieces:
+        yield from piece.iter_slices(ROWS_AT_ONCE) if len(piece) else (piece,)
 
 
 def _flat(piece: pl.DataFrame) -> pl.DataFrame:

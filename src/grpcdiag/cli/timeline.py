@@ -10,6 +10,7 @@ from .common import (
     Files,
     From,
     KeyLog,
+    Memory,
     Method,
     Output,
     Ports,
@@ -59,6 +60,7 @@ def command(
     output: Output = None,
     port: Ports = None,
     keylog: KeyLog = None,
+    memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
@@ -69,13 +71,13 @@ def command(
         if stream is not None:
             raise typer.BadParameter("--worst picks streams: --stream is for --connection alone")
         chosen = Chosen(() if connection is None else (connection,), method, from_, to)
-        parts = _slowest(files, worst, chosen, how(port, keylog), quiet)
+        parts = _slowest(files, worst, chosen, how(port, keylog, memory), quiet)
     elif connection is None:
         raise typer.BadParameter("--connection N, or --worst N for the slowest RPCs")
     elif method is not None:
         raise typer.BadParameter("--method is for --worst")
     else:
-        parts = [_one(files, connection, stream, (from_, to), how(port, keylog), quiet)]
+        parts = [_one(files, connection, stream, (from_, to), how(port, keylog, memory), quiet)]
     from ..reports import timeline
 
     width, colour = columns(output), coloured(output)

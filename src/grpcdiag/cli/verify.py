@@ -19,6 +19,7 @@ from .common import (
     UNREADABLE,
     Files,
     KeyLog,
+    Memory,
     Output,
     Ports,
     Quiet,
@@ -33,6 +34,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..analyzer.difference import Comparison
+    from ..analyzer.reading import How
     from ..analyzer.tables import Tables
 
 NAME = "verify"
@@ -52,6 +54,7 @@ def command(
     output: Output = None,
     port: Ports = None,
     keylog: KeyLog = None,
+    memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
     """Have Wireshark read the same capture and list every difference: whose, why, and who is right.
@@ -65,7 +68,7 @@ def command(
         second = version()
         with tempfile.TemporaryDirectory(prefix="grpcdiag-") as folder:
             paths = _spooled(files, Path(folder))
-            comparison, tables = _compared(paths, Path(folder), port, keylog, quiet)
+            comparison, tables = _compared(paths, Path(folder), how(port, keylog, memory), keylog, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)
     names = list(files) if "-" in files else [file["name"] for file in tables.capture["files"]]
@@ -82,14 +85,14 @@ def command(
 
 
 def _compared(
-    paths: list[str], folder: Path, ports: list[int] | None, keylog: Path | None, quiet: bool
+    paths: list[str], folder: Path, reading: How, keylog: Path | None, quiet: bool
 ) -> tuple[Comparison, Tables]:
     """Both readings, held against each other."""
     from ..analyzer import account, comparison, facts, wireshark
     from ..analyzer.decode import decode_rows
 
     with decoding(), progress(quiet) as told:
-        tables = decode_rows(paths, **how(ports, keylog), progress=told)
+        tables = decode_rows(paths, **reading, progress=told)
     if not len(tables.connections.protocol):
         fail(f"no gRPC traffic found: {facts.why_no_grpc(tables)}", NO_GRPC)
     ours = account.of_tables(tables)

@@ -134,6 +134,8 @@ impl Context {
         }
         self.taken.rows = self.taken.number(rows);
         let columns = self.rpcs.take_first(rows).into_iter().chain(self.rpc_sizes.take_first(rows)).collect();
+        take_first(&mut self.request_budgets, rows);
+        take_first(&mut self.request_ends, rows);
         let deadlines = take_first(&mut self.deadlines, rows);
         Rows { columns, deadlines, budgets: take_first(&mut self.rpc_budgets, rows) }
     }
