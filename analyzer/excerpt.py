@@ -131,19 +131,27 @@ def slowest(
 
     Raises CaptureError, and NarrowError when no RPC is chosen.
     """
-    tables = decode(paths, progress=progress, **how)
+    filters = _slowest(decode(paths, progress=progress, **how), number, chosen)
+    whole = _read(paths, list(filters.values()), progress, how)
+    return [_within(whole, wanted, row) for row, wanted in filters.items()]
+
+
+def _slowest(tables: Tables, number: int, chosen: Chosen) -> dict[int, _Filter]:
+    """What to keep of the RPCs that took longest, by their rows, the longest one first."""
     if not len(tables.rpcs.connection):
         raise NoGrpcError(why_no_grpc(tables))
     rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
     rows = np.flatnonzero(chosen_rpcs(tables, chosen))
+    took = rpcs.duration_ns[rows]
+    if len(rows) > number:  # the others need not be sorted
+        rows = rows[took >= np.partition(took, -number)[-number]]
     rows = rows[np.lexsort((rpcs.start_time_ns[rows], -rpcs.duration_ns[rows]))][:number]
-    filters = []
+    filters = {}
     for row in rows.tolist():
         start = int(rpcs.start_time_ns[row]) - first
         end = start + int(rpcs.duration_ns[row])
-        filters.append(_Filter(int(rpcs.connection[row]), int(rpcs.stream[row]), start, end))
-    whole = _read(paths, filters, progress, how)
-    return [_within(whole, wanted, row) for row, wanted in zip(rows.tolist(), filters, strict=True)]
+        filters[row] = _Filter(int(rpcs.connection[row]), int(rpcs.stream[row]), start, end)
+    return filters
 
 
 def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: How) -> Tables:

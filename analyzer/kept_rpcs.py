@@ -10,8 +10,8 @@ import numpy.typing as npt
 from . import _core
 from .spilled import append, nameless
 
-IN_MEMORY = 262_144
-"""Rows of RPCs, 180 bytes each, that go to the files together; a capture with fewer needs none."""
+IN_MEMORY = 65_536
+"""Rows of RPCs, some 200 bytes each, that go to the files together; a capture with fewer needs none."""
 
 _OF_THEIR_OWN = ("deadlines", "budgets")
 """Columns that are no part of the table."""

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-ROW_GROUP = 100_000
+ROW_GROUP = 50_000
 """Rows of a group, which readers can skip as a whole."""
 
 

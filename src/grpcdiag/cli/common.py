@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -150,12 +151,25 @@ def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None)
     if memory is not None:
         chosen["memory"] = memory
         chosen["spill"] = SPILL
+        atexit.unregister(_tell_memory)
+        atexit.register(_tell_memory, memory)
     if keylog:
         try:
             chosen["keylog"] = _key_log(keylog)
         except OSError as error:
             fail(f"{keylog}: the key log cannot be read: {error.strerror}", UNREADABLE)
     return chosen
+
+
+def _tell_memory(allowed: int) -> None:
+    """Say so when the command has taken more memory than it was allowed, as the operating system counts it."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:  # not on every system
+        return
+    taken = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+    if taken > allowed:
+        say(f"--memory: {taken / 1e6:,.0f} MB were taken, more than the {allowed / 1e6:,.0f} MB allowed")
 
 
 def _key_log(path: Path) -> bytes:
@@ -179,7 +193,7 @@ def decoding() -> Iterator[None]:
     except NoGrpcError as error:
         fail(f"no gRPC traffic found: {error}", NO_GRPC)
     except MemoryLimitError as error:
-        fail(f"--memory is too little for this capture: {error}; connections and calls open at once need it", 2)
+        fail(f"--memory is too little for this command and capture: {error}", 2)
     except SpillError as error:
         fail(f"cannot write temporary files: {error}; TMPDIR names the folder for them", 2)
     except UnicodeEncodeError:

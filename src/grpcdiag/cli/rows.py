@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -143,31 +146,77 @@ def _flat(piece: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
-    import polars as pl
-    from rich.cells import cell_len
-
+    """Write rows as a table. Its columns are as wide as the widest cell, so that all rows are seen twice."""
     from ..reports.text import safe
 
-    kept: list[pl.DataFrame] = []
-    rows = 0
-    for piece in pieces:
-        if limit == 0 or rows < limit:
-            kept.append(piece if limit == 0 else piece.head(limit - rows))
-        rows += len(piece)
-    frame = _flat(pl.concat(kept)) if kept else pl.DataFrame()
     shown = safe if shows_unicode() or out is not sys.stdout.buffer else lambda text: plain(safe(text))
-    cells = [[name, *("-" if v is None else shown(str(v)) for v in frame[name])] for name in frame.columns]
-    # characters may take two columns or none
-    lengths = [[cell_len(cell) for cell in column] for column in cells]
-    widths = [max(column) for column in lengths]
-    left = [frame[name].dtype in (pl.String, pl.Enum, pl.Categorical) for name in frame.columns]
-    for row in range(len(frame) + 1):
-        line = []
-        for column, long, width, to_left in zip(cells, lengths, widths, left, strict=True):
-            space = " " * (width - long[row])
-            line.append(column[row] + space if to_left else space + column[row])
-        out.write(("  ".join(line).rstrip() + os.linesep).encode())
-    if rows > len(frame):
-        typer.echo(
-            f"{rows - len(frame):,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True
-        )
+    rows, kept = 0, 0
+    widths: list[int] = []
+    with _Waiting() as waiting:
+        for piece in pieces:
+            rows += len(piece)
+            some = piece if limit == 0 else piece.head(limit - kept)
+            if len(some) or not widths:
+                kept += len(some)
+                for part in _small([_flat(some)]):
+                    wide = [max(lengths) for _, lengths in _cells(part, shown)]
+                    widths = list(map(max, widths, wide)) if widths else wide
+                    waiting.add(part)
+        for number, part in enumerate(waiting.all()):
+            out.write(_lines(part, shown, widths, header=number == 0))
+    if rows > kept:
+        typer.echo(f"{rows - kept:,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)
+
+
+def _cells(piece: pl.DataFrame, shown: Callable[[str], str]) -> Iterator[tuple[list[str], list[int]]]:
+    """Per column its name and its cells, and how wide they are: characters may take two columns or none."""
+    from rich.cells import cell_len
+
+    for name in piece.columns:
+        cells = [name, *("-" if v is None else shown(str(v)) for v in piece[name])]
+        yield cells, [cell_len(cell) for cell in cells]
+
+
+def _lines(piece: pl.DataFrame, shown: Callable[[str], str], widths: list[int], *, header: bool) -> bytes:
+    import polars as pl
+
+    padded = []
+    for name, width, (cells, lengths) in zip(piece.columns, widths, _cells(piece, shown), strict=True):
+        left = piece[name].dtype in (pl.String, pl.Enum, pl.Categorical)
+        spaces = (" " * (width - long) for long in lengths)
+        padded.append([c + space if left else space + c for c, space in zip(cells, spaces, strict=True)])
+    lines = ["  ".join(line).rstrip() + os.linesep for line in zip(*padded, strict=True)]
+    return "".join(lines if header else lines[1:]).encode()
+
+
+class _Waiting:
+    """Pieces that are needed once more: in memory, or in a temporary file without a name when they are large."""
+
+    MOST = 8_000_000
+    """Bytes in memory."""
+
+    def __enter__(self) -> Self:
+        self._file = tempfile.SpooledTemporaryFile(self.MOST, prefix="grpcdiag-")
+        self._ends = [0]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, piece: pl.DataFrame) -> None:
+        """Put a piece by. Raises SpillError."""
+        from ..analyzer.errors import SpillError
+
+        try:
+            self._file.write(piece.write_ipc_stream(None).getvalue())
+        except OSError as error:
+            raise SpillError(error.strerror or str(error)) from error
+        self._ends.append(self._file.tell())
+
+    def all(self) -> Iterator[pl.DataFrame]:
+        """All pieces, in order."""
+        import polars as pl
+
+        for begin, end in itertools.pairwise(self._ends):
+            self._file.seek(begin)
+            yield pl.read_ipc_stream(io.BytesIO(self._file.read(end - begin)))
