@@ -53,6 +53,7 @@ HOW_TO = [
     "docs/compare",
     "docs/two-captures",
     "docs/narrowing",
+    "docs/memory",
 ]
 HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]

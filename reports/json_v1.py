@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json as standard_json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import json
+from msgspec.structs import replace
 
 from ..analyzer import _core
 from ..analyzer.result import (
@@ -36,16 +37,51 @@ SCHEMA = "grpcdiag.analysis/1"
 
 def render(analysis: Analysis) -> str:
     """The analysis as one JSON document with a final newline."""
-    return encoded(document(analysis))
+    return "".join(pieces(analysis))
+
+
+def pieces(analysis: Analysis) -> Iterator[str]:
+    """The same piece by piece: of connections there may be very many."""
+    if not analysis.connections:
+        yield encoded(document(analysis))
+        return
+    found = document(replace(analysis, connections=()))
+    between = "{"
+    for name, value in found.items():
+        yield f"{between}\n"
+        if name == "connections":
+            yield '  "connections": [\n'
+            yield from _listed(analysis.connections)
+            yield "\n  ]"
+        else:
+            yield _text({name: value})[2:-2]  # without its braces
+        between = ","
+    yield "\n}\n"
+
+
+def _listed(connections: Sequence[ConnectionFacts]) -> Iterator[str]:
+    """Connections as the items of a list two levels deep."""
+    for begin in range(0, len(connections), _AT_ONCE):
+        some = _text([_connection(one) for one in connections[begin : begin + _AT_ONCE]])
+        text = some[1:-2].replace("\n", "\n  ")  # without its brackets; a line break is never in a string
+        yield text[1:] if begin == 0 else f",{text}"
+
+
+_AT_ONCE = 1_000
+"""Connections whose text is in memory at once."""
 
 
 def encoded(found: dict[str, Any]) -> str:
     """A document of names, texts and numbers as JSON with a final newline, in ASCII."""
+    return _text(found) + "\n"
+
+
+def _text(found: dict[str, Any] | list[dict[str, Any]]) -> str:
     try:
         text = json.format(json.encode(found), indent=2).decode()
     except OverflowError:  # sums of absurd times need more than 64 bits, which only the slower library writes
         text = standard_json.dumps(found, indent=2)
-    return (text if text.isascii() else _NOT_ASCII.sub(_escaped, text)) + "\n"
+    return text if text.isascii() else _NOT_ASCII.sub(_escaped, text)
 
 
 _NOT_ASCII = re.compile("[^\0-\x7f]")

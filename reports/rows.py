@@ -206,15 +206,30 @@ def waits(tables: Tables) -> pl.DataFrame:
 
 def connections(tables: Tables) -> pl.DataFrame:
     """`grpcdiag connections`: all TCP connections, of other protocols too."""
-    table, row_numbers = tables.connections, range(len(tables.connections.client_ip))
-    described = [facts.connection(tables, row) for row in row_numbers]
+    return _connections(tables, range(len(tables.connections.client_ip)))
+
+
+CONNECTIONS_AT_ONCE = 10_000
+"""Connections that are turned into rows together."""
+
+
+def connection_pieces(tables: Tables) -> Iterator[pl.DataFrame]:
+    """The same, piece by piece; at least one."""
+    number = len(tables.connections.client_ip)
+    for begin in range(0, max(1, number), CONNECTIONS_AT_ONCE):
+        yield _connections(tables, range(begin, min(number, begin + CONNECTIONS_AT_ONCE)))
+
+
+def _connections(tables: Tables, some: range) -> pl.DataFrame:
+    table, part = tables.connections, slice(some.start, some.stop)
+    described = [facts.connection(tables, row) for row in some]
     names = [name for name in ConnectionFacts.__struct_fields__ if name not in ("budget", "protocol")]
     kinds = {name: kind for name, kind in get_type_hints(ConnectionFacts).items() if name in names}
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
-    columns["protocol"] = _named(table.protocol, PROTOCOLS).cast(pl.String)
+    columns["protocol"] = _named(table.protocol[part], PROTOCOLS).cast(pl.String)
     for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):
-        columns[name] = getattr(table, name)
-    columns["undecoded_bytes"] = table.undecoded_bytes
+        columns[name] = getattr(table, name)[part]
+    columns["undecoded_bytes"] = table.undecoded_bytes[part]
     return pl.DataFrame(columns, schema_overrides={name: _OF_FACTS[kind] for name, kind in kinds.items()})
 
 

@@ -140,7 +140,7 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
     if format_ is Format.json:
         from ..reports import json_v1
 
-        write(json_v1.render(analysis), output)
+        write(json_v1.pieces(analysis), output)
     elif format_ is Format.markdown:
         from ..analyzer import _core
         from ..reports import markdown

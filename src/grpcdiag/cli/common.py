@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -83,7 +83,7 @@ KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than are kept."""
 
 
-LEAST_MEMORY = 256_000_000
+LEAST_MEMORY = 200_000_000
 """The least that `--memory` takes, bytes: see docs/memory.md."""
 
 SPILL = 16_384
@@ -246,14 +246,17 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
         yield update
 
 
-def write(text: str, output: Path | None) -> None:
-    """Write a whole report to a file or to standard output; exits when the file cannot be written."""
+def write(text: str | Iterable[str], output: Path | None) -> None:
+    """Write a whole report, or its pieces, to a file or to standard output; exits when the file cannot be written."""
+    pieces = (text,) if isinstance(text, str) else text
     if output is None:
-        sys.stdout.write(text if shows_unicode() else plain(text))
+        for piece in pieces:
+            sys.stdout.write(piece if shows_unicode() else plain(piece))
         sys.stdout.flush()
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        with output.open("w", encoding="utf-8") as out:
+            out.writelines(pieces)
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
 

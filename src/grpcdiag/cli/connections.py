@@ -18,7 +18,7 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode import decode
     from ..reports import rows
 
-    return [rows.connections(decode(files, rpc_rows=False, **how))]
+    return rows.connection_pieces(decode(files, rpc_rows=False, **how))
 
 
 command = row_command(NAME, "Write one row per TCP connection.", _pieces)
