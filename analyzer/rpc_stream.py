@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
@@ -135,6 +135,16 @@ def stream_rpcs(
         reader.stopped = True
 
 
+class _Waiting(Struct):
+    """Rows in the temporary file."""
+
+    part: Part
+    changing: int
+    """How many of them are not as they will stay."""
+    unnamed: bool
+    """Whether labels of their methods are not known yet."""
+
+
 class _Rows:
     """Rows on their way: those that are as they will stay, and those that wait."""
 
@@ -142,8 +152,12 @@ class _Rows:
         self._names: Names = {NO_METHOD: (None, None)}
         self._unnamed: list[int] = []
         self._next = 0
-        self._waiting: deque[list[Any]] = deque()
-        """Part, number of its rows that will change, whether methods of it have no name."""
+        self._waiting: list[_Waiting] = []
+        """Those that wait, behind those that wait no longer."""
+        self._firsts: list[int] = []
+        """Numbers of their first rows."""
+        self._gone = 0
+        """How many wait no longer."""
         self._spilled = Spilled()
         self._direct: Columns | None = None
         self._ended = False
@@ -168,8 +182,9 @@ class _Rows:
         columns["deadlines"] = deadlines
         changing = 0 if self._ended else int(np.count_nonzero(read.rows["settled"] == 0))
         unnamed = bool(self._unnamed) and bool(np.isin(columns["method"], self._unnamed).any())
-        if changing or unnamed or self._waiting:
-            self._waiting.append([self._spilled.add(self._next, columns), changing, unnamed])
+        if changing or unnamed or self._gone < len(self._waiting):
+            self._waiting.append(_Waiting(self._spilled.add(self._next, columns), changing, unnamed))
+            self._firsts.append(self._next)
         else:
             self._direct = columns
         self._next += rows
@@ -179,13 +194,15 @@ class _Rows:
         if self._direct is not None:
             columns, self._direct = self._direct, None
             yield self._rows(columns)
-        while self._waiting:
-            part, changing, unnamed = self._waiting[0]
-            if (changing or unnamed) and not self._ended:
+        while self._gone < len(self._waiting):
+            waiting = self._waiting[self._gone]
+            if (waiting.changing or waiting.unnamed) and not self._ended:
                 return
-            self._waiting.popleft()
-            yield self._rows(self._spilled.read(part))
-        self._spilled.clear()
+            self._gone += 1
+            yield self._rows(self._spilled.read(waiting.part))
+        if self._waiting:
+            self._waiting, self._firsts, self._gone = [], [], 0
+            self._spilled.clear()
 
     def nothing(self, tables: Tables) -> RpcRows:
         """No row."""
@@ -193,15 +210,15 @@ class _Rows:
 
     def _correct(self, settled: dict[str, Any]) -> None:
         """Write rows again that were handed on too early."""
-        numbers = settled["numbers"]
-        if not len(numbers):
-            return
-        for waiting in self._waiting:
-            part: Part = waiting[0]
-            some = slice(*np.searchsorted(numbers, [part.first, part.first + part.rows]).tolist())
-            columns = {name: settled[name][some] for name in part.places}
-            self._spilled.correct(part, numbers[some], columns)
-            waiting[1] -= len(numbers[some])
+        numbers, begin = settled["numbers"], 0
+        while begin < len(numbers):  # ascending
+            waiting = self._waiting[bisect_right(self._firsts, int(numbers[begin])) - 1]
+            part = waiting.part
+            end = int(np.searchsorted(numbers, part.first + part.rows))
+            columns = {name: settled[name][begin:end] for name in part.places}
+            self._spilled.correct(part, numbers[begin:end], columns)
+            waiting.changing -= end - begin
+            begin = end
 
     def _rows(self, columns: Columns) -> RpcRows:
         return RpcRows(table_of(Rpcs, columns), columns["deadlines"], columns["budgets"], self._names)

@@ -142,6 +142,12 @@ pub struct Context {
     pub tap: Option<Box<dyn Tap>>,
 }
 
+/// The statistics of a method before its first RPC.
+#[cold]
+fn first_rpc(index: usize, spill: &Option<Arc<Spill>>) -> Box<MethodStats> {
+    Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS, Durations::new(spill.clone())))
+}
+
 /// No method, in an RPC row.
 pub const NO_METHOD: u32 = u32::MAX;
 
@@ -194,9 +200,6 @@ impl Context {
         }
         let slot = &mut self.methods[index];
         let spill = &self.options.spill;
-        slot.get_or_insert_with(|| {
-            let durations = Durations::new(spill.clone());
-            Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS, durations))
-        })
+        slot.get_or_insert_with(|| first_rpc(index, spill))
     }
 }

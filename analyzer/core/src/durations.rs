@@ -5,29 +5,49 @@ use std::sync::Arc;
 use crate::spill::Spill;
 
 /// Durations in nanoseconds, of which exact quantiles are wanted: those below 4.3 s in half the space.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Durations {
     short: Values<u32>,
     long: Values<u64>,
+    /// How many of a width are kept in memory.
+    most: usize,
     spill: Option<Arc<Spill>>,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self::new(None)
+    }
 }
 
 impl Durations {
     /// None so far; more than memory should hold go to `spill`.
     pub fn new(spill: Option<Arc<Spill>>) -> Self {
-        Self { spill, ..Self::default() }
+        let most = spill.as_ref().map_or(usize::MAX, |spill| spill.most);
+        Self { short: Values::default(), long: Values::default(), most, spill }
     }
 
     /// Adds one.
     #[inline]
     pub fn push(&mut self, ns: u64) {
-        match u32::try_from(ns) {
-            Ok(ns) => self.short.kept.push(ns),
-            Err(_) => self.long.kept.push(ns),
+        let kept = match u32::try_from(ns) {
+            Ok(ns) => {
+                self.short.kept.push(ns);
+                self.short.kept.len()
+            }
+            Err(_) => {
+                self.long.kept.push(ns);
+                self.long.kept.len()
+            }
+        };
+        if kept >= self.most {
+            self.put_away();
         }
-        if let Some(spill) = &self.spill
-            && self.short.kept.len().max(self.long.kept.len()) >= spill.most
-        {
+    }
+
+    #[cold]
+    fn put_away(&mut self) {
+        if let Some(spill) = &self.spill {
             self.short.put_away(spill);
             self.long.put_away(spill);
         }
@@ -124,7 +144,6 @@ impl<T: Value> Values<T> {
     }
 
     /// Moves all to the file.
-    #[cold]
     fn put_away(&mut self, spill: &Spill) {
         if self.kept.is_empty() {
             return;
