@@ -179,9 +179,7 @@ pub(super) fn settle(stream: &Stream, client: usize, cx: &mut Context) {
 
 /// Bytes of a stream are not in the capture; its RPC may be over already.
 pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
-    // a frame may outlast its stream: its slot then holds one that is forgotten
-    let touched = |stream: &&mut Stream| stream.id != 0 && !stream.touches_gap && stream.kind == Kind::Grpc;
-    let Some(stream) = streams.get_mut(slot).filter(touched) else {
+    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
         return;
     };
     stream.touches_gap = true;
