@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import tempfile
 from collections.abc import Mapping
 from typing import Any, BinaryIO, cast
@@ -33,6 +34,24 @@ def append(file: BinaryIO, offset: int, cells: npt.NDArray[Any]) -> int:
     except OSError as error:
         raise SpillError(str(error.strerror or error)) from error
     return offset + cells.nbytes
+
+
+def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Some rows of a column, by their numbers or a mask. The pages of one that is a memory map are given back."""
+    if not isinstance(column.base, np.memmap):
+        some: npt.NDArray[Any] = column[rows]
+        return some
+    rows = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    found = np.empty((len(rows), *column.shape[1:]), column.dtype)
+    for begin in range(0, len(rows), _GATHERED):
+        piece = slice(begin, begin + _GATHERED)
+        found[piece] = column[rows[piece]]
+        column.base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    return found
+
+
+_GATHERED = 128
+"""Rows that are gathered together: the system maps more around each than its page."""
 
 
 class Part(Struct, frozen=True):

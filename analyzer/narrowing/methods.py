@@ -6,6 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ..quantiles import Durations, interval_of, quantiles_of
+from ..spilled import gathered
 from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints, Method, Tables
 from .reading import Mask, Read, streams_of
 
@@ -46,9 +47,10 @@ def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) 
         latency=quantiles_of(latencies),
         latency_intervals=interval_of(latencies),
         messages=int(
-            rpcs.request_messages[rows].sum(dtype=np.int64) + rpcs.response_messages[rows].sum(dtype=np.int64)
+            gathered(rpcs.request_messages, rows).sum(dtype=np.int64)
+            + gathered(rpcs.response_messages, rows).sum(dtype=np.int64)
         ),
-        budget=tuple(tables.rpc_budgets[rows].sum(axis=0).tolist()),
+        budget=tuple(gathered(tables.rpc_budgets, rows).sum(axis=0).tolist()),
         turnaround=quantiles_of(turnarounds),
         turnaround_intervals=interval_of(turnarounds),
     )

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .. import _core
+from ..spilled import gathered
 from ..tables import BEGUN_BEFORE, Before, Connections, Delays, Goaways, Idles, Ints, Method, Pings, Rpcs, Tables, Waits
 from .reading import BITS, Mask, Read, streams_of
 
@@ -56,21 +57,22 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
     failures, budgets = _failures(tables, mine, rows)
     number, causes = tables.connection_budgets.shape
     connection_budgets = np.zeros((number, causes), dtype=np.int64)
-    np.add.at(connection_budgets, rpcs.connection.astype(np.int64), tables.rpc_budgets[rows])
+    rpc_budgets = gathered(tables.rpc_budgets, rows)
+    np.add.at(connection_budgets, rpcs.connection.astype(np.int64), rpc_budgets)
     twice = np.repeat(on, 2)
     measured = tables.measured and type(tables.measured)(
         tables.measured.stops[waits], tables.measured.before_idle[waits]
     )
     deadlines = np.full(len(rows), -1, dtype=np.int64)
     known = rows < len(tables.deadlines)
-    deadlines[known] = tables.deadlines[rows[known]]
+    deadlines[known] = gathered(tables.deadlines, rows[known])
     return replace(
         tables,
         connections=_connections(tables, rpcs, on, whole),
         connection_budgets=connection_budgets,
         rpcs=rpcs,
         deadlines=deadlines,
-        rpc_budgets=tables.rpc_budgets[rows],
+        rpc_budgets=rpc_budgets,
         waits=replace(_rows(tables.waits, waits), streams=streams),
         directions=_zeroed(tables.directions, twice),
         turns=_zeroed(tables.turns, on),
@@ -93,7 +95,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
 
 def _rows(table: _Row, rows: Ints | Mask) -> _Row:
     columns = {name: getattr(table, name) for name in table.__struct_fields__}
-    return type(table)(**{name: column[rows] if len(column) else column for name, column in columns.items()})
+    return type(table)(**{name: gathered(column, rows) if len(column) else column for name, column in columns.items()})
 
 
 def _of(table: _OfConnections, on: Mask) -> _OfConnections:

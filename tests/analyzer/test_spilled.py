@@ -14,13 +14,13 @@ import pytest
 from polars.testing import assert_frame_equal
 from support import ALL_CAPTURES, recorded
 
-from grpcdiag.analyzer import _core, kept_rpcs, reading, rpc_stream
+from grpcdiag.analyzer import _core, kept_rpcs, reading, rpc_stream, spilled
 from grpcdiag.analyzer.analysis import of_tables
 from grpcdiag.analyzer.chosen import Chosen
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.errors import MemoryLimitError, NoGrpcError, SpillError
 from grpcdiag.analyzer.narrowing import read as read_for_narrowing
-from grpcdiag.analyzer.spilled import Spilled
+from grpcdiag.analyzer.spilled import Spilled, gathered
 from grpcdiag.reports import json_v1, rows
 
 UNARY = "ydb-unary-single-inflight1.pcap"
@@ -128,6 +128,16 @@ def test_no_folder_for_temporary_files_is_told(little: Path, monkeypatch: pytest
 def test_more_memory_than_allowed_is_told() -> None:
     with pytest.raises(MemoryLimitError, match=r"^\d+ MB were taken after \d+ packets$"):
         decode([recorded(UNARY)], rpc_rows=False, memory=1_000_000)
+
+
+def test_rows_of_a_memory_map_are_gathered(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled, "_GATHERED", 7)
+    budgets = decode([recorded(BUSY)]).rpc_budgets
+    assert isinstance(budgets.base, np.memmap)
+    some = np.array([0, 3, 3, 999, 17, 20, 500, 501, 502, 2])
+    assert gathered(budgets, some).tolist() == np.array(budgets)[some].tolist()
+    assert gathered(budgets, some[:0]).shape == (0, budgets.shape[1])
+    assert gathered(np.arange(5), np.array([4, 1])).tolist() == [4, 1]
 
 
 def test_parts_are_read_as_they_were_written_and_corrected() -> None:
