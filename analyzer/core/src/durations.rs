@@ -73,7 +73,8 @@ impl Durations {
     pub fn sum(&self) -> u64 {
         let short: u64 = self.short.kept.iter().map(|&ns| u64::from(ns)).sum();
         let kept = self.long.kept.iter().fold(short, |sum, &ns| sum.saturating_add(ns));
-        kept.saturating_add(self.short.away.sum).saturating_add(self.long.away.sum)
+        let away = |away: &Option<Box<Away>>| away.as_ref().map_or(0, |away| away.sum);
+        kept.saturating_add(away(&self.short.away)).saturating_add(away(&self.long.away))
     }
 
     /// The values of some ranks, from 1, among all in ascending order, each in the place of its rank; 0 for a rank that
@@ -101,7 +102,8 @@ impl Durations {
 #[derive(Debug, Default)]
 struct Values<T> {
     kept: Vec<T>,
-    away: Away,
+    /// Made with the first piece: there may be very many methods.
+    away: Option<Box<Away>>,
 }
 
 /// What is in the file.
@@ -136,11 +138,12 @@ impl Value for u64 {
 
 impl<T: Value> Values<T> {
     fn len(&self) -> usize {
-        self.kept.len() + self.away.values
+        self.kept.len() + self.away.as_ref().map_or(0, |away| away.values)
     }
 
     fn longest(&self) -> u64 {
-        self.kept.iter().max().map_or(0, |&longest| longest.into()).max(self.away.longest)
+        let away = self.away.as_ref().map_or(0, |away| away.longest);
+        self.kept.iter().max().map_or(0, |&longest| longest.into()).max(away)
     }
 
     /// Moves all to the file.
@@ -149,14 +152,16 @@ impl<T: Value> Values<T> {
             return;
         }
         let mut bytes = Vec::with_capacity(self.kept.len() * T::BYTES);
-        self.away.longest = self.longest();
-        self.away.values += self.kept.len();
+        let longest = self.longest();
+        let away = self.away.get_or_insert_default();
+        away.longest = longest;
+        away.values += self.kept.len();
         let values = self.kept.len() as u32;
         for value in self.kept.drain(..) {
-            self.away.sum = self.away.sum.saturating_add(value.into());
+            away.sum = away.sum.saturating_add(value.into());
             value.add_to(&mut bytes);
         }
-        self.away.pieces.push((spill.add(&bytes), values));
+        away.pieces.push((spill.add(&bytes), values));
     }
 
     fn absorb(&mut self, other: &mut Self) {
@@ -164,15 +169,21 @@ impl<T: Value> Values<T> {
             std::mem::swap(&mut self.kept, &mut other.kept);
         }
         self.kept.append(&mut other.kept);
-        self.away.pieces.append(&mut other.away.pieces);
-        self.away.values += other.away.values;
-        self.away.sum = self.away.sum.saturating_add(other.away.sum);
-        self.away.longest = self.away.longest.max(other.away.longest);
+        match (&mut self.away, other.away.take()) {
+            (Some(away), Some(mut theirs)) => {
+                away.pieces.append(&mut theirs.pieces);
+                away.values += theirs.values;
+                away.sum = away.sum.saturating_add(theirs.sum);
+                away.longest = away.longest.max(theirs.longest);
+            }
+            (away, theirs @ Some(_)) => *away = theirs,
+            (_, None) => {}
+        }
     }
 
     /// Finds the values of ascending different ranks, of which `first` is that of the smallest value.
     fn at_ranks(&mut self, first: usize, ranks: &[usize], spill: Option<&Spill>, found: &mut Vec<(usize, u64)>) {
-        match spill.filter(|_| self.away.values > 0) {
+        match spill.filter(|_| self.away.is_some()) {
             Some(spill) => self.count(first, ranks, spill, found),
             None => select(&mut self.kept, first, ranks, found),
         }
@@ -215,7 +226,7 @@ impl<T: Value> Values<T> {
     fn each(&self, spill: &Spill, mut show: impl FnMut(u64)) {
         self.kept.iter().for_each(|&value| show(value.into()));
         let mut bytes = Vec::new();
-        for &(place, values) in &self.away.pieces {
+        for &(place, values) in self.away.iter().flat_map(|away| &away.pieces) {
             bytes.resize(values as usize * T::BYTES, 0);
             spill.read(place, &mut bytes);
             for value in bytes.chunks_exact(T::BYTES) {
