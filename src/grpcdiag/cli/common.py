@@ -200,8 +200,11 @@ def write(text: str, output: Path | None) -> None:
         sys.stdout.write(text if shows_unicode() else plain(text))
         sys.stdout.flush()
         return
+    from .whole import replacing
+
     try:
-        output.write_text(text, encoding="utf-8")
+        with replacing(output) as out:
+            out.write(text.encode())
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
 
