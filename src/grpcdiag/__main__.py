@@ -36,10 +36,10 @@ def _run() -> None:
     # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     asked = _heed_requests_to_end()
-    from .cli import app
+    from .cli import of_arguments
 
     try:
-        app()
+        of_arguments(sys.argv[1:])()
     except (KeyboardInterrupt, SystemExit) as end:
         if asked and (isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED):
             sys.exit(128 + asked[0])
