@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -101,6 +102,8 @@ def _measured(marker: Marker, began: tuple[float, float]) -> Marker:
 
 def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dict[str, Path]]:
     """The recording's files, still on this machine, by where they belong."""
+    # a worker is one core: others of the machine have workers of their own (read when polars is imported first)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     from ..analyzer import _core
     from ..analyzer.analysis import of_tables
     from ..analyzer.decode import decode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import NamedTuple, get_args, get_type_hints
 
 from ..analyzer.tables import Connections, Frames, Messages, Packets, Problems, Rpcs, Waits
@@ -199,5 +200,6 @@ def description(table: str, name: str) -> str:
     return own
 
 
+@cache
 def _sentences(table: type) -> dict[str, str]:
     return {name: get_args(kind)[1] for name, kind in get_type_hints(table, include_extras=True).items()}
