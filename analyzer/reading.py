@@ -18,6 +18,9 @@ STEP = 100_000
 THREADS = min(2, os.cpu_count() or 1)
 """Threads the core may use; the result is the same whatever their number."""
 
+KEY_LOG_BYTES = 256 << 20
+"""Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+
 _PATIENCE_S = 0.1
 """Seconds between two looks at progress and Ctrl-C."""
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from msgspec import Struct, json
 
 from . import store
-from .series import Recording, digest
+from .series import File, Recording, digest
 
 TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
 """Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
@@ -45,6 +45,8 @@ class Marker(Struct, frozen=True, kw_only=True):
     interface: str | None
     files: tuple[str, ...]
     """In the order in which they were read."""
+    beside: tuple[str, ...] = ()
+    """What `grpcdiag capture` wrote beside them, as far as it was used."""
     size: int
     """Bytes of the files."""
     first_time_ns: int | None
@@ -80,9 +82,10 @@ class Committed(Struct, frozen=True):
         return f"{self.recording}.{self.version}"
 
 
-def version(recording: Recording, ports: Sequence[int]) -> str:
-    """Of what a recording's rows depend on: its files, and how they are read."""
-    return digest(repr(([(file.url, file.size, file.version) for file in recording.files], sorted(ports))))
+def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
+    """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
+    files = [*recording.files, *recording.beside, *([keylog] if keylog else [])]
+    return digest(repr(([(file.url, file.size, file.version) for file in files], sorted(ports))))
 
 
 def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..analyzer.beside_names import descriptions, is_beside, samples
 from .series import File, Found, is_capture
 
 _Given = TypeVar("_Given")
@@ -65,27 +66,80 @@ def opened(url: str) -> tuple[Any, str]:
 
 
 def search(source: str) -> Iterator[Found]:
-    """Captures of a folder with all below it, of a pattern, or one file. Raises StoreError."""
+    """Captures of a folder with all below it, of a pattern, or one file, and what is beside. Raises StoreError."""
     from fsspec.core import has_magic
 
     system, path = opened(source)
     path = path.rstrip("/") or path
     if has_magic(path) and not tried(lambda: system.exists(path), source):
         root = path[: min(path.index(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
-        listed = tried(lambda: system.glob(path, detail=True), source)
+        listed = _matched(system, path, root, source)
     elif tried(lambda: system.isdir(path), source):
-        root = path
-        everything = tried(lambda: system.find(path, detail=True), source)
-        listed = {name: info for name, info in everything.items() if is_capture(name.rpartition("/")[2])}
+        root, listed = path, _below(system, path, source)
     else:
         root = path.rpartition("/")[0]
-        try:
-            listed = {path: tried(lambda: system.info(path), source)}
-        except FileNotFoundError:
-            raise StoreError(f"{source}: no such file or folder") from None
+        listed = _alone(system, path, source)
     for name, info in sorted(listed.items()):
         if info.get("type", "file") == "file":
             yield _found(system, root, name, info)
+
+
+_Listed = dict[str, dict[str, Any]]
+
+
+def _below(system: Any, folder: str, source: str) -> _Listed:
+    everything = tried(lambda: system.find(folder, detail=True), source)
+    return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+
+
+def _wanted(name: str) -> bool:
+    return is_capture(name) or is_beside(name)
+
+
+def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
+    """What a pattern matches, files whatever they are called, and folders with the captures below them."""
+    listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+    folders = {name for name, info in listed.items() if info.get("type") == "directory"}
+    if folders:
+        for name, info in _below(system, root, source).items():
+            parents = name.split("/")
+            if any("/".join(parents[:depth]) in folders for depth in range(1, len(parents))):
+                listed[name] = info
+    beside = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
+    found = tried(lambda: system.glob(beside, detail=True), source)
+    return listed | {name: info for name, info in found.items() if is_beside(name)}
+
+
+def _alone(system: Any, path: str, source: str) -> _Listed:
+    """One file, and what lies beside it. Raises StoreError."""
+    try:
+        listed = {path: tried(lambda: system.info(path), source)}
+    except FileNotFoundError:
+        raise StoreError(f"{source}: no such file or folder") from None
+    for description in descriptions(path):
+        for name in (description, samples(description)):
+            with suppress(FileNotFoundError):
+                listed[name] = tried(partial(system.info, name), source)
+    return listed
+
+
+def one(url: str) -> File:
+    """One file as it is now. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        info = tried(lambda: system.info(path), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: no such file") from None
+    return _found(system, "", path, info).file
+
+
+def head(url: str, most: int) -> bytes:
+    """The first bytes of a file. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
+    except FileNotFoundError as error:
+        raise StoreError(f"{url}: it is gone") from error
 
 
 def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES
 from . import dataset, store, sums
 from .dataset import LeftOut, Marker
-from .series import Recording
+from .series import File, Recording
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..analyzer.beside import Beside
+    from ..analyzer.reading import How
 
 
 class Task(Struct, frozen=True):
@@ -32,6 +36,8 @@ class Task(Struct, frozen=True):
     ports: tuple[int, ...] = ()
     older: tuple[str, ...] = ()
     """Markers of other versions of the recording, which this one replaces."""
+    keylog: File | None = None
+    """TLS secrets, which workers read for themselves: they travel no other way."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -118,11 +124,13 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
     left_out = [LeftOut(files[number].url, reason) for number, reason in reasons.items()]
     analysis, tables, no_grpc = None, None, None
     if kept:
+        how = _how(task)
+        beside, notes = _beside(task.recording)
         try:
-            tables = decode(kept, rpc_rows=True, ports=list(task.ports))
-            analysis = of_tables(tables)
+            tables = decode(kept, rpc_rows=True, **how)
+            analysis = of_tables(tables, beside, notes)
         except NoGrpcError as error:
-            no_grpc = str(error)
+            no_grpc, analysis = str(error), error.analysis
         except CaptureError as error:
             left_out += [LeftOut(f.url, str(error)) for number, f in enumerate(files) if number not in reasons]
     written: dict[str, Path] = {}
@@ -148,6 +156,7 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
         host=task.recording.host,
         interface=task.recording.interface,
         files=tuple(file.url for file in files),
+        beside=tuple(file.url for file in task.recording.beside) if analysis and analysis.recording else (),
         size=task.recording.size,
         first_time_ns=capture.get("first_time_ns"),
         last_time_ns=capture.get("last_time_ns"),
@@ -162,6 +171,35 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
         grpcdiag=_core.__version__,
     )
     return marker, written
+
+
+def _how(task: Task) -> How:
+    """How the recording is read. Raises StoreError."""
+    from ..analyzer.reading import KEY_LOG_BYTES
+
+    how: How = {"ports": list(task.ports)}
+    if task.keylog:
+        how["keylog"] = store.head(task.keylog.url, KEY_LOG_BYTES)
+    return how
+
+
+def _beside(recording: Recording) -> tuple[Beside | None, tuple[str, ...]]:
+    """What lies beside the recording, and what is to be noted when that cannot be used. Raises StoreError."""
+    if not recording.beside:
+        return None, ()
+    from ..analyzer import beside
+
+    description, samples = recording.beside[0].url, recording.beside[1:]
+    try:
+        document = store.head(description, MOST_BYTES)
+        lines = store.head(samples[0].url, MOST_SAMPLE_BYTES).splitlines() if samples else []
+        return beside.read(description, document, lines), ()
+    except beside.Mismatch as mismatch:
+        return None, (f"{description} is not used: {mismatch}",)
+    except store.StoreError as error:
+        if not isinstance(error.__cause__, (PermissionError, FileNotFoundError)):
+            raise  # it may be read the next time
+        return None, (f"{error}; it is not used",)
 
 
 def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import duckdb
 import pytest
@@ -31,6 +32,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     server.start()
     try:
         host, port = server.get_host_and_port()
+        urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # buckets outlive servers
         for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
             monkeypatch.setenv(name, value)
         import s3fs

@@ -61,6 +61,14 @@ def analyze(
         ),
     ] = None,
     port: Ports = None,
+    keylog: Annotated[
+        str | None,
+        typer.Option(
+            "--keylog",
+            metavar="FILE",
+            help="TLS secrets, as programs write them to SSLKEYLOGFILE; a file or URL that the workers can read.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
@@ -69,11 +77,12 @@ def analyze(
         from ..fleet import run
         from ..fleet.engines import engine as engine_of
 
-        planned = run.plan(sources, output, port or [], layout)
+        planned = run.plan(sources, output, port or [], layout, keylog)
         if not planned.recordings:
             fail("the sources hold no captures", UNREADABLE)
         if not quiet:
             say(_planned(planned))
+            _say_what_is_cut(planned)
         with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
             result = run.execute(planned, chosen, told)
     _tell(result, quiet)
@@ -115,6 +124,13 @@ def _planned(planned: Plan) -> str:
         f"{len(planned.tasks):,} to do, {size(planned.size)}"
     )
     return f"{text}; {len(planned.done):,} done before" if planned.done else text
+
+
+def _say_what_is_cut(planned: Plan) -> None:
+    from ..analyzer.reading import KEY_LOG_BYTES
+
+    if planned.keylog and planned.keylog.size > KEY_LOG_BYTES:
+        say(f"{planned.keylog.url}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
 
 
 @contextmanager
