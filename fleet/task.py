@@ -115,6 +115,7 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
     from ..analyzer.decode import decode
     from ..analyzer.errors import CaptureError, NoGrpcError
     from ..analyzer.reading import unreadable
+    from .marks import of as marks_of
 
     files = task.recording.files
     reasons = {
@@ -122,13 +123,14 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
     }
     kept = [path for number, path in enumerate(paths) if number not in reasons]
     left_out = [LeftOut(files[number].url, reason) for number, reason in reasons.items()]
-    analysis, tables, no_grpc = None, None, None
+    analysis, tables, no_grpc, marks = None, None, None, None
     if kept:
         how = _how(task)
         beside, notes = _beside(task.recording)
         try:
             tables = decode(kept, rpc_rows=True, **how)
             analysis = of_tables(tables, beside, notes)
+            marks = marks_of(tables, kept, how)
         except NoGrpcError as error:
             no_grpc, analysis = str(error), error.analysis
         except CaptureError as error:
@@ -140,7 +142,7 @@ def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dic
 
         host, recording = task.recording.host, task.recording.id
         stem = f"{recording}.{task.version}"
-        for number, (table, hour, pieces) in enumerate(divided(tables, analysis, recording)):
+        for number, (table, hour, pieces) in enumerate(divided(tables, analysis, recording, marks)):
             path = scratch / f"{number}.parquet"
             counts[table] += _parquet(table, pieces(), path)
             written[dataset.partition(task.dataset, table, host, hour, stem)] = path

@@ -164,6 +164,7 @@ _OF_FLEETS: Mapping[str, str] = {
     "first_packet": "number of the first packet that shows it, in the recording",
     "client_sequence": "TCP sequence number of the client's first byte",
     "server_sequence": "TCP sequence number of the server's first byte",
+    "marks": "sequence and acknowledgement numbers of some packets, by which another recording's connection is known",
     "remedy": "what to do first: whose setting, and the setting",
 }
 """Columns that tables have in the dataset of a fleet only."""
