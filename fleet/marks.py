@@ -1,29 +1,27 @@
 """What tells connections that began before their recording on another host, whatever their addresses there.
 
 A mark is the sequence number behind a packet that its sender pushed (PSH), with the acknowledgement number: 64 bits
-that neither address translation nor offload changes. Both recordings keep the same ones, those with the smallest
-hashes.
+that neither address translation nor offload changes. Recordings keep the same ones, those with the smallest hashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..analyzer.decode import stream
 from ..analyzer.tables import Packets, Tables
 
-if TYPE_CHECKING:
-    from ..analyzer.reading import How
-
-MOST = 64
-"""Marks of a connection (own choice: of two recordings that have a tenth in common enough are the same)."""
-_MOST_ALTOGETHER = 4_000_000
+MOST = 32
+"""Marks of a connection (own choice: two recordings that have a quarter of it in common share enough of them)."""
+_MOST_ALTOGETHER = 2_000_000
 _LEAST = 8
+_MOST_PUSHED = 4_000_000
+"""Packets that are looked at, 12 bytes each: memory has an end. What comes later has no marks."""
+_LASTED_NS = 10_000_000_000
+"""Connections that began here and were shorter have none: hardly any recording begins within."""
 _PUSHED = 0x08
 """The bit of PSH (RFC 9293 section 3.1); segmentation offload keeps it on the last packet of what was one."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -31,26 +29,38 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 Marks = npt.NDArray[np.uint64]
 
 
-def of(tables: Tables, paths: Sequence[str], how: How) -> list[Marks] | None:
-    """The marks of each connection with RPCs, of a second reading; None where all connections began here.
+class Pushed:
+    """Packets that were pushed, as they come."""
 
-    Raises CaptureError.
-    """
-    c = tables.connections
-    mine = np.asarray(c.rpcs > 0)
-    if not (mine & (c.complete == 0)).any():
-        return None
-    kept = _Smallest(len(mine), max(_LEAST, min(MOST, _MOST_ALTOGETHER // int(mine.sum()))))
-    bases = np.stack([c.client_sequence, c.server_sequence]).astype(np.int64)
-    for packets in stream(Packets, paths, **how):
+    def __init__(self) -> None:
+        """None yet."""
+        self._count = 0
+        self._pieces: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
+
+    def add(self, packets: Packets) -> None:
+        """Keep what is needed of a piece of the table."""
         chosen = np.flatnonzero((packets.payload_bytes > 0) & (packets.flags & _PUSHED > 0))
-        chosen = chosen[packets.connection[chosen] < len(mine)]
-        chosen = chosen[mine[packets.connection[chosen]]]
-        at, side = packets.connection[chosen].astype(np.int64), packets.direction[chosen].astype(np.int64)
-        end = bases[side, at] + packets.seq[chosen].astype(np.int64) + packets.payload_bytes[chosen]
-        acknowledged = bases[1 - side, at] + packets.ack[chosen].astype(np.int64)
-        kept.add(at, ((end % 2**32) << 32 | acknowledged % 2**32).astype(np.uint64))
-    return kept.of_each()
+        if self._count >= _MOST_PUSHED or not len(chosen):
+            return
+        self._count += len(chosen)
+        side = packets.connection[chosen] * np.uint32(2) + packets.direction[chosen]
+        ends = (packets.seq[chosen].astype(np.uint64) + packets.payload_bytes[chosen]).astype(np.uint32)
+        self._pieces.append((side.astype(np.uint32), ends, packets.ack[chosen].astype(np.uint32)))
+
+    def marks(self, tables: Tables) -> list[Marks]:
+        """The marks of each connection that has RPCs and may be known otherwise to others."""
+        c = tables.connections
+        long = c.last_time_ns - c.first_time_ns >= _LASTED_NS
+        mine = np.asarray((c.rpcs > 0) & ((c.complete == 0) | long))
+        kept = _Smallest(len(mine), max(_LEAST, min(MOST, _MOST_ALTOGETHER // max(int(mine.sum()), 1))))
+        bases = np.stack([c.client_sequence, c.server_sequence]).astype(np.uint32)
+        for side, ends, acknowledged in self._pieces:
+            chosen = np.flatnonzero(mine[side >> 1])
+            at, sender = (side[chosen] >> 1).astype(np.int64), side[chosen] & 1
+            # differences of sequence numbers wrap, as these sums of 32 bits do
+            first, second = ends[chosen] + bases[sender, at], acknowledged[chosen] + bases[1 - sender, at]
+            kept.add(at, first.astype(np.uint64) << np.uint64(32) | second)
+        return kept.of_each()
 
 
 class _Smallest:

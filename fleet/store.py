@@ -142,6 +142,40 @@ def head(url: str, most: int) -> bytes:
         raise StoreError(f"{url}: it is gone") from error
 
 
+def part(url: str, begin: int, end: int) -> bytes:
+    """Bytes of a file that has them. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
+    except FileNotFoundError as error:
+        raise StoreError(f"{url}: it is gone") from error
+    if len(content) != end - begin:
+        raise StoreError(f"{url}: it became shorter while it was read")
+    return content
+
+
+def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
+    """The first bytes of each of the files of one store. Raises StoreError."""
+    if not files:
+        return
+    system, _ = opened(files[0].url)
+    for begin in range(0, len(files), _HEADS_AT_ONCE):
+        some = [file for file in files[begin : begin + _HEADS_AT_ONCE] if file.size]
+        paths, ends = [system._strip_protocol(file.url) for file in some], [min(file.size, most) for file in some]
+        zeros = [0] * len(some)
+        try:
+            got = tried(partial(system.cat_ranges, paths, zeros, ends, on_error="raise"), some[0].url) if some else []
+        except FileNotFoundError as error:
+            raise StoreError(f"{error}: it is gone") from error
+        of = dict(zip((file.url for file in some), got, strict=True))
+        for file in files[begin : begin + _HEADS_AT_ONCE]:
+            yield bytes(of.get(file.url, b""))
+
+
+_HEADS_AT_ONCE = 100
+"""Beginnings of files that are in memory together."""
+
+
 def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
     version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
     below = path[len(root) :].strip("/").split("/")
@@ -154,21 +188,7 @@ def local_path(url: str) -> str | None:
     return url.removeprefix("file://") if url.startswith("file://") else None
 
 
-def fetch(files: Sequence[File], folder: Path) -> list[str]:
-    """Paths of the files on this machine; those of stores are copied into `folder`. Raises StoreError."""
-    paths = []
-    for number, file in enumerate(files):
-        path = local_path(file.url)
-        if path is None:
-            target = folder / f"{number:05}" / file.url.rpartition("/")[2]
-            target.parent.mkdir()
-            _get(file.url, target)
-            path = str(target)
-        paths.append(path)
-    return paths
-
-
-def _get(url: str, target: Path) -> None:
+def get(url: str, target: Path) -> None:
     """Copy one file to this machine. Raises StoreError."""
     system, source = opened(url)
     try:
@@ -264,5 +284,5 @@ def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
     for number, url in enumerate(urls):
         name = url.rpartition("/")[2]
         target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
-        _get(url, target)
+        get(url, target)
         yield str(target)
