@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint check bench fuzz docs clean
+.PHONY: help dev demo test lint check bench profile fuzz docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
 # a change to one of these makes the core out of date; its tests are no part of it
 SOURCES := pyproject.toml Cargo.toml Cargo.lock analyzer/core/Cargo.toml \
+	analyzer/core/rustc.args analyzer/core/usual.profdata \
 	$(shell find analyzer/core/src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
 # pyo3 and maturin find their Python by these
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
@@ -57,6 +58,21 @@ check: lint test ## Everything that must pass before a change goes in
 
 bench: dev ## Measure speed and memory on large captures (of one KIND, or of all)
 	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
+
+LEARNT := analyzer/core/usual.profdata
+COUNTS := $(CURDIR)/build/profile/counts
+PROFDATA = $$(rustc --print sysroot)/lib/rustlib/$$(rustc --print host-tuple)/bin/llvm-profdata
+
+# the arguments lie in a file because cargo names symbols by what it is called with, and counts are kept by symbol
+profile: dev ## Count anew what the core does most, by which the compiler lays it out (needs rustup's llvm-tools)
+	@test -x "$(PROFDATA)" || { echo "missing: rustup component add llvm-tools" >&2; exit 1; }
+	rm -rf $(COUNTS)
+	echo -Cprofile-generate=$(COUNTS) > analyzer/core/rustc.args
+	trap 'git checkout --quiet analyzer/core/rustc.args' EXIT; \
+		$(BIN)/maturin develop --release --target-dir build/profile && $(BIN)/python -m grpcdiag.fixtures.bench.train
+	$(PROFDATA) merge --sparse --write-prev-version --output $(LEARNT) $(COUNTS)
+	$(BIN)/maturin develop --release --extras dev
+	@touch $(BUILT)
 
 # of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is
 RUNS ?= 10000000

@@ -173,7 +173,7 @@ def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | 
         [sys.executable, "-m", "grpcdiag", *arguments],
         input=stdin if stdin is not None else b"",
         capture_output=True,
-        timeout=60,
+        timeout=240,
         env={**os.environ, **(env or {})},
     )
     outcome = Outcome(done.returncode, done.stdout, done.stderr.decode())

@@ -86,12 +86,12 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path) -> None:
     elsewhere.mkdir()
     command = [str(tmp_path / "env" / "bin" / "grpcdiag"), "analyze", recorded("rtt205-go-16000.pcap")]
     clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    done = subprocess.run(command, cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "tcp_slow_start_after_idle" in done.stdout
-    done = subprocess.run([*command, "--json"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "--json"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=240)
     assert '"grpcdiag.analysis/1"' in done.stdout
     done = subprocess.run(
-        [*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=60
+        [*command, "--format", "html"], cwd=elsewhere, env=clean, capture_output=True, text=True, timeout=240
     )
     assert "Content-Security-Policy" in done.stdout and 'id="library"' in done.stdout, done.stderr

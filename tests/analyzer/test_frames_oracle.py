@@ -30,7 +30,7 @@ def by_tshark(capture: Recording) -> list[Row]:
     command += ["-o", "tcp.reassemble_out_of_order:TRUE", "-E", "occurrence=a", "-E", "separator=;"]
     fields = ("frame.number", "tcp.srcport", "http2.type", "http2.streamid", "http2.length")
     command += [part for field in fields for part in ("-e", field)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     found: list[Row] = []
     for line in done.stdout.splitlines():
         number, source, *lists = line.split(";")

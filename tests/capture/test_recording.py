@@ -61,7 +61,7 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
             os.killpg(running.pid, signal.SIGKILL)  # the command goes on by itself: nobody asked it to stop
     assert gone(f" {port} ")
     whole = subprocess.run(
-        [sys.executable, "-m", "grpcdiag", "analyze", "--json", str(file)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "grpcdiag", "analyze", "--json", str(file)], capture_output=True, text=True, timeout=240
     )
     assert whole.returncode == 0, whole.stderr
     document = json.loads(whole.stdout)
@@ -144,7 +144,7 @@ def test_a_stream_is_the_capture_and_nothing_else(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as running:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=240)
     assert running.returncode == 3
     counted = next(json.loads(line) for line in err.splitlines() if line.startswith(b"{"))
     file = tmp_path / "stream.pcap"
@@ -184,7 +184,7 @@ def test_without_a_command_it_records_until_it_is_interrupted(tmp_path: Path) ->
     ) as running:
         assert running.stderr is not None
         wait_for(lambda: file.with_name(file.name + ".grpcdiag-ss.jsonl").is_file())
-        counted = json.loads(subprocess.run(benchmark(port), capture_output=True, check=True, timeout=60).stdout)
+        counted = json.loads(subprocess.run(benchmark(port), capture_output=True, check=True, timeout=240).stdout)
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 0
         assert "none dropped" in running.stderr.read()

@@ -205,7 +205,7 @@ def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> No
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 3, done.stderr
     assert "the disk is full" in done.stderr

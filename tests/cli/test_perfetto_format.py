@@ -58,7 +58,7 @@ def test_a_terminal_gets_no_bytes() -> None:
             [sys.executable, "-m", "grpcdiag", "analyze", EXAMPLE, *PERFETTO],
             stdout=follower,
             stderr=subprocess.PIPE,
-            timeout=60,
+            timeout=240,
         )
     finally:
         os.close(leader)

@@ -199,7 +199,7 @@ def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, n
     waited(lambda: len(markers(dataset)) >= 2)
     workers = children(running.pid)
     running.send_signal(number)
-    running.communicate(timeout=60)
+    running.communicate(timeout=240)
     assert running.returncode == (130 if number is signal.SIGINT else -number)
     waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # they end with their parent
     done = ran(dataset)

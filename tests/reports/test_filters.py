@@ -35,7 +35,7 @@ def one_file(files: Sequence[str], folder: Path) -> str:
     if len(files) == 1:
         return files[0]
     merged = str(folder / "merged.pcapng")
-    subprocess.run([require_tool("mergecap"), "-w", merged, *files], check=True, timeout=60)
+    subprocess.run([require_tool("mergecap"), "-w", merged, *files], check=True, timeout=240)
     return merged
 
 
@@ -46,7 +46,7 @@ def shown(file: str, display_filter: str) -> dict[int, int]:
     """
     command = [require_tool("tshark"), "-n", "-r", file, "-Y", display_filter, "--disable-protocol", "tcp"]
     command += ["-T", "fields", "-e", "frame.number", "-e", "frame.time_epoch"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0 or "cut short" in done.stderr, done.stderr  # as `truncated` is
     found = {}
     for line in done.stdout.splitlines():
