@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from io import StringIO
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ..reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..reports.text import count, duration, safe, size
 from .against import Against, noted
+from .answers import faster, moment, mostly, total
 from .changes import Change
 from .report import Case, Cause, Loser, Report, Slot
 
@@ -37,44 +36,8 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
     )
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>grpcdiag fleet report</title>
-<style>
-body {{ color: {foreground}; background: {background}; }}
-pre {{ font-family: ui-monospace, Menlo, Consolas, monospace; line-height: 1.25; overflow-x: auto; }}
-</style>
-</head>
-<body>
-<pre><code>{code}</code></pre>
-</body>
-</html>
-"""
-
-
-def render_html(report: Report, *, width: int = 140) -> str:
-    """The same as a page that loads and sends nothing."""
-    console = Console(
-        record=True,
-        file=StringIO(),
-        width=width,
-        force_terminal=True,
-        color_system="standard",
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    for part in _parts(report):
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
-    return console.export_html(inline_styles=True, code_format=_PAGE)
-
-
 def _parts(report: Report) -> list[RenderableType]:
-    parts: list[RenderableType] = [*_head(report), Text(), *_budget(report)]
+    parts: list[RenderableType] = [*_head(report), Text(), *_answers(report), Text(), *_budget(report)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
@@ -83,7 +46,7 @@ def _parts(report: Report) -> list[RenderableType]:
         parts += [Text(), *_slots(report.slots)]
     grave = [cause for cause in report.causes if cause.severity != "info"]
     if grave:
-        parts += [Text(), Text("why: findings by cause", style="bold")]
+        parts += [Text(), Text("findings by cause", style="bold")]
     for number, cause in enumerate(grave[:_MOST_CAUSES], start=1):
         parts += [Text(), *_cause(number, cause, report)]
     if less := [*grave[_MOST_CAUSES:], *(cause for cause in report.causes if cause.severity == "info")]:
@@ -134,8 +97,22 @@ def _head(report: Report) -> Iterator[RenderableType]:
         yield Text("; ".join(note for note in notes if note), style="dim")
 
 
+def _answers(report: Report) -> Iterator[RenderableType]:
+    """The three questions; a sentence goes on below itself."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    told = report.answers
+    for question, answer in (("who is slow", told.who), ("why", told.why), ("since when", told.since)):
+        table.add_row(question, Text(safe(answer or TOO_SHORT)))
+    yield table
+
+
+TOO_SHORT = "The recordings are of less than five minutes."
+
+
 def _budget(report: Report) -> Iterator[RenderableType]:
-    yield Text(f"where {_time(report.duration_ns)} of RPC time went", style="bold")
+    yield Text(f"where {total(report.duration_ns)} of RPC time went", style="bold")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
@@ -144,7 +121,7 @@ def _budget(report: Report) -> Iterator[RenderableType]:
     for cause, ns in sorted(report.budget.items(), key=lambda item: -item[1]):
         share = ns / max(report.duration_ns, 1)
         bar = Text("█" * round(share * _BAR) or "▏", style=CAUSE_STYLES.get(cause, ""))
-        table.add_row(Text(cause), _time(ns), f"{share:.1%}", bar)
+        table.add_row(Text(cause), total(ns), f"{share:.1%}", bar)
     yield table
 
 
@@ -156,37 +133,40 @@ def _table(*columns: str) -> Table:
 
 
 def _losers(title: str, losers: Sequence[Loser], report: Report) -> Table:
-    table = _table(title, "RPCs", "time", "p50", "p99", "waiting", "for", "since")
-    table.columns[6].justify = table.columns[7].justify = "left"
+    failed = ["failed"] if any(loser.failed_rpcs for loser in losers) else []
+    table = _table(title, "RPCs", *failed, "time", "most of it", "p50", "p99", "waits")
+    for number in (-4, -1):
+        table.columns[number].justify = "left"
     for loser in losers:
-        share = loser.lost_ns / max(loser.duration_ns, 1)
+        cause, share = mostly(loser.budget)
+        name = Text(_short(loser.name))
+        if loser.since:
+            change = f"  since {_moment(loser.since.time_ns, report)} {faster(loser.since)} ({loser.since.cause})"
+            name.append(f"\n{change}", style="dim")
+            table.columns[0].min_width = max(table.columns[0].min_width or 0, min(len(change), _NAME))
+        waits = ""
+        if loser.lost_ns:
+            waits = f"{_share(loser.lost_ns / max(loser.duration_ns, 1))} {loser.cause}"
         table.add_row(
-            Text(_short(loser.name)),
+            name,
             f"{loser.rpcs:,}",
-            _time(loser.duration_ns),
+            *([f"{loser.failed_rpcs:,}"] if failed else []),
+            total(loser.duration_ns),
+            Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
             duration(loser.p50_ns),
             duration(loser.p99_ns),
-            f"{share:.0%}" if loser.lost_ns else "-",
-            Text(loser.cause or "", style=CAUSE_STYLES.get(loser.cause or "", "")),
-            Text(_since(loser, report)),
+            Text(waits, style=CAUSE_STYLES.get(loser.cause or "", "")),
         )
     return table
 
 
-def _since(loser: Loser, report: Report) -> str:
-    """When time per RPC changed, by which factor, and because of what where that is not said beside."""
-    change = loser.since
-    if change is None:
-        return ""
-    way = "+" if change.after_ns > change.before_ns else "-"
-    factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
-    because = "" if change.cause == loser.cause else f" {change.cause}"
-    return f"{_moment(change.time_ns, report)} {way}x{factor:.1f}{because}"
+def _share(share: float) -> str:
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def _slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
     """Time per RPC against time, as blocks."""
-    yield Text("since when: mean time per RPC, and what of it was waiting", style="bold")
+    yield Text("mean time per RPC, and what of it was waiting", style="bold")
     means = [slot.duration_ns / max(slot.rpcs, 1) for slot in slots]
     lost = [slot.lost_ns / max(slot.rpcs, 1) for slot in slots]
     most = max(means)
@@ -206,8 +186,9 @@ def _cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType
     where = (
         f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
     )
-    lost = f", lost {_time(cause.lost_ns)}" if cause.lost_ns else ""
-    when = f", {_moment(cause.first_time_ns, report)} to {_moment(cause.last_time_ns, report)}"
+    lost = f", lost {total(cause.lost_ns)}" if cause.lost_ns else ""
+    first, last = _moment(cause.first_time_ns, report), _moment(cause.last_time_ns, report)
+    when = f", {first} to {last}" if first != last else f", at {first}"
     yield Text.assemble(
         f"{number}. ",
         (cause.severity, SEVERITY_STYLES[cause.severity]),
@@ -271,25 +252,9 @@ def _short(name: str) -> str:
 
 
 def _lost(ns: int) -> str:
-    return _time(ns) if ns else "-"
-
-
-def _time(ns: int) -> str:
-    """A sum of durations, in hours where it has many."""
-    seconds = ns / 1e9
-    if seconds < 600:
-        return duration(ns)
-    return f"{seconds / 60:,.0f} min" if seconds < 36_000 else f"{seconds / 3600:,.1f} h"
+    return total(ns) if ns else "-"
 
 
 def _moment(time_ns: int, report: Report | None = None) -> str:
     """A time of UTC; without the date where all of the report is of one day."""
-    try:
-        moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
-        first = datetime.fromtimestamp((report.first_time_ns or 0) // 1_000_000_000, UTC) if report else None
-        last = datetime.fromtimestamp((report.last_time_ns or 0) // 1_000_000_000, UTC) if report else None
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ns} ns"
-    if first and last and first.date() == last.date():
-        return f"{moment:%H:%M}"
-    return f"{moment:%Y-%m-%d %H:%M}"
+    return moment(time_ns, (report.first_time_ns, report.last_time_ns) if report else None)

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from support import REPOSITORY, grpcdiag, recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.ends import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
+from grpcdiag.fleet import html
 from grpcdiag.fleet.changes import since
 from grpcdiag.fleet.report import report
-from grpcdiag.fleet.shown import render_html
+from grpcdiag.fleet.shown import render
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -85,14 +87,57 @@ def test_the_report_is_text_and_json(both: Path) -> None:
     assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
 
 
-def test_the_page_shows_the_same_and_runs_nothing(both: Path, tmp_path: Path) -> None:
+def test_the_page_shows_the_same_and_loads_nothing(both: Path, tmp_path: Path) -> None:
     fleet("report", str(both), "--html", "-o", str(tmp_path / "report.html"))
     page = (tmp_path / "report.html").read_text()
-    assert "slow-start-after-idle" in page and "default-src 'none'" in page
-    hostile = replace(report(str(both)), dataset="<script>alert(1)</script>\x1b[31m")
-    shown = render_html(hostile)
-    assert "<script" not in shown and "&lt;script&gt;" in shown and "\x1b" not in shown
+    told = report(str(both))
+    for text in (told.answers.who, told.answers.why, "slow-start-after-idle", "web-1 → db-1:50051", "103 ms"):
+        assert escape(text) in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<script|<link rel=\"style|src=|url\(|@import|href=\"http", page)
     fleet("report", str(both), "--html", "--json", code=2)
+
+
+def test_names_do_not_act_in_the_page(both: Path) -> None:
+    found = report(str(both))
+    bad = "<script>alert(1)</script>\x1b[31m\u202e"
+    hostile = replace(
+        found,
+        dataset=bad,
+        answers=replace(found.answers, who=bad),
+        methods=(replace(found.methods[0], name=bad),),
+        causes=(replace(found.causes[0], remedy=bad, worst=replace(found.causes[0].worst, host=bad, title=bad)),),
+    )
+    page = html.render(hostile)
+    assert "<script" not in page and "\x1b" not in page and "\u202e" not in page
+    assert page.count("&lt;script&gt;") >= 6
+    text = render(hostile)
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
+    found = report(str(both))
+    slot = found.slots[0]
+    many = tuple(replace(slot, time_ns=slot.time_ns + k * 300_000_000_000) for k in (0, 1, 7, 5_000))
+    page = html.render(replace(found, slots=many))
+    assert len(re.findall("<g>", page)) == 2  # the first three are one
+    assert html.render(replace(found, slots=(slot,))).count("less than five minutes") >= 1
+
+
+def test_the_three_questions_have_answers(tmp_path: Path) -> None:
+    rows(tmp_path / "dataset", 100_000, 10)
+    told = report(str(tmp_path / "dataset")).answers
+    assert told.who.startswith("/shop.v1.Pay/List3 waits longest")
+    assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
+    assert told.since and "since 2026-07-01 10:30 UTC RPCs are" in told.since and "congestion_window" in told.since
+
+
+def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(tmp_path: Path) -> None:
+    rows(tmp_path / "dataset", 100_000, 10)
+    names = [loser.name for loser in report(str(tmp_path / "dataset"), 2).methods]
+    every = report(str(tmp_path / "dataset"), None).methods
+    assert "/shop.v1.Pay/List3" in names
+    assert max(every, key=lambda one: (one.duration_ns, one.name)).name in names
 
 
 def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:

@@ -247,7 +247,9 @@ def report(
         write(json_v1.encoded(to_builtins(changes or found)), output)
         return
     if as_html:
-        write(shown.render_html(found), output)
+        from ..fleet import html
+
+        write(html.render(found), output)
         return
     to_terminal = output is None and sys.stdout.isatty()
     width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
