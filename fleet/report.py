@@ -200,6 +200,7 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
     present = dataset.committed(target)
     if not present:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
+    dataset.check(present)
     there = summary.written(target, present)
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
         if there:

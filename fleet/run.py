@@ -64,6 +64,7 @@ def plan(
         found += store.search(source)
     wanted = recordings(found, layout)
     present = dataset.committed(target)
+    dataset.check(present)
     done, tasks = [], []
     for recording in wanted:
         version = dataset.version(recording, ports, secrets)
@@ -80,6 +81,7 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
     """Do what is to be done, and bring the dataset's sums up to date. Raises StoreError, EngineError."""
     outcomes = []
     if work.tasks:
+        dataset.prepare(work.dataset)
         for outcome in engine.run(analyse, work.tasks):
             outcomes.append(outcome)
             told(outcome)

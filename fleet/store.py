@@ -23,13 +23,29 @@ FIRST_WAIT_S = 0.5
 """Seconds before the second try; doubled before each further one."""
 LONGEST_WAIT_S = 15.0
 
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, ImportError)
+_FINAL = (
+    *(FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError),
+    *(ValueError, TypeError, ImportError),
+)
 """Errors that asking again does not change."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class StoreError(Exception):
     """A store that cannot be read or written, with its own words."""
+
+
+class WriteError(StoreError):
+    """A dataset that cannot be written."""
+
+
+class SchemeError(StoreError):
+    """A URL of a kind that is not known, or not without another package."""
+
+
+_KEYS = "; the store's client takes credentials from the environment, see its documentation"
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "DefaultCredentialsError")
+"""Names of errors of stores' clients; asking again does not change them."""
 
 
 def tried(call: Callable[[], _Given], what: str) -> _Given:
@@ -41,8 +57,9 @@ def tried(call: Callable[[], _Given], what: str) -> _Given:
         except FileNotFoundError:
             raise
         except Exception as error:  # clients of stores raise errors of their own libraries
-            if not left or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
-                raise StoreError(f"{what}: {_words(error)}") from error
+            lacks_keys = type(error).__name__ in _NO_CREDENTIALS
+            if not left or lacks_keys or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
+                raise StoreError(f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}") from error
         time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
         wait *= 2
     raise AssertionError
@@ -53,16 +70,34 @@ def _words(error: BaseException) -> str:
 
 
 def opened(url: str) -> tuple[Any, str]:
-    """The file system of a URL or path, and the path in it. Raises StoreError."""
+    """The file system of a URL or path, and the path in it. Raises StoreError, SchemeError."""
     try:
         import fsspec
-
+    except ImportError:
+        raise SchemeError(f"{url}: fsspec is not installed: pip install 'grpcdiag[fleet]'") from None
+    try:
         system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        raise StoreError(f"{url}: {error}; pip install 'grpcdiag[fleet]' has fsspec and s3fs") from None
-    except (ValueError, OSError) as error:
+        raise SchemeError(f"{url}: {_lacking(url, error)}") from None
+    except ValueError as error:
+        raise SchemeError(f"{url}: {_words(error)}") from None
+    except Exception as error:  # clients of stores raise errors of their own libraries, for credentials say
         raise StoreError(f"{url}: {_words(error)}") from None
     return system, path
+
+
+def _lacking(url: str, error: ImportError) -> str:
+    """What has to be installed for a URL."""
+    from importlib.util import find_spec
+
+    from fsspec.registry import known_implementations
+
+    scheme = url.partition("://")[0]
+    package = str(known_implementations.get(scheme, {}).get("class", "")).partition(".")[0]
+    if package in ("", "fsspec") or find_spec(package):
+        return _words(error)
+    extra = "'grpcdiag[fleet]'" if package == "s3fs" else package
+    return f"{scheme}:// needs the package {package}, here and where workers run: pip install {extra}"
 
 
 def search(source: str) -> Iterator[Found]:
@@ -98,7 +133,10 @@ def _wanted(name: str) -> bool:
 
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
     """What a pattern matches, files whatever they are called, and folders with the captures below them."""
-    listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+    try:
+        listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+    except FileNotFoundError:
+        return {}
     folders = {name for name, info in listed.items() if info.get("type") == "directory"}
     if folders:
         for name, info in _below(system, root, source).items():
@@ -222,7 +260,10 @@ def put(path: Path, url: str) -> None:
     """A file of this machine at `url`, whole or not at all. Raises StoreError."""
     system, target = opened(url)
     if local_path(system.unstrip_protocol(target)) is None:
-        tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        try:
+            tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        except FileNotFoundError as error:  # such as a bucket that does not exist
+            raise StoreError(f"{url}: {_words(error)}") from error
         return
 
     def replace() -> None:

@@ -84,6 +84,8 @@ def analyze(
             say(_planned(planned))
             _say_what_is_cut(planned)
         with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
+            if planned.tasks and not chosen.workers:
+                say(f"{engine} has no workers now; the work begins when some come")
             result = run.execute(planned, chosen, told)
     _tell(result, quiet)
 
@@ -94,15 +96,15 @@ def _told() -> Iterator[None]:
     try:
         from ..fleet.engines import EngineError
         from ..fleet.series import LayoutError
-        from ..fleet.store import StoreError
+        from ..fleet.store import SchemeError, StoreError, WriteError
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     try:
         yield
+    except (EngineError, LayoutError, SchemeError, WriteError) as error:
+        fail(str(error), 2)
     except StoreError as error:
         fail(str(error), UNREADABLE)
-    except (EngineError, LayoutError) as error:
-        fail(str(error), 2)
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     except Exception as error:
@@ -271,7 +273,10 @@ def fetch(
         from ..fleet import dataset as dataset_of
         from ..fleet import store
 
-        found = dataset_of.committed(dataset).get(recording)
+        present = dataset_of.committed(dataset)
+        if not present:
+            fail(f"{dataset}: no dataset of grpcdiag fleet analyze", UNREADABLE)
+        found = present.get(recording)
         if found is None:
             fail(f"{dataset}: no recording {recording}", 2)
         for path in store.copy(dataset_of.markers([found])[0].files, output):
