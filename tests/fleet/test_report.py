@@ -124,18 +124,24 @@ def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
     assert html.render(replace(found, slots=(slot,))).count("less than five minutes") >= 1
 
 
-def test_the_three_questions_have_answers(tmp_path: Path) -> None:
-    rows(tmp_path / "dataset", 100_000, 10)
-    told = report(str(tmp_path / "dataset")).answers
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dataset of many RPCs of ten hosts, of which one method is slow from half past on."""
+    dataset = tmp_path_factory.mktemp("shop") / "dataset"
+    rows(dataset, 100_000, 10)
+    return str(dataset)
+
+
+def test_the_three_questions_have_answers(shop: str) -> None:
+    told = report(shop).answers
     assert told.who.startswith("/shop.v1.Pay/List3 waits longest")
     assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
     assert told.since and "since 2026-07-01 10:30 UTC RPCs are" in told.since and "congestion_window" in told.since
 
 
-def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(tmp_path: Path) -> None:
-    rows(tmp_path / "dataset", 100_000, 10)
-    names = [loser.name for loser in report(str(tmp_path / "dataset"), 2).methods]
-    every = report(str(tmp_path / "dataset"), None).methods
+def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str) -> None:
+    names = [loser.name for loser in report(shop, 2).methods]
+    every = report(shop, None).methods
     assert "/shop.v1.Pay/List3" in names
     assert max(every, key=lambda one: (one.duration_ns, one.name)).name in names
 
@@ -156,9 +162,8 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
 
 
-def test_many_rpcs_tell_who_why_and_since_when(tmp_path: Path) -> None:
-    rows(tmp_path / "dataset", 100_000, 10)
-    found = report(str(tmp_path / "dataset"))
+def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
+    found = report(shop)
     assert found.rpcs == 100_000
     assert found.services[0].name == "shop.v1.Pay" and found.methods[0].name == "/shop.v1.Pay/List3"
     change = found.methods[0].since
