@@ -28,28 +28,27 @@ _MOST = 4
 """Recordings that one connection is compared with where its opening is not in it."""
 
 _RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
-_NEAREST = """arg_min({'recording': recording, 'connection': connection, 'vantage': vantage, 'rank': rank,
-                            'first_time_ns': first_time_ns},
-                           {'rank': rank, 'recording': recording, 'connection': connection})"""
-
-
 def candidates(connections: str) -> str:
     """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
     return f"""
         WITH c AS (
             SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
-                   {_RANK} AS rank,
+                   {_RANK} AS rank, row_number() OVER (ORDER BY {_RANK}, recording, connection) AS number,
                    client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
                    bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs, marks
             FROM {connections} WHERE rpcs > 0
         ), opened AS (
             -- one row for all others of its connection: a capture that is there many times is no more work for it
-            SELECT cs, ss, {_NEAREST} AS a
+            SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
+                                     'first_time_ns': first_time_ns}}, number) AS a
             FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
         ), marked AS (
-            SELECT recording, connection, vantage, rank, first_time_ns, unnest(marks) AS mark FROM c
+            SELECT number, unnest(marks) AS mark FROM c
         ), known AS (
-            SELECT mark, {_NEAREST} AS a FROM marked GROUP BY mark HAVING count(DISTINCT recording) > 1
+            SELECT mark, min(number) AS nearest FROM marked GROUP BY mark HAVING min(number) <> max(number)
+        ), shared AS (
+            SELECT nearest, number FROM known JOIN marked USING (mark) WHERE number <> nearest
+            GROUP BY ALL HAVING count(*) >= {_SHARED_MARKS}
         ), late AS (
             SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
                    a.first_time_ns AS a_time_ns, b.*
@@ -66,10 +65,10 @@ def candidates(connections: str) -> str:
             SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
             FROM late
             UNION
-            SELECT a.recording, a.connection, a.vantage, a.first_time_ns, m.recording, m.connection, m.vantage,
-                   m.first_time_ns
-            FROM known JOIN marked m USING (mark) WHERE m.recording <> a.recording
-            GROUP BY ALL HAVING count(*) >= {_SHARED_MARKS}
+            SELECT a.recording, a.connection, a.vantage, a.first_time_ns, b.recording, b.connection, b.vantage,
+                   b.first_time_ns
+            FROM shared s JOIN c a ON a.number = s.nearest JOIN c b ON b.number = s.number
+            WHERE a.recording <> b.recording
         )
         SELECT a_recording, a_connection, a_vantage,
                recording AS b_recording, connection AS b_connection, vantage AS b_vantage
