@@ -28,6 +28,8 @@ _MOST = 4
 """Recordings that one connection is compared with where its opening is not in it."""
 
 _RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
+
+
 def candidates(connections: str) -> str:
     """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
     return f"""

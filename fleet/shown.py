@@ -32,16 +32,16 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
     # commands are copied: they stay on one line
     return "".join(
         draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
-        for part in _parts(report)
+        for part in _parts(report, max(60, width))
     )
 
 
-def _parts(report: Report) -> list[RenderableType]:
+def _parts(report: Report, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [*_head(report), Text(), *_answers(report), Text(), *_budget(report)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
-            parts += [Text(), _losers(title, losers, report)]
+            parts += [Text(), _losers(title, losers, report, width)]
     if len(report.slots) > 1:
         parts += [Text(), *_slots(report.slots)]
     grave = [cause for cause in report.causes if cause.severity != "info"]
@@ -132,32 +132,45 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _losers(title: str, losers: Sequence[Loser], report: Report) -> Table:
-    failed = ["failed"] if any(loser.failed_rpcs for loser in losers) else []
-    table = _table(title, "RPCs", *failed, "time", "most of it", "p50", "p99", "waits")
-    for number in (-4, -1):
-        table.columns[number].justify = "left"
+_LEFT_OUT = ((110, "failed"), (110, "p50"), (85, "p99"), (75, "waits"), (65, "RPCs"))
+"""Columns that a terminal narrower than that has no place for."""
+_NARROW = 16
+"""Characters that names have at least."""
+
+
+def _losers(title: str, losers: Sequence[Loser], report: Report, width: int) -> Table:
+    names = ["RPCs", "failed", "time", "p50", "p99", "waits", "most of it"]
+    without = {name for least, name in _LEFT_OUT if width < least}
+    if not any(loser.failed_rpcs for loser in losers):
+        without.add("failed")
+    names = [name for name in names if name not in without]
+    table = _table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
     for loser in losers:
         cause, share = mostly(loser.budget)
         name = Text(_short(loser.name))
-        if loser.since:
-            change = f"  since {_moment(loser.since.time_ns, report)} {faster(loser.since)} ({loser.since.cause})"
-            name.append(f"\n{change}", style="dim")
-            table.columns[0].min_width = max(table.columns[0].min_width or 0, min(len(change), _NAME))
-        waits = ""
-        if loser.lost_ns:
-            waits = f"{_share(loser.lost_ns / max(loser.duration_ns, 1))} {loser.cause}"
-        table.add_row(
-            name,
-            f"{loser.rpcs:,}",
-            *([f"{loser.failed_rpcs:,}"] if failed else []),
-            total(loser.duration_ns),
-            Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
-            duration(loser.p50_ns),
-            duration(loser.p99_ns),
-            Text(waits, style=CAUSE_STYLES.get(loser.cause or "", "")),
-        )
+        for more in _more(loser, cause, report):
+            name.append(f"\n  {more}", style="dim")
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{loser.rpcs:,}",
+            "failed": f"{loser.failed_rpcs:,}",
+            "time": total(loser.duration_ns),
+            "p50": duration(loser.p50_ns),
+            "p99": duration(loser.p99_ns),
+            "waits": _share(loser.lost_ns / max(loser.duration_ns, 1)) if loser.lost_ns else "",
+            "most of it": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
+        }
+        table.add_row(name, *(cells[column] for column in names))
     return table
+
+
+def _more(loser: Loser, cause: str, report: Report) -> Iterator[str]:
+    """What it waits for, where that is not most of its time already, and since when."""
+    if loser.cause and loser.cause != cause:
+        yield f"waits for {loser.cause}"
+    if loser.since:
+        why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
+        yield f"since {_moment(loser.since.time_ns, report)} {faster(loser.since)}{why}"
 
 
 def _share(share: float) -> str:

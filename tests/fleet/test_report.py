@@ -80,11 +80,22 @@ def test_the_commands_open_the_finding(both: Path) -> None:
 def test_the_report_is_text_and_json(both: Path) -> None:
     out, _ = fleet("report", str(both))
     assert "slow-start-after-idle" in out and "linux: sysctl -w net.ipv4.tcp_slow_start_after_idle=0" in out
-    assert re.search(r"/lab.v1.Lab/Echo +5 +2.05 s .* 50% +congestion_window", out)
+    assert re.search(r"/lab.v1.Lab/Echo +5 +2.05 s .* 50% +50% congestion_window", out)
     assert "\x1b" not in out
     told = json.loads(fleet("report", str(both), "--json")[0])
     assert told["schema"] == "grpcdiag.fleet/1"
     assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_no_column_is_cut(both: Path, shop: str, width: int) -> None:
+    for dataset, name, share in ((str(both), "lab.v1.Lab ", "50%"), (shop, "shop.v1.Pay ", "59%")):
+        text = render(report(dataset), width=width)
+        lines = [line for line in text.splitlines() if "grpcdiag " not in line]
+        assert max(map(len, lines)) <= width
+        (row,) = (line for line in lines if line.startswith(f" {name}") or line.startswith(f"  {name}"))
+        assert row.rstrip().endswith(f"{share} congestion_window")
+        assert "failed" in text or dataset == str(both) or width < 110
 
 
 def test_the_page_shows_the_same_and_loads_nothing(both: Path, tmp_path: Path) -> None:

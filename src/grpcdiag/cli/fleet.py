@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, fail, say, wants_colour, write
+from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, fail, say, write
 
 if TYPE_CHECKING:
     from ..fleet.run import Plan, Result, Told
@@ -230,8 +230,6 @@ def report(
     output: Output = None,
 ) -> None:
     """Say who is slow, why and since when, over all recordings of a dataset."""
-    import shutil
-
     if as_html and (as_json or against):
         fail("--html goes with neither --json nor --against", 2)
     with _told():
@@ -253,9 +251,7 @@ def report(
 
         write(html.render(found), output)
         return
-    to_terminal = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
-    colour = to_terminal and wants_colour()
+    width, colour = columns(output, 120), coloured(output)
     if changes:
         write(shown.render_against(changes, width=width, colour=colour), output)
     else:
