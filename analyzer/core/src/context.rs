@@ -181,11 +181,15 @@ impl Context {
     /// The running statistics of a method.
     #[inline]
     pub fn method(&mut self, method: u32) -> &mut MethodStats {
-        let index = if method == NO_METHOD { 0 } else { method as usize + 1 };
+        let index = method.wrapping_add(1) as usize; // 0 for NO_METHOD
         if self.methods.len() <= index {
-            self.methods.resize_with(index + 1, || None);
+            self.make_room_for_method(index);
         }
-        let slot = &mut self.methods[index];
-        slot.get_or_insert_with(|| Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS)))
+        self.methods[index].get_or_insert_with(|| Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS)))
+    }
+
+    #[cold]
+    fn make_room_for_method(&mut self, index: usize) {
+        self.methods.resize_with(index + 1, || None);
     }
 }

@@ -111,6 +111,9 @@ impl Reader {
     /// Takes the next bytes of the direction, all at `at`.
     #[inline(always)]
     pub fn feed(&mut self, mut data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) {
+        if self.prefix_have == 0 && !self.lost && self.whole(data, at, on_event) {
+            return;
+        }
         while !data.is_empty() && !self.lost {
             if self.prefix_have < PREFIX_LEN {
                 data = self.feed_prefix(data, at, on_event);
@@ -119,6 +122,22 @@ impl Reader {
                 data = self.feed_body(data, on_event);
             }
         }
+    }
+
+    /// Takes one whole message and nothing else, as most DATA frames are; false when it is something else.
+    #[inline(always)]
+    fn whole(&mut self, data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) -> bool {
+        let Some(([compressed @ 0..=1, a, b, c, d], body)) = data.split_first_chunk::<5>() else { return false };
+        let length = u32::from_be_bytes([*a, *b, *c, *d]);
+        if body.len() != length as usize {
+            return false;
+        }
+        on_event(Event::Begin);
+        self.bytes += u64::from(length);
+        let message = Message { index: self.messages, length, compressed: *compressed == 1, first: &at };
+        on_event(Event::End(message));
+        self.messages = self.messages.saturating_add(1);
+        true
     }
 
     #[inline(always)]

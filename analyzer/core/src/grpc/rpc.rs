@@ -51,15 +51,20 @@ impl Http2 {
         }
         if side == self.client {
             self.request_headers(block, cx);
-        } else {
-            self.response_headers(side, stream, summary, last);
-            // `grpc-status` ends the RPC when it comes in trailers, with or without messages before
-            if let Some(status) = summary.grpc_status.filter(|_| block.end_stream) {
-                self.finish_stream(stream, status, last, cx);
+            if block.end_stream {
+                let slot = self.streams.slot(stream).unwrap_or(NONE);
+                self.end_direction(side, stream, slot, last, cx);
             }
-        }
-        if block.end_stream {
-            self.end_direction(side, stream, last, cx);
+        } else {
+            let slot = self.streams.slot(stream).unwrap_or(NONE);
+            self.response_headers(side, stream, slot, summary, last);
+            if block.end_stream {
+                // `grpc-status` ends the RPC when it comes in trailers, with or without messages before
+                if let Some(status) = summary.grpc_status {
+                    self.finish_stream(slot, status, last, cx);
+                }
+                self.end_direction(side, stream, slot, last, cx);
+            }
         }
     }
 
@@ -161,9 +166,9 @@ impl Http2 {
     }
 
     #[inline]
-    fn response_headers(&mut self, side: usize, id: u32, summary: &Summary, at: At) {
+    fn response_headers(&mut self, side: usize, id: u32, slot: u32, summary: &Summary, at: At) {
         let (near, gaps) = (self.near_rtt[side], self.sides[side].gaps);
-        if let Some(stream) = self.streams.find_mut(id) {
+        if let Some(stream) = self.streams.get_mut(slot) {
             stream.charge_activity(side, false, &at, near, &self.held);
             if let Some(http_status) = summary.http_status {
                 // a response begins here: nothing of it was in a gap before
@@ -185,11 +190,11 @@ impl Http2 {
     }
 
     /// END_STREAM of `side`. From the server it ends the RPC, with the status its header fields told, or one made
-    /// from the HTTP status; the stream itself ends when both sides have ended.
+    /// from the HTTP status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
     #[inline]
-    pub(crate) fn end_direction(&mut self, side: usize, id: u32, at: At, cx: &mut Context) {
+    pub(crate) fn end_direction(&mut self, side: usize, id: u32, slot: u32, at: At, cx: &mut Context) {
         let (is_client, near, late) = (side == self.client, self.near_rtt[side], self.begun_late);
-        let Some(stream) = self.streams.find_mut(id) else {
+        let Some(stream) = self.streams.get_mut(slot) else {
             if !is_client && self.opened_before(id) {
                 self.settle_late_stream(id);
             }
@@ -205,10 +210,10 @@ impl Http2 {
         if !is_client && !stream.finished {
             let hidden = stream.status_hidden || (late && stream.http_status == 0);
             let status = if hidden { status::NOT_SEEN } else { status::from_http(stream.http_status) };
-            self.finish_stream(id, status, at, cx);
+            self.finish_stream(slot, status, at, cx);
         }
         if over {
-            self.remove_stream(id, cx);
+            self.remove_stream(slot, cx);
         }
     }
 
@@ -216,22 +221,24 @@ impl Http2 {
     pub(crate) fn reset(&mut self, side: usize, id: u32, code: u32, at: At, cx: &mut Context) {
         let client = self.client;
         let (near, direction) = (self.near_rtt, self.direction(side));
-        if let Some(stream) = self.streams.find_mut(id) {
+        let slot = self.streams.slot(id).unwrap_or(NONE);
+        if let Some(stream) = self.streams.get_mut(slot) {
             // a client that gives up waiting ends a time in which the answer was owed to it
             let held = if side == client && stream.turn_since >= 0 { 1 - side } else { side };
             stream.charge_activity(held, held == client, &at, near[held], &self.held);
             stream.reset = Some((direction, code));
-            self.finish_stream(id, status::from_rst_stream(code), at, cx);
-            self.remove_stream(id, cx);
+            self.finish_stream(slot, status::from_rst_stream(code), at, cx);
+            self.remove_stream(slot, cx);
         } else if self.opened_before(id) {
             self.settle_late_stream(id);
         }
     }
 
     #[inline]
-    fn remove_stream(&mut self, id: u32, cx: &mut Context) {
+    fn remove_stream(&mut self, slot: u32, cx: &mut Context) {
         let client = self.client;
-        let Some(stream) = self.streams.find_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(slot) else { return };
+        let id = stream.id;
         if stream.finished {
             write_counts(stream, client, cx);
         }
@@ -245,9 +252,9 @@ impl Http2 {
 
     /// Ends a stream's RPC and writes its row; its budget is complete and its duration is the budget's sum.
     #[inline]
-    fn finish_stream(&mut self, id: u32, status: u8, at: At, cx: &mut Context) {
+    fn finish_stream(&mut self, slot: u32, status: u8, at: At, cx: &mut Context) {
         let client = self.client;
-        let Some(stream) = self.streams.find_mut(id) else { return };
+        let Some(stream) = self.streams.get_mut(slot) else { return };
         if stream.finished || stream.kind != Kind::Grpc {
             return;
         }
@@ -417,7 +424,8 @@ impl Http2 {
         let first = self.sides[client].frame_first();
         let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
         self.request_headers(&request, cx);
-        self.end_direction(client, 1, at, cx);
+        let slot = self.streams.slot(1).unwrap_or(NONE);
+        self.end_direction(client, 1, slot, at, cx);
     }
 
     /// Charges a wait of `side` to the RPCs whose messages it interrupted; gives how many they were.

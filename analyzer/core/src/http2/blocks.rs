@@ -167,10 +167,33 @@ pub(super) struct SeenBlocks([SeenBlock; 4]);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenBlock {
-    octets: [u8; REMEMBERED],
-    length: usize,
+    octets: Octets,
     table_changes: u64,
     summary: Summary,
+}
+
+/// At most [`REMEMBERED`] octets as words, which are compared without a call, and their number.
+type Octets = ([u64; REMEMBERED / 8], usize);
+
+/// The octets as words that overlap where the length is no multiple of theirs; `None` when they are too many or none.
+#[inline(always)]
+fn octets(block: &[u8]) -> Option<Octets> {
+    let eight =
+        |from: usize| block.get(from..).and_then(|rest| rest.first_chunk()).map(|&word| u64::from_le_bytes(word));
+    let words = match block.len() {
+        8..=16 => [eight(0)?, eight(block.len() - 8)?, 0],
+        17..=REMEMBERED => [eight(0)?, eight(8)?, eight(block.len() - 8)?],
+        4..=7 => {
+            let (first, last) = (block.first_chunk::<4>()?, block.last_chunk::<4>()?);
+            [u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)), 0]
+        }
+        1..=3 => {
+            let (first, middle, last) = (block.first()?, block.get(block.len() / 2)?, block.last()?);
+            [u64::from(*first), u64::from(*middle), u64::from(*last)]
+        }
+        _ => return None,
+    };
+    Some((words, block.len()))
 }
 
 impl SeenBlocks {
@@ -179,22 +202,19 @@ impl SeenBlocks {
     fn slot(&mut self, block: &[u8]) -> Option<&mut SeenBlock> {
         let last = *block.last()?;
         let slots = self.0.len();
-        if block.len() <= REMEMBERED { self.0.get_mut((block.len() ^ usize::from(last)) % slots) } else { None }
+        self.0.get_mut((block.len() ^ usize::from(last)) % slots)
     }
 
     #[inline]
     fn find(&mut self, block: &[u8], table_changes: u64) -> Option<Summary> {
+        let octets = octets(block)?;
         let seen = self.slot(block)?;
-        let same = seen.table_changes == table_changes && seen.length == block.len();
-        (same && seen.octets.get(..seen.length) == Some(block)).then_some(seen.summary)
+        (seen.table_changes == table_changes && seen.octets == octets).then_some(seen.summary)
     }
 
     fn remember(&mut self, block: &[u8], table_changes: u64, summary: Summary) {
-        if let Some(seen) = self.slot(block) {
-            *seen = SeenBlock { octets: [0; REMEMBERED], length: block.len(), table_changes, summary };
-            if let Some(room) = seen.octets.get_mut(..block.len()) {
-                room.copy_from_slice(block);
-            }
+        if let (Some(octets), Some(seen)) = (octets(block), self.slot(block)) {
+            *seen = SeenBlock { octets, table_changes, summary };
         }
     }
 }

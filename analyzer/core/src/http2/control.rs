@@ -24,12 +24,12 @@ pub(super) fn apply<W: Watch + ?Sized>(
     cx: &mut Context,
     watch: &mut W,
 ) {
-    if matches!(header.kind(), FrameType::HEADERS | FrameType::CONTINUATION) {
-        h2.sides[side].habits.header_block(payload.len());
-    }
     let done = match header.kind() {
-        FrameType::HEADERS => blocks::headers(h2, side, header, payload, at, cx, watch),
-        FrameType::CONTINUATION => blocks::continuation(h2, side, header, payload, at, cx, watch),
+        FrameType::HEADERS => return headers(h2, side, header, payload, at, cx, watch),
+        FrameType::CONTINUATION => {
+            h2.sides[side].habits.header_block(payload.len());
+            blocks::continuation(h2, side, header, payload, at, cx, watch)
+        }
         FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx, watch),
         FrameType::WINDOW_UPDATE => {
             window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at))
@@ -47,9 +47,31 @@ pub(super) fn apply<W: Watch + ?Sized>(
         _ => Ok(()),
     };
     if let Err(error) = done {
-        blocks::forget_left_out(h2, side, header.kind());
-        h2.problem(Layer::Http2, error.reason, at, cx);
+        leave_out(h2, side, header, error, at, cx);
     }
+}
+
+/// A HEADERS frame.
+#[inline(always)]
+pub(super) fn headers<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    payload: &[u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) {
+    h2.sides[side].habits.header_block(payload.len());
+    if let Err(error) = blocks::headers(h2, side, header, payload, at, cx, watch) {
+        leave_out(h2, side, header, error, at, cx);
+    }
+}
+
+#[cold]
+fn leave_out(h2: &mut Http2, side: usize, header: FrameHeader, error: FrameError, at: At, cx: &mut Context) {
+    blocks::forget_left_out(h2, side, header.kind());
+    h2.problem(Layer::Http2, error.reason, at, cx);
 }
 
 /// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.

@@ -53,6 +53,12 @@ impl Habits {
         self.content = inside.map_or(0, bit) | if self.is_cut { content::OTHER } else { 0 };
     }
 
+    /// A whole packet begins, and with it a frame.
+    #[inline]
+    pub fn packet_begins_with_frame(&mut self) {
+        self.content = 0;
+    }
+
     /// A frame begins in the packet.
     #[inline]
     pub fn frame_begins(&mut self, kind: FrameType) {

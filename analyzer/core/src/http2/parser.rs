@@ -30,8 +30,12 @@ pub(super) fn feed<W: Watch + ?Sized>(
     watch: &mut W,
 ) {
     let sender = &mut h2.sides[side];
-    let inside = sender.inside();
-    sender.habits.packet_begins(inside);
+    if sender.state == State::Header && sender.head_have == 0 && !sender.habits.is_cut {
+        sender.habits.packet_begins_with_frame();
+    } else {
+        let inside = sender.inside();
+        sender.habits.packet_begins(inside);
+    }
     watch.reads(0);
     read(h2, side, bytes, at, cx, watch);
     if h2.sides[side].replay.is_some() {
@@ -125,7 +129,37 @@ fn begin_frame<'a, W: Watch + ?Sized>(
     watch: &mut W,
 ) -> &'a [u8] {
     watch.frame(header, rest.len());
-    h2.sides[side].frame = header;
+    let sender = &mut h2.sides[side];
+    sender.frame = header;
+    let usual = header.length() <= DEFAULT_MAX_FRAME_SIZE && sender.block.is_none();
+    match header.kind() {
+        FrameType::DATA if usual && header.stream != 0 => {
+            sender.habits.frame_begins(FrameType::DATA);
+            begin_data(h2, side, header, rest, at, cx, watch)
+        }
+        FrameType::HEADERS if usual && header.stream != 0 => {
+            sender.habits.frame_begins(FrameType::HEADERS);
+            begin_headers(h2, side, header, rest, at, cx, watch)
+        }
+        FrameType::WINDOW_UPDATE if usual && header.length() == 4 => {
+            sender.habits.frame_begins(FrameType::WINDOW_UPDATE);
+            begin_window_update(h2, side, header, rest, at, cx, watch)
+        }
+        _ => begin_any_frame(h2, side, header, rest, at, cx, watch),
+    }
+}
+
+/// A frame that is less usual, or wrong.
+#[inline(never)]
+fn begin_any_frame<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
     h2.sides[side].habits.frame_begins(header.kind());
     if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
         blocks::abandon(h2, side, at, cx);
@@ -137,21 +171,53 @@ fn begin_frame<'a, W: Watch + ?Sized>(
     if header.length() > DEFAULT_MAX_FRAME_SIZE {
         check_frame_size(h2, side, header, at, cx);
     }
-    if header.kind() == FrameType::WINDOW_UPDATE
-        && let Some((payload, rest)) = rest.split_first_chunk::<4>()
-    {
-        // as many as DATA in many captures: read without the detour
-        h2.bytes.decoded += payload.len() as u64;
-        watch.control(header, payload);
-        control::window_update(h2, side, header, payload, at, cx);
-        end_frame(h2, side, at, cx);
-        return rest;
-    }
     match header.kind() {
-        FrameType::DATA => begin_data(h2, side, header, rest, at, cx),
+        FrameType::DATA => begin_data(h2, side, header, rest, at, cx, watch),
         kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx, watch),
         _ => begin_skip(h2, side, header, rest, at, cx),
     }
+}
+
+/// HEADERS, which have most often come whole: read without the detour that other frames take.
+#[inline(always)]
+fn begin_headers<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
+    let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) else {
+        return begin_control(h2, side, header, rest, at, cx, watch);
+    };
+    h2.bytes.decoded += payload.len() as u64;
+    watch.control(header, payload);
+    control::headers(h2, side, header, payload, at, cx, watch);
+    end_frame(h2, side, FrameType::HEADERS, at, cx);
+    rest
+}
+
+/// WINDOW_UPDATE, as many as DATA in many captures.
+#[inline(always)]
+fn begin_window_update<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
+    let Some((payload, rest)) = rest.split_first_chunk::<4>() else {
+        return begin_control(h2, side, header, rest, at, cx, watch);
+    };
+    h2.bytes.decoded += payload.len() as u64;
+    watch.control(header, payload);
+    control::window_update(h2, side, header, payload, at, cx);
+    end_frame(h2, side, FrameType::WINDOW_UPDATE, at, cx);
+    rest
 }
 
 /// A frame whose header contradicts its type. After a late begin the boundary was wrong; else its payload is skipped.
@@ -190,7 +256,7 @@ fn begin_skip<'a>(
 ) -> &'a [u8] {
     h2.sides[side].state = State::Skip(header.length());
     if header.length() == 0 {
-        end_frame(h2, side, at, cx);
+        end_frame(h2, side, header.kind(), at, cx);
     }
     rest
 }
@@ -201,7 +267,8 @@ fn read_skip<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u32, at: At
     let left = left - take as u32;
     h2.sides[side].state = State::Skip(left);
     if left == 0 {
-        end_frame(h2, side, at, cx);
+        let kind = h2.sides[side].frame.kind();
+        end_frame(h2, side, kind, at, cx);
     }
     bytes.get(take..).unwrap_or_default()
 }
@@ -220,7 +287,7 @@ fn begin_control<'a, W: Watch + ?Sized>(
         h2.bytes.decoded += payload.len() as u64;
         watch.control(header, payload);
         control::apply(h2, side, header, payload, at, cx, watch);
-        end_frame(h2, side, at, cx);
+        end_frame(h2, side, header.kind(), at, cx);
         return rest;
     }
     let most = match header.kind() {
@@ -258,37 +325,65 @@ fn read_control<'a, W: Watch + ?Sized>(
         control::apply(h2, side, header, &payload, at, cx, watch);
         h2.sides[side].kept = payload;
         h2.sides[side].kept.clear();
-        end_frame(h2, side, at, cx);
+        end_frame(h2, side, header.kind(), at, cx);
     }
     rest
 }
 
 #[inline]
-fn begin_data<'a>(
+fn begin_data<'a, W: Watch + ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
     cx: &mut Context,
+    watch: &mut W,
 ) -> &'a [u8] {
     let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
     let sender = &mut h2.sides[side];
     sender.connection_credit -= i64::from(header.length());
     sender.last_stream = header.stream;
     sender.slot = slot;
-    sender.data = Remaining::new(header.length(), header.has(flag::PADDED));
-    sender.state = State::Data;
     if let Some(stream) = h2.streams.get_mut(slot) {
         stream.directions[side].credit -= i64::from(header.length());
     }
     if h2.begun_late {
         h2.note_least_credit(side, slot);
+    } else if (1..=rest.len()).contains(&(header.length() as usize)) && !header.has(flag::PADDED) {
+        return whole_data(h2, side, header, rest, at, cx, watch);
     }
+    let sender = &mut h2.sides[side];
+    sender.data = Remaining::new(header.length(), header.has(flag::PADDED));
+    sender.state = State::Data;
     if header.length() == 0 {
         end_data(h2, side, header, at, cx);
     }
     rest
+}
+
+/// All of a DATA frame without padding, which `rest` begins with: what [`read_data`] does with the pieces of others.
+#[inline(always)]
+fn whole_data<'a, W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    rest: &'a [u8],
+    at: At,
+    cx: &mut Context,
+    watch: &mut W,
+) -> &'a [u8] {
+    let (data, behind) = rest.split_at(rest.len().min(header.length() as usize));
+    let sender = &mut h2.sides[side];
+    let slot = sender.slot;
+    sender.data = Remaining::default();
+    h2.bytes.decoded += data.len() as u64;
+    watch.data(rest.len());
+    if slot != streams::NONE {
+        h2.stream_data(side, slot, data, at, cx, watch);
+    }
+    end_data(h2, side, header, at, cx);
+    behind
 }
 
 #[inline]
@@ -311,6 +406,7 @@ fn read_data<'a, W: Watch + ?Sized>(
         }
         bytes = rest;
     }
+    forget_ended_stream(h2, side);
     let sender = &mut h2.sides[side];
     let unread = sender.slot == streams::NONE && late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
@@ -336,20 +432,33 @@ fn read_data<'a, W: Watch + ?Sized>(
     rest.get(pad..).unwrap_or_default()
 }
 
+/// Between two parts of a DATA frame its stream may have been reset, and another one may have its slot.
+#[inline]
+fn forget_ended_stream(h2: &mut Http2, side: usize) {
+    let (slot, id) = (h2.sides[side].slot, h2.sides[side].frame.stream);
+    if slot != streams::NONE && h2.streams.get_mut(slot).is_none_or(|stream| stream.id != id) {
+        h2.sides[side].slot = streams::NONE;
+    }
+}
+
 #[inline]
 fn end_data(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
     if header.has(flag::END_STREAM) {
-        h2.end_direction(side, header.stream, at, cx);
+        let slot = match h2.sides[side].slot {
+            streams::NONE => h2.streams.slot(header.stream).unwrap_or(streams::NONE),
+            slot => slot,
+        };
+        h2.end_direction(side, header.stream, slot, at, cx);
     }
-    end_frame(h2, side, at, cx);
+    end_frame(h2, side, FrameType::DATA, at, cx);
 }
 
 /// The frame's last byte is in.
 #[inline(always)]
-fn end_frame(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+fn end_frame(h2: &mut Http2, side: usize, kind: FrameType, at: At, cx: &mut Context) {
     let sender = &mut h2.sides[side];
     sender.state = State::Header;
-    sender.habits.frame_ends(sender.frame.kind());
+    sender.habits.frame_ends(kind);
     if cx.options.frames {
         push_row(h2, side, at, cx);
     }

@@ -7,23 +7,30 @@ use crate::packet::{PacketDirection, Segment};
 /// tells a second sighting from a second packet.
 const WITHOUT_IDENTIFICATION: i64 = 1_000_000;
 
-#[derive(Clone, Copy, Debug, Default)]
+const KEPT: usize = limits::RECENT_PACKETS;
+
+/// A packet as it was seen.
+#[derive(Clone, Copy, Debug)]
 struct Sighting {
     print: u64,
     time: i64,
     place: u32,
 }
 
-/// Fingerprints of the last packets of a sender.
+/// Fingerprints of the last packets of a sender. Their upper halves lie together, so that one glance tells that a
+/// packet is new.
 #[derive(Clone, Copy, Debug)]
 pub struct Recent {
-    ring: [Sighting; limits::RECENT_PACKETS],
+    upper: [u32; KEPT],
+    lower: [u32; KEPT],
+    times: [i64; KEPT],
+    places: [u32; KEPT],
     next: usize,
 }
 
 impl Default for Recent {
     fn default() -> Self {
-        Self { ring: [Sighting::default(); limits::RECENT_PACKETS], next: 0 }
+        Self { upper: [0; KEPT], lower: [0; KEPT], times: [0; KEPT], places: [0; KEPT], next: 0 }
     }
 }
 
@@ -33,12 +40,30 @@ impl Recent {
     #[inline]
     pub fn is_duplicate(&mut self, segment: &Segment<'_>, time: i64, suspect: bool) -> bool {
         let sighting = Sighting { print: print(segment), time, place: place(segment) };
-        let seen = suspect && self.ring.iter().any(|old| old.print == sighting.print && same(segment, old, &sighting));
-        if !seen {
-            self.ring[self.next % limits::RECENT_PACKETS] = sighting;
-            self.next += 1;
+        let upper = (sighting.print >> 32) as u32;
+        // all of them, which the compiler does many at a time
+        if suspect
+            && self.upper.iter().fold(false, |seen, &old| seen | (old == upper))
+            && self.compare(segment, &sighting)
+        {
+            return true;
         }
-        seen
+        let place = self.next % KEPT;
+        self.upper[place] = upper;
+        self.lower[place] = sighting.print as u32;
+        self.times[place] = time;
+        self.places[place] = sighting.place;
+        self.next += 1;
+        false
+    }
+
+    #[cold]
+    fn compare(&self, segment: &Segment<'_>, new: &Sighting) -> bool {
+        (0..KEPT).any(|place| {
+            let print = u64::from(self.upper[place]) << 32 | u64::from(self.lower[place]);
+            let old = Sighting { print, time: self.times[place], place: self.places[place] };
+            old.print == new.print && same(segment, &old, new)
+        })
     }
 }
 
@@ -70,8 +95,10 @@ fn print(segment: &Segment<'_>) -> u64 {
     let words = [
         u64::from(segment.seq) << 32 | u64::from(segment.ack),
         u64::from(value) << 32 | u64::from(echo),
-        u64::from(segment.payload_len) << 32 | u64::from(segment.window) << 16 | u64::from(segment.flags.0),
-        u64::from(segment.ip_id.unwrap_or(0)),
+        u64::from(segment.payload_len) << 32
+            ^ u64::from(segment.ip_id.unwrap_or(0)) << 48
+            ^ u64::from(segment.window) << 16
+            ^ u64::from(segment.flags.0),
     ];
     let hash = words.iter().fold(K, |hash, word| (hash ^ word).wrapping_mul(K).rotate_left(29));
     segment.sack.as_slice().iter().fold(hash, |hash, &(left, right)| {

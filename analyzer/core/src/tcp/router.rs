@@ -21,6 +21,21 @@ fn key(a: End, b: End) -> Key {
     if a <= b { Key { low: a, high: b } } else { Key { low: b, high: a } }
 }
 
+fn ends(segment: &Segment<'_>) -> (End, End) {
+    ((segment.source, segment.source_port), (segment.destination, segment.destination_port))
+}
+
+/// Ports first, which tell the two directions apart.
+#[inline]
+fn sends(end: &End, segment: &Segment<'_>) -> bool {
+    end.1 == segment.source_port && end.0 == segment.source
+}
+
+#[inline]
+fn receives(end: &End, segment: &Segment<'_>) -> bool {
+    end.1 == segment.destination_port && end.0 == segment.destination
+}
+
 /// What is remembered of a connection to recognise its segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
@@ -67,7 +82,8 @@ pub struct Router {
     known: Vec<Known>,
     /// Ends that are known to listen.
     servers: HashSet<End, foldhash::fast::RandomState>,
-    /// Source, destination and connection of the last segment: most segments follow one of their own connection.
+    /// The connection of the last segment and its ends, its first sender before the other: most segments follow one of
+    /// their own connection.
     last: Option<(End, End, u32)>,
     shards: Vec<Load>,
     /// Segments of connections beyond [`limits::CONNECTIONS`].
@@ -102,24 +118,19 @@ impl Router {
     /// Finds or makes the connection of a segment; `None` when there are too many.
     #[inline]
     pub fn route(&mut self, segment: &Segment<'_>) -> Option<Route> {
-        let source = (segment.source, segment.source_port);
-        let destination = (segment.destination, segment.destination_port);
-        let number = match self.last {
-            Some((a, b, number)) if (a == source && b == destination) || (a == destination && b == source) => number,
-            _ => match self.numbers.get(&key(source, destination)) {
-                Some(&number) => {
-                    self.last = Some((source, destination, number));
-                    number
-                }
-                None => return self.open(source, destination, segment, None),
+        let (number, side) = match &self.last {
+            Some((first, other, number)) if sends(first, segment) && receives(other, segment) => (*number, 0),
+            Some((first, other, number)) if sends(other, segment) && receives(first, segment) => (*number, 1),
+            _ => match self.look_up(segment) {
+                Some(found) => found,
+                None => return self.open(segment, None),
             },
         };
         let known = self.known.get_mut(number as usize)?;
-        let side = usize::from(known.first_sender != source);
         if segment.flags.contains(TcpFlags::SYN) {
             if is_another(known, side, segment) {
                 let replaces = Some(known.place);
-                return self.open(source, destination, segment, replaces);
+                return self.open(segment, replaces);
             }
             known.isn[side] = Some(segment.seq);
         }
@@ -131,7 +142,17 @@ impl Router {
         Some(Route { number, place, side, opens: None, replaces: None })
     }
 
-    fn open(&mut self, source: End, other: End, segment: &Segment<'_>, replaces: Option<Place>) -> Option<Route> {
+    /// The connection of a segment, and who sent it, when it is not that of the segment before.
+    fn look_up(&mut self, segment: &Segment<'_>) -> Option<(u32, usize)> {
+        let (source, destination) = ends(segment);
+        let number = *self.numbers.get(&key(source, destination))?;
+        let known = self.known.get(number as usize)?;
+        self.last = Some((known.first_sender, known.other, number));
+        Some((number, usize::from(known.first_sender != source)))
+    }
+
+    fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>) -> Option<Route> {
+        let (source, other) = ends(segment);
         if self.known.len() >= limits::CONNECTIONS {
             self.ignored += 1;
             return None;

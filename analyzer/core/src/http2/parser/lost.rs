@@ -64,7 +64,8 @@ pub(in crate::http2) fn gap<W: Watch + ?Sized>(
         State::Skip(left) if short <= left => {
             h2.sides[side].state = State::Skip(left - short);
             if left == short {
-                end_frame(h2, side, at, cx);
+                let kind = h2.sides[side].frame.kind();
+                end_frame(h2, side, kind, at, cx);
             }
         }
         State::Control => gap_in_control(h2, side, short, at, cx, watch),
@@ -79,6 +80,7 @@ pub(in crate::http2) fn gap<W: Watch + ?Sized>(
 }
 
 pub(super) fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context) {
+    super::forget_ended_stream(h2, side);
     let sender = &mut h2.sides[side];
     let in_data = length.min(sender.data.data);
     sender.data.data -= in_data;
@@ -108,7 +110,10 @@ pub(super) fn gap_in_control<W: Watch + ?Sized>(
     }
     blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {
-        Some(0) => end_frame(h2, side, at, cx),
+        Some(0) => {
+            let kind = h2.sides[side].frame.kind();
+            end_frame(h2, side, kind, at, cx);
+        }
         Some(left) => h2.sides[side].state = State::Skip(left as u32),
         None => lose(h2, side, u64::from(length), at, cx, watch),
     }

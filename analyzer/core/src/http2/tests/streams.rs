@@ -76,6 +76,23 @@ fn a_reset_after_the_end_changes_nothing() {
     assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
 }
 
+/// The rest of a frame is under way when its stream is reset, and the next stream takes its place.
+#[test]
+fn the_rest_of_a_frame_of_a_stream_that_was_reset_is_not_the_next_streams() {
+    let mut exchange = asked();
+    let answer = [headers(1, 0, &response_block()), data(1, 0, &message(100))].concat();
+    let (begun, rest) = answer.split_at(answer.len() - 40);
+    exchange.server(begun);
+    exchange.client(&rst_stream(1, 8));
+    exchange.client(&request(3, "/a/C", 10));
+    exchange.server(rest);
+    exchange.server(&response(3, 6, "0"));
+    let rpcs = exchange.rpcs();
+    assert_eq!(rpcs[1], unary(3, "/a/C", 10, 6, "OK"));
+    assert_eq!((rpcs[0].stream, rpcs[0].response), (1, (0, 60)));
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
 #[test]
 fn a_reset_within_a_message_owes_nothing_more() {
     let mut exchange = Exchange::begun();
