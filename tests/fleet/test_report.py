@@ -93,7 +93,7 @@ def test_no_column_is_cut(both: Path, shop: str, width: int) -> None:
         text = render(report(dataset), width=width)
         lines = [line for line in text.splitlines() if "grpcdiag " not in line]
         assert max(map(len, lines)) <= width
-        (row,) = (line for line in lines if line.startswith(f" {name}") or line.startswith(f"  {name}"))
+        (row,) = (line for line in lines if line.startswith((f" {name}", f"  {name}")))
         assert row.rstrip().endswith(f"{share} congestion_window")
         assert "failed" in text or dataset == str(both) or width < 110
 
