@@ -59,14 +59,19 @@ def _parts(report: Report, width: int) -> list[RenderableType]:
 
 def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:
     """What changed."""
-    parts: list[RenderableType] = [Text(f"{safe(changes.dataset)} against {safe(changes.against)}", style="bold")]
+    width = max(60, width)
+    parts: list[RenderableType] = [
+        Text(f"{safe(changes.dataset)} against {safe(changes.against)}", style="bold"),
+        *_together(changes.every),
+    ]
+    headings = len(parts)
     for name, title in TITLES.items():
         rows = [change for change in getattr(changes, name) if noted(change)]
         if rows:
-            parts += [Text(), _changes(title, rows[:_MOST_CHANGES])]
+            parts += [Text(), _changes(title, rows[:_MOST_CHANGES], width)]
             if len(rows) > _MOST_CHANGES:
                 parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json has all", style="dim"))
-    if len(parts) == 1:
+    if len(parts) == headings:
         parts.append(Text("no mean time per RPC differs by more than 10 %"))
     table = _table("finding", "before", "now", "lost before", "lost now")
     for change in changes.findings:
@@ -79,7 +84,7 @@ def render_against(changes: Against, *, width: int = 100, colour: bool = False) 
         )
     if changes.findings:
         parts += [Text(), table]
-    return draw(parts, width=max(60, width), colour=colour)
+    return draw(parts, width=width, colour=colour)
 
 
 def _head(report: Report) -> Iterator[RenderableType]:
@@ -234,28 +239,46 @@ def _ways(report: Report) -> Table:
     return table
 
 
-def _changes(title: str, changes: Sequence[Change]) -> Table:
-    table = _table(title, "RPCs", "per RPC before", "now", "change", "p99 before", "now", "most of it")
-    table.columns[7].justify = "left"
+def _together(every: Change) -> Iterator[RenderableType]:
+    if every.before_ns is None or every.after_ns is None:
+        return
+    text = f"{count(every.rpcs, 'RPC')}, {every.rpcs_before:,} before: {duration(every.after_ns)} each, "
+    text += f"{duration(every.before_ns)} before ({_factor(every)})"
+    if every.cause and every.cause_ns:
+        text += f"; what changed most is {every.cause}, {_signed(every.cause_ns)}"
+    yield Text(text)
+
+
+def _factor(change: Change) -> str:
+    if change.before_ns is None or change.after_ns is None:
+        return "new" if change.before_ns is None else "gone"
+    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+
+
+def _signed(ns: int) -> str:
+    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+
+
+_CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
+"""Columns that a terminal narrower than that has no place for."""
+
+
+def _changes(title: str, changes: Sequence[Change], width: int) -> Table:
+    names = ["RPCs", "before", "now", "change", "p99 before", "p99 now", "most of it"]
+    names = [name for name in names if name not in {left for least, left in _CHANGES_LEFT_OUT if width < least}]
+    table = _table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
     for change in changes:
-        factor = "new" if change.before_ns is None else "gone" if change.after_ns is None else ""
-        if change.before_ns and change.after_ns is not None:
-            factor = f"{change.after_ns / change.before_ns - 1:+.0%}"
-        most = (
-            f"{change.cause} {'+' if change.cause_ns > 0 else '-'}{duration(abs(change.cause_ns))}"
-            if change.cause_ns
-            else ""
-        )
-        table.add_row(
-            Text(_short(change.name)),
-            f"{change.rpcs:,}",
-            duration(change.before_ns),
-            duration(change.after_ns),
-            factor,
-            duration(change.p99_before_ns),
-            duration(change.p99_ns),
-            Text(most),
-        )
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{change.rpcs:,}",
+            "before": duration(change.before_ns),
+            "now": duration(change.after_ns),
+            "change": _factor(change),
+            "p99 before": duration(change.p99_before_ns),
+            "p99 now": duration(change.p99_ns),
+            "most of it": Text(f"{change.cause} {_signed(change.cause_ns)}" if change.cause_ns else ""),
+        }
+        table.add_row(Text(_short(change.name)), *(cells[name] for name in names))
     return table
 
 

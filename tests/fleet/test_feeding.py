@@ -139,6 +139,16 @@ def test_a_file_that_became_shorter_is_told(memory: fsspec.AbstractFileSystem, t
     assert not told.done and "became shorter" in (told.reason or "")
 
 
+def test_a_server_that_gives_no_parts_is_no_loss(
+    memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = type(memory).cat_file
+    monkeypatch.setattr(type(memory), "cat_file", lambda self, path, **_: whole(self, path))
+    monkeypatch.setattr(feeding, "CHUNK_BYTES", 50_000)
+    tables, _ = read(put(memory, pieces(tmp_path / "pieces")), tmp_path / "scratch")
+    assert same(tables, decode([recorded(NAME)]))
+
+
 def test_what_is_no_capture_is_left_out(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
     files = put(memory, {**pieces(tmp_path / "pieces"), "eth0.pcap0": b"nothing of the kind", "eth0.pcap1": b""})
     told = outcome(files, tmp_path / "dataset")

@@ -163,6 +163,7 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
     told = json.loads(fleet("report", str(both), "--against", str(tmp_path / "dataset"), "--json")[0])
     (change,) = told["methods"]
+    assert told["every"]["cause"] == "congestion_window" and told["every"]["rpcs"] == 5
     assert change["cause"] == "congestion_window"
     lost = next(f.lost_ns for f in analyze([recorded(SLOW)]).findings if f.id == "slow-start-after-idle")
     assert lost and change["cause_ns"] == pytest.approx(lost / 5, rel=0.05)
@@ -171,6 +172,7 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert (finding["findings_before"], finding["findings"]) == (0, 1)
     out, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"))
     assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
+    assert "what changed most is congestion_window, +164 ms" in " ".join(out.split())
 
 
 def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
