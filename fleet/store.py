@@ -219,7 +219,10 @@ _HEADS_AT_ONCE = 100
 def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
     version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
     below = path[len(root) :].strip("/").split("/")
-    file = File(system.unstrip_protocol(path), int(info.get("size") or 0), str(version))
+    size = info.get("size")
+    if size is None:  # listings of web servers do not tell it
+        size = tried(lambda: system.size(path), path)
+    file = File(system.unstrip_protocol(path), int(size or 0), str(version))
     return Found(file, tuple(below[:-1]), below[-1], system.unstrip_protocol(root))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import split
+from fleets import fleet, split
 from support import recorded
 
 from grpcdiag.analyzer.decode import decode
@@ -143,7 +143,7 @@ def test_a_server_that_gives_no_parts_is_no_loss(
     memory: fsspec.AbstractFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = type(memory).cat_file
-    monkeypatch.setattr(type(memory), "cat_file", lambda self, path, **_: whole(self, path))
+    monkeypatch.setattr(type(memory), "cat_file", lambda self, path, *_, **__: whole(self, path))
     monkeypatch.setattr(feeding, "CHUNK_BYTES", 50_000)
     tables, _ = read(put(memory, pieces(tmp_path / "pieces")), tmp_path / "scratch")
     assert same(tables, decode([recorded(NAME)]))
@@ -166,3 +166,24 @@ def test_nobody_waits_for_a_reader_that_never_came(memory: fsspec.AbstractFileSy
         pipe = os.open(feed.paths[0], os.O_RDONLY)
         assert os.read(pipe, 4) == bytes.fromhex("d4c3b2a1")
     os.close(pipe)
+
+
+def test_a_web_server_s_folder_is_a_source(tmp_path: Path) -> None:
+    """Python's server tells no sizes in listings, and gives no parts of files."""
+    from functools import partial
+    from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+    from threading import Thread
+
+    (tmp_path / "www").mkdir()
+    shutil.copy(recorded(NAME), tmp_path / "www" / "web-1_eth0.pcap")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "www"))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/"
+        _, told = fleet("analyze", url, "-o", str(tmp_path / "dataset"))
+        server.shutdown()
+    assert "1 recording analysed, 10 RPCs" in told
