@@ -59,7 +59,7 @@ def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
         reasons = _unreadable(paths)
         yield Feed([path for number, path in paths.items() if number not in reasons], reasons)
         return
-    heads = {number: _place(folder, number, file) for number, file in enumerate(files)}
+    heads = {number: str(folder / f"{number:05}") for number in range(len(files))}  # names of a store may be anything
     for number, head in enumerate(store.heads(files, HEAD_BYTES)):
         Path(heads[number]).write_bytes(head)
     reasons = _unreadable(heads)
@@ -80,12 +80,6 @@ def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
         pipes.close()
 
 
-def _place(folder: Path, number: int, file: File) -> str:
-    path = folder / f"{number:05}" / file.url.rpartition("/")[2]
-    path.parent.mkdir()
-    return str(path)
-
-
 def _unreadable(paths: dict[int, str]) -> dict[int, str]:
     from ..analyzer.reading import unreadable
 
@@ -98,14 +92,14 @@ def _tell_too_little(
 ) -> bool:
     """Whether the beginnings are too short, as of files compressed in large blocks, or there are no pipes."""
     more = [number for number in heads if files[number].size > HEAD_BYTES]
-    packed = [number for number in more if Path(heads[number]).read_bytes()[:4] not in _PLAIN]
+    packed = [number for number in more if Path(heads[number]).read_bytes().startswith(_PACKED)]
     late = any(times.get(number, 0) is None for number in more)
     unknown = any(not file.size for number, file in enumerate(files) if Path(heads[number]).stat().st_size)
     return not hasattr(os, "mkfifo") or late or unknown or any(number in reasons for number in packed)
 
 
-_PLAIN = {bytes.fromhex(magic) for magic in ("d4c3b2a1", "a1b2c3d4", "4d3cb2a1", "a1b23c4d", "0a0d0d0a")}
-"""How pcap and pcapng files begin."""
+_PACKED = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))
+"""How gzip, zstd and lz4 files begin."""
 
 
 def _first_time(path: str) -> int | None:

@@ -150,10 +150,15 @@ def test_a_server_that_gives_no_parts_is_no_loss(
 
 
 def test_what_is_no_capture_is_left_out(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
-    files = put(memory, {**pieces(tmp_path / "pieces"), "eth0.pcap0": b"nothing of the kind", "eth0.pcap1": b""})
+    junk = b"nothing of the kind" * 10_000
+    files = put(memory, {**pieces(tmp_path / "pieces"), "eth0.pcap0": junk, "eth0.pcap1": b"", "x" * 300: junk})
     told = outcome(files, tmp_path / "dataset")
     assert told.done and told.rpcs == 10
-    assert {left.file.rpartition("/")[2] for left in told.left_out} == {"eth0.pcap0", "eth0.pcap1"}
+    assert {left.file.rpartition("/")[2] for left in told.left_out} == {"eth0.pcap0", "eth0.pcap1", "x" * 300}
+    assert not any(str(tmp_path) in left.reason or "grpcdiag-" in left.reason for left in told.left_out)
+    with feeding.feed(files, tmp_path) as feed:
+        assert sum(path.stat().st_size for path in tmp_path.glob("0*")) <= len(files) * feeding.HEAD_BYTES
+        assert len(feed.paths) == 3
 
 
 def test_nobody_waits_for_a_reader_that_never_came(memory: fsspec.AbstractFileSystem, tmp_path: Path) -> None:
