@@ -43,7 +43,7 @@ def answers(
 
 def _who(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
     if not methods:
-        return "No RPC has both its beginning and its end in the recordings."
+        return "There are no RPCs in the recordings."
     longest = max(methods, key=lambda method: (method.duration_ns, method.name))
     told = []
     if methods[0].lost_ns:
@@ -65,6 +65,9 @@ def _who(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
 def _why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
     grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
     told = []
+    if not budget:
+        seen = next((cause for cause in causes if cause.severity != "info"), None)
+        return f"{seen.id}: {seen.worst.title}." if seen else "No gRPC is in them, or none that can be read."
     if grave:
         first = grave[0]
         where = f"{count(first.findings, 'finding')} on {count(first.hosts, 'host')}"

@@ -37,7 +37,7 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
 
 
 def _parts(report: Report, width: int) -> list[RenderableType]:
-    parts: list[RenderableType] = [*_head(report), Text(), *_answers(report), Text(), *_budget(report)]
+    parts: list[RenderableType] = [*_head(report), Text(), *_answers(report), *_budget(report)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
@@ -113,10 +113,13 @@ def _answers(report: Report) -> Iterator[RenderableType]:
     yield table
 
 
-TOO_SHORT = "The recordings are of less than five minutes."
+TOO_SHORT = "The RPCs are of less than two intervals of five minutes: too short to tell."
 
 
 def _budget(report: Report) -> Iterator[RenderableType]:
+    if not report.rpcs:
+        return
+    yield Text()
     yield Text(f"where {total(report.duration_ns)} of RPC time went", style="bold")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
     table.add_column()

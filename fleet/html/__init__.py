@@ -62,7 +62,9 @@ class _Words:
         self._report = report
 
     def verdict_severity(self) -> str:
-        """The gravest of the causes that cost time."""
+        """The gravest of the causes that cost time; `open` where there are no RPCs to judge."""
+        if not self._report.rpcs:
+            return "open"
         grave = [cause.severity for cause in self._report.causes if cause.lost_ns]
         return next((s for s in ("critical", "warning", "info") if s in grave), "fine")
 
