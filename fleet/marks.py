@@ -20,7 +20,7 @@ _MOST_ALTOGETHER = 2_000_000
 _LEAST = 8
 _MOST_PUSHED = 4_000_000
 """Packets that are looked at, 12 bytes each: memory has an end. What comes later has no marks."""
-_LASTED_NS = 10_000_000_000
+_LASTED_NS = 1_000_000_000
 """Connections that began here and were shorter have none: hardly any recording begins within."""
 _PUSHED = 0x08
 """The bit of PSH (RFC 9293 section 3.1); segmentation offload keeps it on the last packet of what was one."""

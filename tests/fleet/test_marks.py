@@ -45,15 +45,16 @@ def _moved(packet: bytes, shift: int) -> bytes:
     return packet[: tcp + 4] + numbers + packet[tcp + 12 :]
 
 
-@pytest.mark.parametrize(("shift", "joined"), [(0, 4), (1_000, 0)])
-def test_packets_of_the_same_numbers_join(tmp_path: Path, shift: int, joined: int) -> None:
-    later("rtt205-go-16000.pcap", 30, tmp_path / "captures" / "web-1" / "eth0.pcap")
+@pytest.mark.parametrize(("without", "shift", "joined"), [(30, 0, 4), (0, 0, 4), (30, 1_000, 0)])
+def test_packets_of_the_same_numbers_join(tmp_path: Path, without: int, shift: int, joined: int) -> None:
+    """The server's recording began later than its connection; the client's did, or has all of it."""
+    later("rtt205-go-16000.pcap", without, tmp_path / "captures" / "web-1" / "eth0.pcap")
     other = tmp_path / "captures" / "db-1" / "eth0.pcap"
     later("rtt205-go-16000.server.pcap", 20, other, bytes([192, 0, 2, 9]), shift)
     _, told = fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
     assert ("4 RPCs recorded at both ends" in told) == (joined == 4)
     report = json.loads(fleet("report", str(tmp_path / "dataset"), "--json")[0])
-    assert report["rpcs"] == 8 - joined
+    assert report["rpcs"] == (8 if without else 9) - joined
     assert [(way["client_host"], way["server_host"], way["rpcs"]) for way in report["ways"]] == (
         [("web-1", "db-1", 4)] if joined else []
     )
