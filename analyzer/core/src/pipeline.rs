@@ -76,7 +76,7 @@ pub struct Finished {
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
-const WEIGHTS: [u64; 2] = [5, 3];
+const WEIGHTS: [u64; 2] = [7, 3];
 
 impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
