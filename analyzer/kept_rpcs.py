@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .spilled import append, nameless
+from .reading import Run
+from .spilled import append, nameless, renumber
 
 IN_MEMORY = 65_536
 """Rows of RPCs, some 200 bytes each, that go to the files together; a capture with fewer needs none."""
@@ -24,17 +25,18 @@ class KeptRpcs:
         """None so far."""
         self._columns: dict[str, _Column] = {}
 
-    def take(self, run: _core.Run) -> None:
+    def take(self, run: _core.Run | Run) -> None:
         """Take the rows that are complete when they are many; called after each step."""
         self._add(run.take_rpcs(IN_MEMORY, 2 * IN_MEMORY))
         if self._columns:
             self._correct(run.take_settled())
 
-    def finish(self, run: _core.Run) -> dict[str, Any]:
+    def finish(self, run: _core.Run | Run) -> dict[str, Any]:
         """End the run and give what it found, with all rows of RPCs."""
         result = run.finish()
         if self._columns:
             self._correct(result["settled"])
+            self._columns["method"].renumber(result["renumbered"])
             self._add(result["rpcs"] | {"deadlines": result["deadlines"], "budgets": result["rpc_budgets"]})
             result["rpcs"] = {name: column.mapped() for name, column in self._columns.items()}
             result["deadlines"], result["rpc_budgets"] = (result["rpcs"].pop(name) for name in _OF_THEIR_OWN)
@@ -71,6 +73,11 @@ class _Column:
     def add(self, cells: npt.NDArray[Any]) -> None:
         self._end = append(self._file, self._end, cells)
         self._rows += len(cells)
+
+    def renumber(self, numbers: npt.NDArray[Any]) -> None:
+        """Put other numbers in the place of those that have any."""
+        for begin in range(0, self._rows if len(numbers) else 0, IN_MEMORY):
+            renumber(self.mapped()[begin : begin + IN_MEMORY], numbers)
 
     def mapped(self) -> npt.NDArray[Any]:
         """All of it; what is written there is in the file."""

@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from . import _core
 from .errors import NoGrpcError
 from .facts import why_no_grpc
 from .reading import How, Progress
-from .spilled import Columns, Part, Spilled
+from .spilled import Columns, Part, Spilled, renumber
 from .tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
 
 STEP = 25_000
@@ -53,6 +54,8 @@ class _Read(Struct):
     names: list[str | None]
     """Of methods not known before, by number."""
     end: Tables | None = None
+    renumbered: npt.NDArray[np.uint32] | None = None
+    """At the end: the numbers of methods by those that rows have which were given before."""
     error: BaseException | None = None
 
 
@@ -61,8 +64,8 @@ class _Reader(threading.Thread):
 
     def __init__(self, paths: Sequence[str], how: How) -> None:
         super().__init__(name="grpcdiag-read", daemon=True)
-        self.run_ = _core.Run(list(paths), rpc_rows=True, **how)
-        self.total = self.run_.bytes_total
+        self._paths, self._how = list(paths), how
+        self.total: int | None = None
         self.read = 0
         self.found: queue.Queue[_Read] = queue.Queue(1)
         self.stopped = False
@@ -74,20 +77,22 @@ class _Reader(threading.Thread):
             self._give(_Read({}, {}, [], error=error))
 
     def _read(self) -> None:
+        run = _core.Run(self._paths, rpc_rows=True, **self._how)
+        self.total = run.bytes_total
         known = 0
         more = True
         while more and not self.stopped:
-            more = self.run_.step(STEP)
-            self.read = self.run_.bytes_read
-            rows = self.run_.take_rpcs(LEAST, MOST)
-            settled, names = self.run_.take_settled(), self.run_.methods_from(known)
+            more = run.step(STEP)
+            self.read = run.bytes_read
+            rows = run.take_rpcs(LEAST, MOST)
+            settled, names = run.take_settled(), run.methods_from(known)
             known += len(names)
             if len(rows["connection"]) or len(settled["numbers"]) or names:
                 self._give(_Read(rows, settled, names))
         if not self.stopped:
-            end = self.run_.finish()
+            end = run.finish()
             rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
-            self._give(_Read(rows, end["settled"], [], end=tables_of(end)))
+            self._give(_Read(rows, end["settled"], [], end=tables_of(end), renumbered=end["renumbered"]))
 
     def _give(self, read: _Read) -> None:
         while not self.stopped:
@@ -112,7 +117,7 @@ def stream_rpcs(
     try:
         while True:
             try:
-                read = reader.found.get(timeout=_PATIENCE_S if progress else None)
+                read = reader.found.get(timeout=_PATIENCE_S)
             except queue.Empty:
                 read = None
             if progress:
@@ -143,6 +148,8 @@ class _Waiting(Struct):
     """How many of them are not as they will stay."""
     unnamed: bool
     """Whether labels of their methods are not known yet."""
+    before_end: bool
+    """Whether they came before the end of the run, at which methods get other numbers."""
 
 
 class _Rows:
@@ -161,6 +168,7 @@ class _Rows:
         self._spilled = Spilled()
         self._direct: Columns | None = None
         self._ended = False
+        self._renumbered: npt.NDArray[np.uint32] | None = None
 
     def add(self, read: _Read) -> None:
         """Take in what came; `ready` is asked before the next."""
@@ -171,6 +179,7 @@ class _Rows:
         if read.end is not None:
             self._ended = True
             self._names = names_of(read.end.methods)
+            self._renumbered = read.renumbered
             self._unnamed = []
         self._correct(read.settled)
         columns = {name: column for name, column in read.rows.items() if name in _WIDE or name in _COLUMNS}
@@ -183,7 +192,7 @@ class _Rows:
         changing = 0 if self._ended else int(np.count_nonzero(read.rows["settled"] == 0))
         unnamed = bool(self._unnamed) and bool(np.isin(columns["method"], self._unnamed).any())
         if changing or unnamed or self._gone < len(self._waiting):
-            self._waiting.append(_Waiting(self._spilled.add(self._next, columns), changing, unnamed))
+            self._waiting.append(_Waiting(self._spilled.add(self._next, columns), changing, unnamed, not self._ended))
             self._firsts.append(self._next)
         else:
             self._direct = columns
@@ -199,7 +208,10 @@ class _Rows:
             if (waiting.changing or waiting.unnamed) and not self._ended:
                 return
             self._gone += 1
-            yield self._rows(self._spilled.read(waiting.part))
+            columns = self._spilled.read(waiting.part)
+            if self._renumbered is not None and waiting.before_end:
+                renumber(columns["method"], self._renumbered)
+            yield self._rows(columns)
         if self._waiting:
             self._waiting, self._firsts, self._gone = [], [], 0
             self._spilled.clear()

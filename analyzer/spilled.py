@@ -36,6 +36,12 @@ def append(file: BinaryIO, offset: int, cells: npt.NDArray[Any]) -> int:
     return offset + cells.nbytes
 
 
+def renumber(column: npt.NDArray[Any], numbers: npt.NDArray[Any]) -> None:
+    """Methods have other numbers at the end of a run: put those in the place of the ones from before."""
+    known = column < len(numbers)
+    column[known] = numbers[column[known]]
+
+
 def gathered(column: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Some rows of a column, by their numbers or a mask. The pages of one that is a memory map are given back."""
     if not isinstance(column.base, np.memmap):

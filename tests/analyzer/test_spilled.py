@@ -63,7 +63,7 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 def test_analyses_are_the_same(
     files: Sequence[str], threads: int, little: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "THREADS", threads)
+    monkeypatch.setenv(reading.THREADS_VARIABLE, str(threads))
 
     def analysis(**how: int) -> str:
         try:

@@ -18,6 +18,7 @@ pub mod packet;
 pub mod pipeline;
 mod python;
 pub mod scrub;
+pub mod settle;
 mod shards;
 pub mod spill;
 pub mod strings;

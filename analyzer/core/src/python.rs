@@ -325,6 +325,7 @@ fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finished, mut cx:
     result.set_item("addresses", end.addresses)?;
     cx.taken.settle_all();
     result.set_item("settled", settled(py, &mut cx)?)?;
+    result.set_item("renumbered", std::mem::take(&mut cx.taken.renumbered).into_pyarray(py))?;
     let deadlines = std::mem::take(&mut cx.deadlines);
     let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
     let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);

@@ -40,6 +40,9 @@ pub struct Taken {
     open: HashMap<u32, Whole, foldhash::fast::RandomState>,
     /// Those of them that do so no longer.
     settled: Vec<(u32, Whole)>,
+    /// The numbers that methods have at the end of a run by those of the rows that were taken; empty where they are the
+    /// same.
+    pub renumbered: Vec<u32>,
 }
 
 impl Taken {
