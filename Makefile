@@ -56,7 +56,8 @@ SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir bui
 
 check: lint test ## Everything that must pass before a change goes in
 
-bench: dev ## Measure speed and memory on large captures (of one KIND, or of all)
+bench: dev ## Measure the core's stages, and speed and memory on large captures (or one KIND alone: unary, ..., growth)
+	@[ -n "$(KIND)" ] || cargo bench --bench stages
 	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
 
 LEARNT := analyzer/core/usual.profdata

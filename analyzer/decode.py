@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Unpack
 
-from . import _core
 from .errors import CaptureError, NoGrpcError
 from .facts import why_no_grpc
-from .reading import STEP, How, Progress, Reading
+from .reading import STEP, How, Progress, Reading, Run
 from .tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 
 __all__ = ["CaptureError", "Progress", "decode", "stream"]
@@ -44,7 +43,7 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = _core.Run(list(paths), frames=name == "frames", messages=name == "messages", packets=name == "packets", **how)
+    run = Run(paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)
@@ -61,7 +60,7 @@ def stream(
 
 def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Tables:
     """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
-    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     while run.step(STEP):
         if progress:
             progress(run.bytes_read, run.bytes_total)

@@ -9,13 +9,12 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
 from .chosen import Chosen
 from .decode import decode
 from .errors import NoGrpcError
 from .facts import why_no_grpc
 from .narrowing import chosen_rpcs
-from .reading import STEP, How, Progress
+from .reading import STEP, How, Progress, Run
 from .tables import Frames, Ints, Packets, Tables, tables_of
 
 _SLACK_NS = 1_000_000_000
@@ -146,7 +145,7 @@ def slowest(
 
 
 def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: How) -> Tables:
-    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     while run.step(STEP):
         frames, packets = run.take("frames"), run.take("packets")
         for wanted in filters:

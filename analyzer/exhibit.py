@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from . import _core
 from .excerpt import Excerpt, excerpt
-from .reading import STEP, How
+from .reading import STEP, How, Run
 from .result import Analysis, Finding
 from .tables import COMPLETE, Ints, Rpcs, Tables
 
@@ -94,7 +94,7 @@ def exhibit(paths: Sequence[str], analysis: Analysis, **how: Unpack[How]) -> Exh
 def _packets(paths: Sequence[str], wanted: Ints, how: How) -> tuple[dict[int, PacketFacts], Tables]:
     from .tables import tables_of
 
-    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     rows: dict[int, tuple[int, ...]] = {}
     frames: dict[tuple[int, int, int], list[str]] = {}
     going = True

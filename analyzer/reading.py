@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from . import _core
+
+_T = TypeVar("_T")
 
 Progress = Callable[[int, int | None], None]
 """Told the bytes read and, for files, the bytes of all files together."""
@@ -15,14 +18,28 @@ Progress = Callable[[int, int | None], None]
 STEP = 100_000
 """Packets between two reports of progress."""
 
-THREADS = min(2, os.cpu_count() or 1)
-"""Threads the core may use; the result is the same whatever their number."""
+MOST_THREADS = 2
+"""Threads between which the core divides a capture's connections."""
+THREADS_VARIABLE = "GRPCDIAG_THREADS"
+"""Environment variable with the number of threads; what is no number is ignored."""
 
 KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than are kept."""
 
 _PATIENCE_S = 0.1
-"""Seconds between two looks at progress and Ctrl-C."""
+"""Seconds between two looks at progress and at signals, which wake nobody once polars has been imported."""
+
+
+def threads() -> int:
+    """Threads the core uses: one per core this process may use, or as many as GRPCDIAG_THREADS says.
+
+    The result is the same whatever their number.
+    """
+    said = os.environ.get(THREADS_VARIABLE, "")
+    if said.isdecimal() and int(said) > 0:
+        return min(int(said), MOST_THREADS)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
 
 
 class How(TypedDict, total=False):
@@ -40,35 +57,82 @@ class Reading:
     """A run of the core over one capture, in a thread of its own."""
 
     def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[How]) -> None:
-        """Open the files and begin to read. Raises CaptureError."""
-        self._run = _core.Run(list(paths), rpc_rows=rpc_rows, threads=THREADS, **how)
-        self._total = self._run.bytes_total
+        """Begin to open the files and to read."""
+        self._run: _core.Run | None = None
+        self._wanted: dict[str, Any] = {"rpc_rows": rpc_rows, "threads": threads(), **how}
+        self._total: int | None = None
         self._read = 0
         self._stopped = False
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._step, name="grpcdiag-read", daemon=True)
+        self._thread = threading.Thread(target=self._step, args=(list(paths),), name="grpcdiag-read", daemon=True)
         self._thread.start()
 
-    def _step(self) -> None:
+    def _step(self, paths: list[str]) -> None:
         try:
-            while not self._stopped and self._run.step(STEP):
-                self._read = self._run.bytes_read
+            run = self._run = _core.Run(paths, **self._wanted)
+            self._total = run.bytes_total
+            while not self._stopped and run.step(STEP):
+                self._read = run.bytes_read
         except BaseException as error:  # told to whoever waits
             self._error = error
 
     def finish(self, progress: Progress | None = None) -> dict[str, Any]:
-        """Wait for the end and give what the core found; `tables.tables_of` makes tables of it."""
+        """Wait for the end and give what the core found; `tables.tables_of` makes tables of it. Raises CaptureError."""
         try:
             while self._thread.is_alive():
-                self._thread.join(_PATIENCE_S if progress else None)
+                self._thread.join(_PATIENCE_S)
                 if progress:
                     progress(self._read, self._total)
-        except KeyboardInterrupt:
+        except BaseException:
             self._stopped = True
             raise
-        if self._error:
-            raise self._error
+        if self._error or self._run is None:
+            raise self._error or AssertionError
         return self._run.finish()
+
+
+class Run:
+    """A run of the core that is stepped through, as `_core.Run` is, but Ctrl-C ends it even where a pipe stalls."""
+
+    def __init__(self, paths: Sequence[str], **wanted: Any) -> None:
+        """Open the files. Raises CaptureError."""
+        self._run = _heard(lambda: _core.Run(list(paths), **wanted))
+        self.bytes_total = self._run.bytes_total
+        self.bytes_read = 0
+
+    def step(self, packets: int = STEP) -> bool:
+        """Read up to that many packets; False at the end."""
+        going = _heard(lambda: self._run.step(packets))
+        self.bytes_read = self._run.bytes_read
+        return going
+
+    def take(self, table: str) -> dict[str, Any]:
+        """See `_core.Run.take`."""
+        return self._run.take(table)
+
+    def finish(self) -> dict[str, Any]:
+        """See `_core.Run.finish`."""
+        return self._run.finish()
+
+
+def _heard(work: Callable[[], _T]) -> _T:
+    """Do what blocks outside Python in a thread and wait for it, so that signals are heard meanwhile."""
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # told to the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="grpcdiag-read", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_PATIENCE_S)
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 def unreadable(path: str) -> str | None:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from . import _core
-from .reading import STEP, How, Progress
+from .reading import STEP, How, Progress, Run
 from .result import Analysis
 from .tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
 
@@ -161,7 +160,7 @@ def read_around(
 ) -> tuple[Tables, tuple[Ints, Ints], Spans]:
     """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
     numbers, connections = [], []
-    run = _core.Run(list(paths), packets=True, rpc_rows=True, **how)
+    run = Run(paths, packets=True, rpc_rows=True, **how)
     for piece in _pieces(run, "packets", progress):
         numbers.append(piece["packet"])
         connections.append(piece["connection"])
@@ -175,7 +174,7 @@ def read_around(
     return replace(whole, frames=frames, packets=packets), flights, spans
 
 
-def _pieces(run: _core.Run, name: str, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
+def _pieces(run: Run, name: str, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
     while run.step(STEP):
         yield run.take(name)
         if progress:
@@ -253,7 +252,7 @@ def _read(
     paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: How
 ) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
     """Frames and packets within spans; frames up to twice the bound, which only tiny ones reach."""
-    run = _core.Run(list(paths), frames=True, packets=True, **how)
+    run = Run(paths, frames=True, packets=True, **how)
     flights, left = Flights(), 2 * bounds.frames
     frames: list[Mapping[str, Any]] = []
     packets: list[Mapping[str, Any]] = []
@@ -270,7 +269,7 @@ def _read(
     return table_of(Frames, all_frames), table_of(Packets, together), in_flight
 
 
-def _both(run: _core.Run, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
+def _both(run: Run, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
     while run.step(STEP):
         yield {"packets": run.take("packets"), "frames": run.take("frames")}
         if progress:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .reading import STEP, How, Progress
+from .reading import STEP, How, Progress, Run
 from .tables import Ints, Tables, tables_of
 
 MOST_POINTS = 500_000
@@ -57,7 +57,7 @@ class Traced:
 
 def traced(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Traced:
     """Read a capture once. Memory follows its RPCs, waits and connections. Raises CaptureError."""
-    run = _core.Run(list(paths), frames=True, packets=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     counters, phases = _Counters(), _Phases()
     while run.step(STEP):
         counters.add(run.take("packets"))

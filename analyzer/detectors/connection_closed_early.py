@@ -97,7 +97,7 @@ def _lost(tables: Tables) -> Counts:
     """RPCs that the end of their connection ended; none whose answer may have been missed."""
     rpcs = tables.rpcs
     rpc = common.failed(tables).rpc
-    rpc = rpc[np.isin(rpcs.status[rpc], (NOT_SEEN, common.UNAVAILABLE))]
+    rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
     seen = (rpcs.flags[rpc] & (COMPLETE | TOUCHES_GAP)) == COMPLETE
     on, connections = rpcs.connection[rpc], tables.connections
     whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)

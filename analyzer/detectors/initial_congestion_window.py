@@ -141,7 +141,7 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     firsts = rows[np.sort(begins)]
     streams = np.maximum(waits.streams[rows].astype(np.int64), 1)
     lost = min(int((waits.duration_ns[rows] * streams).sum()), _shared.rpc_time(tables))
-    paying = len(np.unique(np.stack([waits.connection[rows], waits.stream[rows]], axis=1), axis=0))
+    paying = len(set(zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)))
     share = _shared.share_of_time(tables, lost)
     row = int(firsts[0])
     host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..errors import TooLargeError
-from ..reading import STEP, How, Progress
+from ..reading import STEP, How, Progress, Run
 from ..tables import Codes, Counts, Ints, Tables, tables_of
 
 MOST_PACKETS = 3_000_000
@@ -78,7 +78,7 @@ def read(
 
     Raises CaptureError, and TooLargeError beyond `MOST_PACKETS`.
     """
-    run = _core.Run(list(files), packets=True, frames=most is None, rpc_rows=most is None, **how)
+    run = Run(files, packets=True, frames=most is None, rpc_rows=most is None, **how)
     traces: list[Trace] = []
     frames: list[StreamFrames] = []
     kept = 0

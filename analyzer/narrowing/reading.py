@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from .. import _core
 from ..chosen import Chosen
-from ..reading import STEP, How, Progress
+from ..reading import STEP, How, Progress, Run
 from ..tables import Ints, Tables, tables_of
 
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +36,7 @@ class Read(Struct, frozen=True, eq=False):
 
 def read(paths: Sequence[str], chosen: Chosen, progress: Progress | None = None, **how: Unpack[How]) -> Read:
     """Decode a capture once. Raises CaptureError."""
-    run = _core.Run(list(paths), frames=True, messages=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, messages=True, rpc_rows=True, **how)
     turns: list[tuple[Ints, Ints, Ints]] = []
     frames: list[tuple[Ints, Ints]] = []
     more = True

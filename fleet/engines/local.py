@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
 
 from ..task import Outcome, Task
 from . import LOSSES, Work, lost
+
+_PATIENCE_S = 0.5
+"""Seconds that ended processes may take until what they leave is removed."""
 
 
 class Local:
@@ -24,6 +31,7 @@ class Local:
         """`workers` processes, as many as there are cores by default."""
         self.workers = workers or _cores()
         self._stopped = threading.Event()
+        self._scratch = TemporaryDirectory(prefix="grpcdiag-fleet-", ignore_cleanup_errors=True)
         self._pids: set[int] = set()
         self._lock = threading.Lock()
 
@@ -35,8 +43,13 @@ class Local:
         """Processes that still work are ended: what they had not put into the dataset is done anew."""
         self._stopped.set()
         with self._lock:
-            for pid in self._pids:
-                _end(pid)
+            pids = set(self._pids)
+        for pid in pids:
+            _end(pid)
+        deadline = monotonic() + _PATIENCE_S
+        while any(map(_is_there, pids)) and monotonic() < deadline:
+            sleep(0.01)
+        self._scratch.cleanup()
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """See `Engine.run`."""
@@ -88,7 +101,9 @@ class Local:
 
     def _pool(self) -> tuple[ProcessPoolExecutor, int]:
         """One process; a fresh interpreter, for the core has threads."""
-        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin)
+        pool = ProcessPoolExecutor(
+            1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._scratch.name,)
+        )
         pid = pool.submit(os.getpid).result()
         with self._lock:
             self._pids.add(pid)
@@ -104,17 +119,27 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _begin() -> None:
-    """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle."""
+def _begin(scratch: str) -> None:
+    """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tempfile.tempdir = scratch
     parent = parent_process()
 
     def watch() -> None:
         if parent:
             parent.join()
+        shutil.rmtree(scratch, ignore_errors=True)  # the parent may have had no time for it
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _end(pid: int) -> None:

@@ -6,24 +6,21 @@ import gc
 import os
 import sys
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the signal's number, as shells have it."""
+
 
 def main() -> None:
     """Run the command line; exit codes are those of `grpcdiag --help`."""
-    if sys.argv[1:] == ["--version"]:
-        from .analyzer import _core  # without the command line's libraries, which take longer than the answer
-
-        print(f"grpcdiag {_core.__version__}")
-        return
-    # a command is one pass: what it makes goes with the process, and looking for cycles takes time from the start
-    gc.disable()
-    # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from .cli import app
-
     try:
-        app()
+        if sys.argv[1:] == ["--version"]:
+            from .analyzer import _core  # without the command line's libraries, which take longer than the answer
+
+            print(f"grpcdiag {_core.__version__}")
+            return
+        _run()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # the reader has gone (`grpcdiag ... | head`): nothing more to say, and nothing to complain about
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -31,6 +28,53 @@ def main() -> None:
     finally:
         if "duckdb" not in sys.modules:  # which complains about what is left
             gc.freeze()  # nor at the end
+
+
+def _run() -> None:
+    # a command is one pass: what it makes goes with the process, and looking for cycles takes time from the start
+    gc.disable()
+    # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    asked = _heed_requests_to_end()
+    from .cli import of_arguments
+
+    try:
+        of_arguments(sys.argv[1:])()
+    except (KeyboardInterrupt, SystemExit) as end:
+        if asked and (isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED):
+            sys.exit(128 + asked[0])
+        raise
+
+
+def _heed_requests_to_end() -> list[int]:
+    """SIGTERM and SIGHUP end a command as Ctrl-C does, which leaves nothing unfinished behind; gives those that came.
+
+    Python's own handlers wait for the main thread to come back from libraries. A thread does not, and what it sends is
+    heard by libraries, too. Where a command has handlers of its own, it does nothing.
+    """
+    import signal
+    import threading
+
+    asked: list[int] = []
+
+    def noted(_number: int, _frame: object) -> None:
+        pass
+
+    def watch(heard: int) -> None:
+        while told := os.read(heard, 1):
+            if signal.getsignal(told[0]) is noted:
+                asked.append(told[0])
+                os.kill(os.getpid(), signal.SIGINT)
+
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]  # nohup ignores it
+    if numbers:
+        heard, tell = os.pipe()
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+        for number in numbers:
+            signal.signal(number, noted)
+        threading.Thread(target=watch, args=(heard,), name="grpcdiag-signals", daemon=True).start()
+    return asked
 
 
 if __name__ == "__main__":

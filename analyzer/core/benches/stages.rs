@@ -1,28 +1,40 @@
-//! Throughput of each stage on a recorded capture: 3,000 unary calls of grpc-c++ on one connection.
+//! Throughput of each stage on a recorded capture: 3,000 unary calls of grpc-c++ on one connection, and as many copies of
+//! it with other ports where connections are divided among threads; TLS on calls of grpc-go.
 
 use std::hint::black_box;
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use flate2::write::GzEncoder;
+use grpcdiag_core::at::At;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
-use grpcdiag_core::context::Options;
+use grpcdiag_core::context::{Context, Options};
 use grpcdiag_core::grpc::headers::Strings;
 use grpcdiag_core::http2::frame::{FrameHeader, FrameType, HEADER_LEN};
-use grpcdiag_core::http2::{detect::PREFACE, headers, hpack::Decoder};
+use grpcdiag_core::http2::{End, Http2, detect::PREFACE, headers, hpack::Decoder};
 use grpcdiag_core::packet::{Dissector, Outcome};
 use grpcdiag_core::pipeline::Pipeline;
+use grpcdiag_core::tcp::{Router, Shard};
+use grpcdiag_core::tls::{Decryptor, Event, KeyLog, Session};
 
-const CAPTURE: &str = "../../fixtures/recorded/ydb-unary-single-inflight1.pcap";
+const CAPTURE: &str = "ydb-unary-single-inflight1.pcap";
+const ENCRYPTED: (&str, &str) = ("tls13-go.pcap", "tls13-go.keys");
+/// Copies of the capture that two threads share.
+const COPIES: u8 = 8;
 
 /// A packet without its bytes, which are in the capture's.
 type Recorded = (u32, i64, u32, u32, Vec<u8>);
 
+fn recorded(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recorded").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 fn file() -> Arc<[u8]> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(CAPTURE);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).into()
+    recorded(CAPTURE).into()
 }
 
 fn open(file: &Arc<[u8]>) -> CaptureReader {
@@ -76,6 +88,46 @@ fn header_blocks(packets: &[Recorded]) -> Vec<Vec<u8>> {
     blocks
 }
 
+/// A side's bytes as TCP delivers them, which come in order in these captures: the side, and where they were recorded.
+type Delivered<'a> = (usize, &'a [u8], At);
+
+fn delivered(packets: &[Recorded]) -> Vec<Delivered<'_>> {
+    let mut dissector = Dissector::new();
+    let mut bytes = Vec::new();
+    for (number, time, link_type, length, captured) in packets {
+        if let Outcome::Tcp(segment) = dissector.dissect(*link_type, captured, *length, *time)
+            && !segment.payload.is_empty()
+        {
+            let start = segment.payload.as_ptr() as usize - captured.as_ptr() as usize;
+            let payload = &captured[start..start + segment.payload.len()];
+            let side = usize::from(segment.source_port < segment.destination_port);
+            bytes.push((side, payload, At::new(*number, *time)));
+        }
+    }
+    bytes
+}
+
+fn length_of(bytes: &[Delivered<'_>]) -> Throughput {
+    Throughput::Bytes(bytes.iter().map(|(_, bytes, _)| bytes.len() as u64).sum())
+}
+
+/// The packets again and again, with the last octet but one of both addresses changed: connections that take turns.
+fn copies(packets: &[Recorded]) -> Vec<Recorded> {
+    const IPV4_IN_ETHERNET: usize = 14;
+    let mut all = Vec::new();
+    for (_, time, link_type, length, captured) in packets {
+        for copy in 0..COPIES {
+            let mut captured = captured.clone();
+            if captured.get(IPV4_IN_ETHERNET).is_some_and(|first| first >> 4 == 4) {
+                captured[IPV4_IN_ETHERNET + 14] = copy;
+                captured[IPV4_IN_ETHERNET + 18] = copy;
+            }
+            all.push((all.len() as u32 + 1, *time, *link_type, *length, captured));
+        }
+    }
+    all
+}
+
 fn read_capture(criterion: &mut Criterion) {
     let file = file();
     let mut group = criterion.benchmark_group("capture_file");
@@ -103,6 +155,114 @@ fn dissect(criterion: &mut Criterion) {
             }
         });
     });
+    group.finish();
+}
+
+fn decompress(criterion: &mut Criterion) {
+    let plain = file();
+    let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(&plain).expect("gzip");
+    let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    lz4.write_all(&plain).expect("lz4");
+    let zstd = ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let mut group = criterion.benchmark_group("decompression");
+    group.throughput(Throughput::Bytes(plain.len() as u64)); // of the packets, not of the file
+    for (name, packed) in [("gzip", gzip.finish().expect("gzip")), ("lz4", lz4.finish().expect("lz4")), ("zstd", zstd)]
+    {
+        let packed: Arc<[u8]> = packed.into();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut reader = open(&packed);
+                while let Some(packet) = reader.next_packet() {
+                    black_box(packet);
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Connections found, and their segments followed with everything above; less the stages below it is what TCP costs.
+fn follow(criterion: &mut Criterion) {
+    let packets = packets(&file());
+    let mut group = criterion.benchmark_group("tcp");
+    group.throughput(Throughput::Elements(packets.len() as u64));
+    for (name, deep) in [("dissect_and_route", false), ("dissect_route_and_follow", true)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let (mut dissector, mut router) = (Dissector::new(), Router::new(&[1]));
+                let mut shard = Shard::new(Options::default());
+                for (number, time, link_type, length, captured) in &packets {
+                    if let Outcome::Tcp(segment) = dissector.dissect(*link_type, captured, *length, *time)
+                        && let Some(route) = black_box(router.route(&segment))
+                        && deep
+                    {
+                        shard.segment(&route, &segment, At::new(*number, *time));
+                    }
+                }
+                black_box(shard);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Frames, header blocks, messages and RPCs of bytes that came in order: HTTP/2 and gRPC without TCP.
+fn feed(criterion: &mut Criterion) {
+    let packets = packets(&file());
+    let bytes = delivered(&packets);
+    let mut group = criterion.benchmark_group("http2");
+    group.throughput(length_of(&bytes));
+    group.bench_function("frame_headers", |bencher| {
+        let client: Vec<u8> = bytes.iter().filter(|(side, ..)| *side == 0).flat_map(|(_, b, _)| b.to_vec()).collect();
+        let frames = client.strip_prefix(PREFACE).expect("the client's preface");
+        bencher.iter(|| {
+            let mut rest = frames;
+            while let Some((head, after)) = rest.split_first_chunk::<HEADER_LEN>() {
+                let header = FrameHeader::parse(black_box(head));
+                rest = after.get(header.length() as usize..).unwrap_or_default();
+                black_box(header.kind());
+            }
+        });
+    });
+    for (name, rpc_rows) in [("frames_to_rpcs", false), ("frames_to_rpc_rows", true)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let mut cx = Context::new(Options { rpc_rows, ..Options::default() });
+                let mut http2 = Http2::new(0, 0, true, false, &mut cx.strings);
+                for &(side, bytes, at) in &bytes {
+                    http2.feed(side, bytes, at, &mut cx);
+                }
+                http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), &mut cx);
+                assert!(http2.rpcs > 0);
+                black_box(cx);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// TLS records of bytes that came in order, decrypted and not.
+fn decrypt(criterion: &mut Criterion) {
+    let packets = packets(&recorded(ENCRYPTED.0).into());
+    let bytes = delivered(&packets);
+    let mut group = criterion.benchmark_group("tls");
+    group.throughput(length_of(&bytes));
+    for (name, keys) in [("decrypted", recorded(ENCRYPTED.1)), ("records_alone", Vec::new())] {
+        let keys = Arc::new(KeyLog::parse(&keys));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let (mut decryptor, mut session) = (Decryptor::new(Arc::clone(&keys)), Session::new());
+                let mut out = |event: Event<'_, At>, _: At| {
+                    black_box(event);
+                };
+                for &(side, bytes, at) in &bytes {
+                    session.feed(side, bytes, at, &mut decryptor, &mut out);
+                }
+                session.finish(At::new(u32::MAX, i64::MAX), &mut decryptor, &mut out);
+            });
+        });
+    }
     group.finish();
 }
 
@@ -151,11 +311,24 @@ fn whole(criterion: &mut Criterion) {
         });
     }
     group.finish();
+    let many = copies(&packets);
+    let mut group = criterion.benchmark_group("pipeline_of_many_connections");
+    group.throughput(Throughput::Elements(many.len() as u64));
+    for threads in [1, 2] {
+        group.bench_with_input(BenchmarkId::new("threads", threads), &threads, |bencher, &threads| {
+            bencher.iter(|| {
+                let mut pipeline = Pipeline::new(Options { threads, ..Options::default() });
+                many.iter().for_each(|recorded| pipeline.packet(&packet(recorded)));
+                black_box(pipeline.finish());
+            });
+        });
+    }
+    group.finish();
 }
 
 fn brief() -> Criterion {
     Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_millis(1_500))
 }
 
-criterion_group!(name = stages; config = brief(); targets = read_capture, dissect, decode_header_blocks, whole);
+criterion_group!(name = stages; config = brief(); targets = read_capture, decompress, dissect, follow, decrypt, decode_header_blocks, feed, whole);
 criterion_main!(stages);

@@ -17,6 +17,7 @@ pub mod packet;
 pub mod pipeline;
 mod python;
 pub mod scrub;
+pub mod settle;
 mod shards;
 pub mod strings;
 pub mod tables;

@@ -271,6 +271,9 @@ pub const METHOD_HISTOGRAMS: usize = 512;
 pub const INTERNED_BYTES: usize = 1_024;
 /// Bytes of all strings of one kind; beyond, new ones share one name.
 pub const INTERNED_TOTAL: usize = 16 << 20;
+/// Rows that a table keeps beyond its bound until the run is over: segments of many connections are put by, some 70,000
+/// at a time, and read connection by connection, so that which rows are the first ones shows only then.
+pub const ROWS_AHEAD: usize = 131_072;
 /// Rows of the problems table; further problems are counted only.
 pub const PROBLEMS: usize = 10_000;
 /// Rows of the pings table.

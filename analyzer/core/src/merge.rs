@@ -4,7 +4,7 @@ use crate::context::{Context, NO_METHOD};
 
 /// Takes the tables of another thread in; gives the numbers of its agents here by their numbers there.
 ///
-/// Rows are appended: their order across connections has no meaning. Everything that is summed is exact.
+/// Rows are appended: `settle` brings them into order. Everything that is summed is exact.
 pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     let methods = cx.strings.methods.absorb(&other.strings.methods);
     let agents = cx.strings.agents.absorb(&other.strings.agents);

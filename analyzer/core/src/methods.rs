@@ -1,5 +1,7 @@
 //! What is kept per method while packets pass by: counts, times and their distribution.
 
+use std::cmp::Reverse;
+
 use hdrhistogram::Histogram;
 
 use crate::budget::Budget;
@@ -19,6 +21,8 @@ pub struct MethodStats {
     pub statuses: [u64; status::NAMES.len() + 1],
     /// When the first RPC began, nanoseconds since the epoch.
     pub first_start: i64,
+    /// The first packet and the stream of that RPC, which tell methods apart whose first RPCs began together.
+    pub first_place: [u32; 2],
     /// When the last one ended or was last seen.
     pub last_end: i64,
     /// How long the complete ones took.
@@ -51,6 +55,7 @@ impl MethodStats {
             touch_gaps: 0,
             statuses: [0; status::NAMES.len() + 1],
             first_start: i64::MAX,
+            first_place: [u32::MAX; 2],
             last_end: i64::MIN,
             durations: Durations::default(),
             slowest: Slowest::default(),
@@ -63,20 +68,41 @@ impl MethodStats {
         }
     }
 
-    /// Takes an RPC in at its end; `start` is when it began, or if not `whole` when it was first seen. Says whether it is among the longest so far.
+    /// Takes an RPC in at its end; `start` is when it began, or if not `whole` when it was first seen, `place` its first
+    /// packet and its stream. Says whether it is among the longest so far.
     #[inline]
-    pub fn add_rpc(&mut self, status: u8, complete: bool, whole: bool, start: i64, budget: &Budget) -> bool {
+    pub fn add_rpc(
+        &mut self,
+        status: u8,
+        complete: bool,
+        whole: bool,
+        start: i64,
+        place: [u32; 2],
+        budget: &Budget,
+    ) -> bool {
         let duration = budget.total();
         self.rpcs += 1;
         self.complete += u64::from(complete);
         self.statuses[usize::from(status).min(status::NAMES.len())] += 1;
-        self.first_start = self.first_start.min(start);
+        self.begins(start, place);
         self.last_end = self.last_end.max(start.saturating_add_unsigned(duration));
         self.budget.add_all(budget);
         if complete && whole {
             self.durations.push(duration);
         }
-        complete && whole && self.slowest.takes(duration)
+        complete && whole && self.slowest.takes(duration, place)
+    }
+
+    #[inline]
+    fn begins(&mut self, start: i64, place: [u32; 2]) {
+        if start <= self.first_start && (start, place) < (self.first_start, self.first_place) {
+            (self.first_start, self.first_place) = (start, place);
+        }
+    }
+
+    /// Whether the RPC at `place` is among the longest; of equally long ones those that began first are.
+    pub fn is_among_longest(&self, duration: u64, place: [u32; 2]) -> bool {
+        self.slowest.kept.contains(&(duration, Reverse(place)))
     }
 
     /// Takes the statistics of the same method from another thread in.
@@ -87,9 +113,10 @@ impl MethodStats {
         for (sum, count) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += count;
         }
-        self.first_start = self.first_start.min(other.first_start);
+        self.begins(other.first_start, other.first_place);
         self.last_end = self.last_end.max(other.last_end);
         self.durations.absorb(&mut other.durations);
+        self.slowest.absorb(&other.slowest);
         if let (Some(histogram), Some(theirs)) = (&mut self.turnaround, &other.turnaround) {
             // the histograms resize themselves: adding cannot fail for values either could hold
             let _ = histogram.add(theirs);
@@ -236,27 +263,40 @@ fn lower_rank(share: f64, count: u64) -> Option<u64> {
     Some(below + 1)
 }
 
+/// A duration with the RPC's first packet and its stream: of two equal ones the first packet's is the longer.
+type Long = (u64, Reverse<[u32; 2]>);
+
 /// The longest durations so far.
 #[derive(Debug, Default)]
 struct Slowest {
-    /// In no order; 0 where there are fewer.
-    kept: [u64; limits::SLOWEST_RPCS],
+    /// In no order; of no time where there are fewer.
+    kept: [Long; limits::SLOWEST_RPCS],
     /// The shortest of them.
-    floor: u64,
+    floor: Long,
 }
 
 impl Slowest {
     /// Whether `ns` is among the longest, and if so keeps it in place of the shortest of them.
     #[inline]
-    fn takes(&mut self, ns: u64) -> bool {
-        if ns <= self.floor {
+    fn takes(&mut self, ns: u64, place: [u32; 2]) -> bool {
+        ns > 0 && ns >= self.floor.0 && self.replaces((ns, Reverse(place)))
+    }
+
+    fn replaces(&mut self, long: Long) -> bool {
+        if long <= self.floor {
             return false;
         }
-        if let Some(place) = self.kept.iter_mut().min() {
-            *place = ns;
+        if let Some(least) = self.kept.iter_mut().min() {
+            *least = long;
         }
-        self.floor = self.kept.iter().copied().min().unwrap_or(0);
+        self.floor = self.kept.iter().copied().min().unwrap_or_default();
         true
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        for &long in other.kept.iter().filter(|(ns, _)| *ns > 0) {
+            self.replaces(long);
+        }
     }
 }
 
@@ -291,12 +331,26 @@ mod tests {
             prop_assert_eq!(here.at_ranks(&ranks), expected);
         }
 
+        /// The same ones stay in whatever order they come and on however many threads, and each was taken when it came.
         #[test]
-        fn the_longest_are_always_taken(values in proptest::collection::vec(1..1_000_u64, 1..200)) {
-            let mut slowest = Slowest::default();
-            let taken: Vec<u64> = values.iter().copied().filter(|&ns| slowest.takes(ns)).collect();
-            let longest = |mut of: Vec<u64>| { of.sort_unstable_by(|a, b| b.cmp(a)); of.truncate(limits::SLOWEST_RPCS); of };
-            prop_assert_eq!(longest(taken), longest(values));
+        fn the_longest_are_always_taken(
+            values in proptest::collection::vec(1..40_u64, 1..200), turn in 0..200_usize, split in 0..200_usize,
+        ) {
+            let every: Vec<Long> = values.iter().zip(0..).map(|(&ns, packet)| (ns, Reverse([packet, 1]))).collect();
+            let mut turned = every.clone();
+            turned.rotate_left(turn % every.len());
+            let (mut here, mut there) = (Slowest::default(), Slowest::default());
+            let mut taken = Vec::new();
+            for (number, &(ns, Reverse(place))) in turned.iter().enumerate() {
+                if (if number < split { &mut here } else { &mut there }).takes(ns, place) {
+                    taken.push((ns, Reverse(place)));
+                }
+            }
+            here.absorb(&there);
+            let longest = |mut of: Vec<Long>| { of.sort_unstable_by(|a, b| b.cmp(a)); of.truncate(limits::SLOWEST_RPCS); of };
+            prop_assert_eq!(longest(taken), longest(every.clone()));
+            let kept = here.kept.iter().copied().filter(|long| long.0 > 0).collect();
+            prop_assert_eq!(longest(kept), longest(every));
         }
     }
 

@@ -8,6 +8,7 @@ use crate::capture_file::Packet;
 use crate::context::{Context, Options};
 use crate::merge;
 use crate::packet::{Address, Dissector, Malformed, Outcome};
+use crate::settle::settle;
 use crate::shards::Shards;
 use crate::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
 use crate::tcp::{self, Router};
@@ -170,6 +171,7 @@ impl Pipeline {
             rows.append(&mut theirs);
             rows.sort_unstable_by_key(|finished| finished.number);
         }
+        settle(&mut cx);
         (connections(&router, &rows), cx, counts)
     }
 }

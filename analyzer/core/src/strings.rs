@@ -54,6 +54,23 @@ impl Interner {
         self.strings.iter().zip(0..).map(|(text, number)| (text.as_ref(), number))
     }
 
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.strings.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.strings.is_empty()
+    }
+
+    /// Gives the strings other numbers: `order` has the old ones in the new order. None is found by its text afterwards.
+    pub fn arrange(&mut self, order: &[u32]) {
+        let mut before = std::mem::take(&mut self.strings);
+        self.strings = order.iter().filter_map(|&old| before.get_mut(old as usize).map(std::mem::take)).collect();
+        self.numbers = HashMap::default();
+    }
+
     /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
     pub fn absorb(&mut self, other: &Self) -> Vec<u32> {
         other.strings.iter().map(|text| self.intern(text)).collect()

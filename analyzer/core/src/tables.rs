@@ -56,6 +56,11 @@ macro_rules! table {
             /// Moves the rows of `other` to the end, column by column.
             pub fn append(&mut self, other: &mut Self) { $(self.$column.append(&mut std::mem::take(&mut other.$column));)* }
 
+            /// Keeps the rows with these numbers, in this order.
+            pub fn arrange(&mut self, order: &[u32]) {
+                $(self.$column = order.iter().filter_map(|&row| self.$column.get(row as usize).copied()).collect();)*
+            }
+
             /// Takes all rows out as named columns.
             pub fn take_columns(&mut self) -> Vec<(&'static str, Column)> {
                 vec![$((stringify!($column), <$cell as Cell>::column(std::mem::take(&mut self.$column)))),*]
@@ -283,6 +288,8 @@ pub mod rpc_flag {
     pub const TOUCHES_GAP: u8 = 8;
     /// Fields of the request's headers are not known: its deadline may be among them.
     pub const HEADERS_UNKNOWN: u8 = 16;
+    /// The row is there because the RPC was among the longest of its method when it ended; gone when the run is over.
+    pub const LONG: u8 = 128;
 }
 
 /// The layer a problem belongs to.
@@ -325,7 +332,7 @@ impl ProblemLog {
         if let Some(count) = self.counts.get_mut(kind) {
             *count += 1;
         }
-        if self.rows.len() < limits::PROBLEMS {
+        if self.rows.len() < limits::PROBLEMS + limits::ROWS_AHEAD {
             let kind = kind as u32;
             self.rows.push(ProblemRow { time_ns, connection, packet, layer: layer as u8, kind });
         }
@@ -333,10 +340,9 @@ impl ProblemLog {
 }
 
 impl ProblemLog {
-    /// Takes the problems of another thread in: rows in the order of packets, the first ones kept.
+    /// Takes the problems of another thread in.
     pub fn absorb(&mut self, other: &Self) {
-        let mut rows: Vec<(ProblemRow, &'static str)> = self.texts().chain(other.texts()).collect();
-        rows.sort_by_key(|(row, _)| row.packet);
+        let rows: Vec<(ProblemRow, &'static str)> = self.texts().chain(other.texts()).collect();
         let counts = |log: &Self| log.kinds.iter().copied().zip(log.counts.iter().copied()).collect::<Vec<_>>();
         let counted = [counts(self), counts(other)].concat();
         *self = Self::default();
@@ -378,12 +384,13 @@ mod tests {
     #[test]
     fn problems_are_bounded_but_counted() {
         let mut log = ProblemLog::default();
-        for packet in 0..(limits::PROBLEMS as u32 + 5) {
+        let most = limits::PROBLEMS + limits::ROWS_AHEAD;
+        for packet in 0..(most as u32 + 5) {
             log.note(Layer::Tcp, "a", 0, packet, 0);
         }
         log.note(Layer::Http2, "b", 0, 1, 0);
-        assert_eq!(log.rows.len(), limits::PROBLEMS);
-        assert_eq!(log.counts, [limits::PROBLEMS as u64 + 5, 1]);
+        assert_eq!(log.rows.len(), most);
+        assert_eq!(log.counts, [most as u64 + 5, 1]);
         assert_eq!(log.kinds, ["a", "b"]);
     }
 

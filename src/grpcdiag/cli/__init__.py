@@ -2,67 +2,63 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
-from . import (
-    analyze,
-    attach,
-    capture,
-    compare,
-    connections,
-    doctor,
-    explain,
-    export,
-    fleet,
-    frames,
-    lab,
-    messages,
-    packets,
-    rpcs,
-    scrub,
-    timeline,
-    verify,
-    waits,
+COMMANDS = (
+    "analyze",
+    "compare",
+    "connections",
+    "rpcs",
+    "messages",
+    "frames",
+    "packets",
+    "waits",
+    "timeline",
+    "export",
+    "explain",
+    "capture",
+    "verify",
+    "scrub",
+    "attach",
+    "lab",
+    "doctor",
+    "fleet",
 )
-
-app = typer.Typer(
-    name="grpcdiag",
-    help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-    epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
-    "2 wrong usage, "
-    "3 input unreadable or not a capture, "
-    "4 no gRPC traffic found, 130 interrupted.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-
-_COMMANDS = (
-    analyze,
-    compare,
-    connections,
-    rpcs,
-    messages,
-    frames,
-    packets,
-    waits,
-    timeline,
-    export,
-    explain,
-    capture,
-    verify,
-    scrub,
-    attach,
-    lab,
-    doctor,
-)
-for command in _COMMANDS:
-    app.command(name=command.NAME, context_settings=getattr(command, "CONTEXT", None))(command.command)
-
-app.add_typer(fleet.app, name=fleet.NAME)
+"""The commands, which are also the names of their files, in the order of `grpcdiag --help`."""
 
 
-@app.callback()
+def application(only: str | None = None) -> typer.Typer:
+    """The command line, or that of one command alone, which is ready sooner."""
+    app = typer.Typer(
+        name="grpcdiag",
+        help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
+        epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
+        "2 wrong usage, "
+        "3 input unreadable or not a capture, "
+        "4 no gRPC traffic found, 130 interrupted.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(_options)
+    for name in COMMANDS:
+        if only in (None, name):
+            command = import_module(f".{name}", __name__)
+            if hasattr(command, "app"):
+                app.add_typer(command.app, name=name)
+            else:
+                app.command(name=name, context_settings=getattr(command, "CONTEXT", None))(command.command)
+    return app
+
+
+def of_arguments(arguments: list[str]) -> typer.Typer:
+    """The part of the command line that answers these arguments."""
+    first = arguments[0] if arguments else ""
+    return application(first if first in COMMANDS else None)
+
+
 def _options(
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
@@ -71,3 +67,12 @@ def _options(
 
         typer.echo(f"grpcdiag {_core.__version__}")
         raise typer.Exit
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """`app`, the whole command line, made when it is asked for."""
+    if name == "app":
+        whole = globals()["app"] = application()
+        assert isinstance(whole, typer.Typer)
+        return whole
+    raise AttributeError(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .beside import recorded_beside
-from .common import NO_GRPC, Files, Ports, Quiet, decoding, fail, one_place, say, spooled
+from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled
 from .scrub import DIFFERS, SHOWN, write_scrubbed
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
     written = folder / "capture"
     report = write_scrubbed(paths, written, wanted.hide_methods, wanted.ports, wanted.quiet)
     target = written.rename(folder / f"capture.{report.format}")
-    analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
+    with busy(wanted.quiet, "comparing the analyses"):
+        analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
     present = [("capture", target.name), ("html", HTML), ("json", JSON)]
     contents = attachment.Contents(
         analysis=analysis,

@@ -7,8 +7,9 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -65,8 +66,8 @@ Method = Annotated[
     ),
 ]
 
-SLOW_BYTES = 50_000_000
-"""Files below this are read before a progress bar could be drawn."""
+SLOW_S = 0.4
+"""Seconds of reading after which a progress bar is drawn; most files are read by then."""
 
 
 def nanoseconds(text: str) -> int:
@@ -179,17 +180,68 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    with ExitStack() as shown:
+        yield _Bar(shown)
 
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None, visible=False)
+
+@contextmanager
+def busy(quiet: bool, what: str) -> Iterator[None]:
+    """A sign on standard error that something goes on that cannot be measured, when somebody looks at it."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+class _Bar:
+    """Draws how far reading has come, with the rate and the time left, once reading has taken a while."""
+
+    def __init__(self, shown: ExitStack) -> None:
+        self._shown = shown
+        self._began = monotonic()
+        self._draw: Callable[[int, int | None], None] | None = None
+
+    def __call__(self, read: int, total: int | None) -> None:
+        if self._draw is None:
+            if monotonic() - self._began < SLOW_S:
+                return
+            self._draw = self._drawing(read, total)
+        self._draw(read, total)
+
+    def _drawing(self, read: int, total: int | None) -> Callable[[int, int | None], None]:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (
+            TextColumn("reading"),
+            BarColumn(),
+            TextColumn("{task.fields[share]:>4}"),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]}"),
+        )
+        bar = Progress(*columns, console=Console(stderr=True), transient=True, get_time=monotonic)
+        self._shown.enter_context(bar)
 
         def update(read: int, total: int | None) -> None:
-            bar.update(task, completed=read, total=total, visible=total is None or total > SLOW_BYTES)
+            share = f"{100 * min(read, total) // total}%" if total else ""
+            bar.update(task, completed=read, total=total, share=share, left="left" if total else "")
 
-        yield update
+        task = bar.add_task("reading", completed=read, total=total, share="", left="")
+        # as if it had been there from the beginning: the rate and the time left are known at once
+        bar.tasks[0].start_time = self._began
+        return update
 
 
 def write(text: str, output: Path | None) -> None:
@@ -198,8 +250,11 @@ def write(text: str, output: Path | None) -> None:
         sys.stdout.write(text if shows_unicode() else plain(text))
         sys.stdout.flush()
         return
+    from .whole import replacing
+
     try:
-        output.write_text(text, encoding="utf-8")
+        with replacing(output) as out:
+            out.write(text.encode())
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
 

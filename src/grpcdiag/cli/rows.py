@@ -79,11 +79,8 @@ def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, 
         if output is None:
             _write(pieces, format_, sys.stdout.buffer, limit, table)
             sys.stdout.buffer.flush()
-        elif format_ is Format.parquet:  # of which a part is nothing
-            with replacing(output) as out:
-                _write(pieces, format_, out, limit, table)
         else:
-            with output.open("wb") as out:
+            with replacing(output) as out:
                 _write(pieces, format_, out, limit, table)
     except BrokenPipeError:
         raise

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import Files, Ports, Quiet, decoding, fail, progress, say, spooled
+from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
     from ..analyzer.scrubbing import Report
@@ -44,7 +44,8 @@ def command(
     with spooled(files) as paths, _unfinished(output, paths) as unfinished:
         with decoding():
             report = write_scrubbed(paths, unfinished, hide_methods, port, quiet)
-            differences = _differences(paths, unfinished, report, port)
+            with busy(quiet, "comparing the analyses"):
+                differences = _differences(paths, unfinished, report, port)
         if differences:
             more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
             why = "".join(f"\n  {note}" for note in _notes(report))

@@ -13,10 +13,11 @@ from typing import IO
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` once everything is written, and is gone after an error or Ctrl-C.
 
-    What is no ordinary file, such as a pipe or /dev/stdout, is written as it is. Raises OSError.
+    What is no ordinary file, such as a pipe or /dev/stdout, is written as it is, and so is a file in a folder that
+    takes no others. Raises OSError.
     """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
         with target.open("wb") as out:
             yield out
         return

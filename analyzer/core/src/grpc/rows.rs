@@ -13,7 +13,7 @@ use super::status;
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
 pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at: At, cx: &mut Context) {
-    if cx.delays.len() < limits::DELAYS {
+    if cx.delays.len() < limits::DELAYS + limits::ROWS_AHEAD {
         cx.delays.push(DelayRow {
             connection: place[0],
             stream: place[1],
@@ -30,7 +30,7 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 /// Notes an RPC that ended otherwise than OK.
 #[cold]
 fn push_failure(stream: &Stream, cx: &mut Context) {
-    if cx.failures.len() < limits::FAILURES {
+    if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = stream.reset.unwrap_or((2, 0));
         cx.failures.push(FailureRow { rpc: stream.rpc, reset_by, reset_code });
         cx.failure_budgets.push(stream.budget);
@@ -117,10 +117,14 @@ pub(super) fn write_rpc(
 ) {
     let stats = cx.method(stream.method);
     stats.touch_gaps += u64::from(stream.touches_gap);
-    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, &stream.budget);
+    let place = [stream.first.packet, stream.id];
+    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, place, &stream.budget);
     let failed = status != status::OK && complete;
     if stream.rpc == NONE && (long || failed) {
         push_rpc(connection, stream, cx);
+        if let Some(flags) = cx.rpcs.flags.last_mut().filter(|_| !failed) {
+            *flags |= rpc_flag::LONG;
+        }
     }
     if stream.rpc != NONE {
         write_row(stream, client, status, complete, at, cx);

@@ -66,7 +66,7 @@ impl Policy {
 }
 
 fn push(row: PingRow, cx: &mut Context) {
-    if cx.pings.len() < limits::PINGS {
+    if cx.pings.len() < limits::PINGS + limits::ROWS_AHEAD {
         cx.pings.push(row);
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn goaway(h2: &mut Http2, side: usize, frame: &Goaway<'_>, at: At, cx
     for row in std::mem::take(&mut h2.policy.recent).into_iter().flatten() {
         push(row, cx);
     }
-    if cx.goaways.len() < limits::GOAWAYS {
+    if cx.goaways.len() < limits::GOAWAYS + limits::ROWS_AHEAD {
         let reason = cx.goaway_reason(&text(frame.debug_data));
         cx.goaways.push(GoawayRow {
             connection: h2.connection,

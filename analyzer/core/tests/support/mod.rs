@@ -256,25 +256,34 @@ pub fn memory(name: &str, bytes: Vec<u8>) -> Source {
     Source::Reader(name.to_owned(), Box::new(std::io::Cursor::new(bytes)))
 }
 
-/// Everything the tables hold, in one order: a line per column or row.
+/// Everything the tables hold, in their order: a line per column or row.
 pub fn everything(mut analysis: Analysis) -> Vec<String> {
     let mut lines = vec![format!("{:?} {:?}", analysis.finished.addresses, analysis.finished.budgets)];
     lines.extend(analysis.finished.connections.take_columns().iter().map(|column| format!("{column:?}")));
     lines.push(format!("{:?}", analysis.cx.totals));
     lines.extend(methods(&mut analysis));
-    let rpcs = if analysis.cx.options.rpc_rows { analysis.rpcs() } else { examples(analysis.rpcs()) };
-    lines.extend(rpcs.iter().map(|rpc| format!("{rpc:?}")));
+    lines.extend(analysis.rpcs().iter().map(|rpc| format!("{rpc:?}")));
     let (messages, frames) = (analysis.cx.messages.take_columns(), analysis.cx.frames.take_columns());
     lines.extend(messages.iter().chain(&frames).map(|column| format!("{column:?}")));
-    let waits = &analysis.cx.waits;
-    let wait = |row| (waits.connection[row], waits.start_time_ns[row], waits.direction[row], waits.cause[row]);
-    let mut waits: Vec<_> = (0..waits.len()).map(wait).collect();
-    waits.sort_unstable();
-    lines.extend(waits.iter().map(|wait| format!("{wait:?}")));
+    let cx = &mut analysis.cx;
+    let tables = [
+        cx.waits.take_columns(),
+        cx.record_waits.take_columns(),
+        cx.records.take_columns(),
+        cx.idles.take_columns(),
+        cx.pings.take_columns(),
+        cx.goaways.take_columns(),
+        cx.delays.take_columns(),
+        cx.failures.take_columns(),
+        cx.connection_methods.take_columns(),
+        cx.problems.rows.take_columns(),
+    ];
+    lines.extend(tables.iter().flatten().map(|column| format!("{column:?}")));
+    lines.push(format!("{:?} {:?} {:?}", cx.problems.kinds, cx.problems.counts, cx.failure_budgets));
     lines
 }
 
-/// What is counted per method, in the order of their names.
+/// What is counted per method, in the order of their numbers.
 fn methods(analysis: &mut Analysis) -> Vec<String> {
     let names = analysis.cx.strings.methods.texts();
     let mut lines = Vec::new();
@@ -287,29 +296,7 @@ fn methods(analysis: &mut Analysis) -> Vec<String> {
         let times = (stats.first_start, stats.last_end, stats.durations.sum(), stats.turnaround_sum, stats.budget);
         lines.push(format!("{name:?} {counts:?} {latency:?} {times:?}"));
     }
-    lines.sort();
     lines
-}
-
-/// The RPCs that have rows however many threads there are: a connection's first ones, failures, the longest ones.
-fn examples(mut rpcs: Vec<Rpc>) -> Vec<Rpc> {
-    rpcs.sort_by_key(|rpc| (rpc.connection, rpc.stream));
-    let mut first = HashMap::<u32, u32>::new();
-    let mut longest = HashMap::<Option<String>, Vec<i64>>::new();
-    for rpc in &rpcs {
-        longest.entry(rpc.method.clone()).or_default().push(rpc.times.1);
-    }
-    for durations in longest.values_mut() {
-        durations.sort_unstable_by(|a, b| b.cmp(a));
-    }
-    rpcs.retain(|rpc| {
-        let rank = first.entry(rpc.connection).or_default();
-        *rank += 1;
-        // of equal ones any may have been taken
-        let least = longest[&rpc.method].get(limits::SLOWEST_RPCS - 1).copied().unwrap_or(-1);
-        *rank <= limits::FIRST_RPCS || rpc.status != 0 || rpc.times.1 > least
-    });
-    rpcs
 }
 
 /// The first line in which two analyses differ.
