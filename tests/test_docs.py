@@ -81,7 +81,8 @@ def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
             assert parts.fragment in anchors(file), f"{target}: {sorted(anchors(file))}"
 
 
-HOSTS = """ably.com blog.ydb.tech docs.kernel.org duckdb.org echarts.apache.org github.com grpc.io keepachangelog.com
+HOSTS = """ably.com blog.ydb.tech doc.rust-lang.org docs.kernel.org duckdb.org echarts.apache.org github.com grpc.io
+    keepachangelog.com
     opentelemetry.io
     perfetto.dev pypi.org semver.org ui.perfetto.dev wiki.wireshark.org www.roguedb.com www.tcpdump.org
     www.wireshark.org"""
