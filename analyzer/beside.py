@@ -21,11 +21,6 @@ from .tables import DIRECTIONS, Ints, Measured, Tables
 
 SCHEMA = "grpcdiag.recording/1"
 """Name and version of the structure that is understood."""
-SUFFIX = ".grpcdiag.json"
-"""Added to the capture's name."""
-SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
-"""Added to the capture's name, for the samples of sockets."""
-
 CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (own choice: clocks are set while it goes on)."""
 NEAR_SHARE, NEAR_SEGMENTS = 0.10, 2

@@ -23,6 +23,9 @@ MOST_THREADS = 2
 THREADS_VARIABLE = "GRPCDIAG_THREADS"
 """Environment variable with the number of threads; what is no number is ignored."""
 
+KEY_LOG_BYTES = 256 << 20
+"""Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+
 _PATIENCE_S = 0.1
 """Seconds between two looks at progress and at signals, which wake nobody once polars has been imported."""
 

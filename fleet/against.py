@@ -20,6 +20,8 @@ class Against(Struct, frozen=True, kw_only=True):
     schema: str = "grpcdiag.fleet-against/1"
     dataset: str
     against: str
+    every: Change
+    """Of all RPCs together."""
     methods: tuple[Change, ...]
     services: tuple[Change, ...]
     pairs: tuple[Change, ...]
@@ -32,11 +34,29 @@ def against(now: Report, before: Report) -> Against:
     return Against(
         dataset=now.dataset,
         against=before.dataset,
+        every=_change("all RPCs", _all(before), _all(now)),
         services=_changes(before.services, now.services),
         methods=_changes(before.methods, now.methods),
         pairs=_changes(before.pairs, now.pairs),
         implementations=_changes(before.implementations, now.implementations),
         findings=_findings(before, now),
+    )
+
+
+def _all(report: Report) -> Loser | None:
+    """All RPCs of a report as one; quantiles of all are in no report."""
+    if not report.rpcs:
+        return None
+    return Loser(
+        name="all RPCs",
+        rpcs=report.rpcs,
+        failed_rpcs=report.failed_rpcs,
+        duration_ns=report.duration_ns,
+        p50_ns=None,
+        p99_ns=None,
+        lost_ns=report.lost_ns,
+        cause=None,
+        budget=report.budget,
     )
 
 

@@ -10,20 +10,21 @@ that two workers happen to do is written once, and files of a run that was kille
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
-from msgspec import Struct, json
+from msgspec import MsgspecError, Struct, json
 
 from . import store
-from .series import Recording, digest
+from .series import File, Recording, digest
 
 TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
 """Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
 MARKERS = "_recordings"
-SCHEMA = "grpcdiag.recording/1"
+SCHEMA = "grpcdiag.fleet-recording/1"
 _PARTLY = ".partly"
 """In names of markers of recordings of which something was left out: listing them is enough to find them."""
 
@@ -45,6 +46,8 @@ class Marker(Struct, frozen=True, kw_only=True):
     interface: str | None
     files: tuple[str, ...]
     """In the order in which they were read."""
+    beside: tuple[str, ...] = ()
+    """What `grpcdiag capture` wrote beside them, as far as it was used."""
     size: int
     """Bytes of the files."""
     first_time_ns: int | None
@@ -80,9 +83,10 @@ class Committed(Struct, frozen=True):
         return f"{self.recording}.{self.version}"
 
 
-def version(recording: Recording, ports: Sequence[int]) -> str:
-    """Of what a recording's rows depend on: its files, and how they are read."""
-    return digest(repr(([(file.url, file.size, file.version) for file in recording.files], sorted(ports))))
+def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
+    """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
+    files = [*recording.files, *recording.beside, *([keylog] if keylog else [])]
+    return digest(repr(([(file.url, file.size, file.version) for file in files], sorted(ports))))
 
 
 def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
@@ -118,7 +122,48 @@ def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
 def markers(found: Iterable[Committed]) -> list[Marker]:
     """What the markers say. Raises StoreError."""
     contents = store.read([one.url for one in found])
-    return [json.decode(content, type=Marker) for content in contents.values()]
+    return [_marker(url, content) for url, content in contents.items()]
+
+
+class _Written(Struct, frozen=True):
+    """What every marker has, of whatever version."""
+
+    schema: str
+    grpcdiag: str = "another version"
+
+
+def _marker(url: str, content: bytes) -> Marker:
+    try:
+        written = json.decode(content, type=_Written)
+        if written.schema == SCHEMA:
+            return json.decode(content, type=Marker)
+    except (MsgspecError, UnicodeDecodeError) as error:
+        raise store.StoreError(f"{url}: it is no marker of a dataset: {error}") from None
+    if not written.schema.startswith(SCHEMA.rpartition("/")[0]):
+        raise store.StoreError(f"{url}: it is no marker of a dataset: its structure is {written.schema!r}")
+    raise store.StoreError(
+        f"{url}: the dataset was written by grpcdiag {written.grpcdiag}, whose structure {written.schema!r} "
+        "is not understood here: upgrade grpcdiag, or write another dataset"
+    )
+
+
+def check(present: Mapping[str, Committed]) -> None:
+    """Whether a dataset is understood, by one of its markers: all are of one version as a rule. Raises StoreError."""
+    if present:
+        markers([max(present.values(), key=lambda one: one.stem)])
+
+
+def prepare(dataset: str) -> None:
+    """Whether a dataset can be written, before hours of work go into it. Raises WriteError."""
+    url = f"{dataset.rstrip('/')}/{MARKERS}/.try"
+    try:
+        with TemporaryDirectory(prefix="grpcdiag-") as scratch:
+            store.put_bytes(b"", url, Path(scratch))
+    except store.StoreError as error:
+        reason = str(error).removeprefix(f"{url}: ")
+        raise store.WriteError(f"cannot write {dataset}: {reason}") from error
+    with suppress(store.StoreError):  # some may only write
+        store.remove([url])
 
 
 def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..analyzer.result import Analysis
 from ..analyzer.tables import Ints, Rpcs, Tables, Waits
 from ..reports import rows
+from .marks import Marks
 
 Pieces = Callable[[], Iterator[pl.DataFrame]]
 """Rows of one table and hour, made when they are written."""
@@ -25,10 +26,12 @@ MOST_HOURS = 1_000
 then all in the first hour."""
 
 
-def divided(tables: Tables, analysis: Analysis | None, recording: str) -> Iterator[tuple[str, str, Pieces]]:
+def divided(
+    tables: Tables, analysis: Analysis | None, recording: str, marks: Sequence[Marks] | None = None
+) -> Iterator[tuple[str, str, Pieces]]:
     """Table, hour and rows, for every table and hour that has rows."""
     for table, times, make in (
-        ("connections", tables.connections.first_time_ns, _all(lambda: connections(tables))),
+        ("connections", tables.connections.first_time_ns, _all(lambda: connections(tables, marks))),
         ("rpcs", tables.rpcs.start_time_ns, lambda at: _rpcs(tables, at)),
         ("waits", tables.waits.start_time_ns, lambda at: _waits(tables, at)),
         ("problems", tables.problems.time_ns, _all(lambda: rows.problems(tables))),
@@ -74,7 +77,7 @@ def _all(frame: Callable[[], pl.DataFrame]) -> Callable[[Ints], Iterator[pl.Data
     return rows_at
 
 
-def connections(tables: Tables) -> pl.DataFrame:
+def connections(tables: Tables, marks: Sequence[Marks] | None) -> pl.DataFrame:
     """The connections with what joins them to their other end: sequence numbers pass through address translation."""
     c = tables.connections
     return rows.connections(tables).with_columns(
@@ -82,6 +85,7 @@ def connections(tables: Tables) -> pl.DataFrame:
         pl.Series("last_time_ns", c.last_time_ns),
         pl.Series("client_sequence", c.client_sequence),
         pl.Series("server_sequence", c.server_sequence),
+        pl.Series("marks", marks or [None] * len(c.client_sequence), dtype=pl.List(pl.UInt64)),
     )
 
 

@@ -1,8 +1,9 @@
 """Both ends: the RPCs that two hosts recorded, found by their connection, and what their two recordings say together.
 
 A connection is known by both sides' initial sequence numbers, 64 bits that address translation leaves alone; where a
-recording began later, by addresses, ports and sequence numbers that overlap. In either case its RPCs have to agree:
-the same streams with the same bytes. Nothing is read again for it: each recording's RPCs have the times of their first
+recording began later, by addresses, ports and sequence numbers that overlap, or by packets of the same numbers
+(`marks`), whatever the addresses. In any case its RPCs have to agree: the same streams with the same bytes. Nothing is
+read again for it: each recording's RPCs have the times of their first
 and last byte at either end, from which the clocks' difference follows as the fastest of them crossed.
 
 The clocks of two hosts are put in relation anew every five minutes, so that a drift of 100 parts per million makes 15
@@ -21,6 +22,8 @@ _AGREE = 0.9
 """Share of the streams of both recordings whose bytes have to be the same (own choice: an RPC that one recording has
 only a part of does not agree)."""
 _DAY_NS = 86_400_000_000_000
+_SHARED_MARKS = 4
+"""Packets of the same numbers that make two connections one (own choice, as for two captures: 64 bits each)."""
 _MOST = 4
 """Recordings that one connection is compared with where its opening is not in it."""
 
@@ -32,16 +35,22 @@ def candidates(connections: str) -> str:
     return f"""
         WITH c AS (
             SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
-                   {_RANK} AS rank,
+                   {_RANK} AS rank, row_number() OVER (ORDER BY {_RANK}, recording, connection) AS number,
                    client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
-                   bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs
+                   bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs, marks
             FROM {connections} WHERE rpcs > 0
         ), opened AS (
             -- one row for all others of its connection: a capture that is there many times is no more work for it
             SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
-                                     'rank': rank, 'first_time_ns': first_time_ns}},
-                                   {{'rank': rank, 'recording': recording, 'connection': connection}}) AS a
+                                     'first_time_ns': first_time_ns}}, number) AS a
             FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
+        ), marked AS (
+            SELECT number, unnest(marks) AS mark FROM c
+        ), known AS (
+            SELECT mark, min(number) AS nearest FROM marked GROUP BY mark HAVING min(number) <> max(number)
+        ), shared AS (
+            SELECT nearest, number FROM known JOIN marked USING (mark) WHERE number <> nearest
+            GROUP BY ALL HAVING count(*) >= {_SHARED_MARKS}
         ), late AS (
             SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
                    a.first_time_ns AS a_time_ns, b.*
@@ -57,6 +66,11 @@ def candidates(connections: str) -> str:
             UNION
             SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
             FROM late
+            UNION
+            SELECT a.recording, a.connection, a.vantage, a.first_time_ns, b.recording, b.connection, b.vantage,
+                   b.first_time_ns
+            FROM shared s JOIN c a ON a.number = s.nearest JOIN c b ON b.number = s.number
+            WHERE a.recording <> b.recording
         )
         SELECT a_recording, a_connection, a_vantage,
                recording AS b_recording, connection AS b_connection, vantage AS b_vantage
@@ -70,17 +84,27 @@ def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
 
 
 def agreed(rpcs: str) -> str:
-    """Candidates whose RPCs agree: each row of `b` with the one row of `a` it is the other end of."""
+    """Candidates whose RPCs agree: each row of `b` with the one row of `a` it is the other end of.
+
+    Where neither recording tells on which side it is, RPCs take longer in the one nearer to the client.
+    """
+    ends = ("recording", "connection", "vantage")
+    mine = ", ".join(f"if(turned, b_{name}, a_{name}) AS a_{name}" for name in ends)
+    other = ", ".join(f"if(turned, a_{name}, b_{name}) AS b_{name}" for name in ends)
+    alike = f"({_RANK.replace('vantage', 'a_vantage')}) = ({_RANK.replace('vantage', 'b_vantage')})"
     return f"""
-        SELECT * EXCLUDE (common, same) FROM (
+        SELECT {mine}, {other} FROM (SELECT *, shorter AND {alike} AS turned FROM (
             SELECT p.*, count(*) AS common,
-                   count(*) FILTER (a.request_bytes = b.request_bytes AND a.response_bytes = b.response_bytes) AS same
+                   count(*) FILTER (a.request_bytes = b.request_bytes AND a.response_bytes = b.response_bytes) AS same,
+                   sum(a.duration_ns) < sum(b.duration_ns) AS shorter
             FROM candidates p
             JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
             JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
             GROUP BY ALL
-        ) WHERE same >= greatest(1, {_AGREE} * common)
-        QUALIFY row_number() OVER (PARTITION BY b_recording, b_connection ORDER BY same DESC, a_recording) = 1"""
+        ) WHERE same >= greatest(1, {_AGREE} * common))
+        QUALIFY row_number() OVER (PARTITION BY if(turned, a_recording, b_recording),
+                                                if(turned, a_connection, b_connection)
+                                   ORDER BY same DESC, if(turned, b_recording, a_recording)) = 1"""
 
 
 def ends(rpcs: str, hosts: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ..analyzer.budget import CAUSES
 from . import dataset, store, summary, sums
+from .answers import Answers, answers
 from .changes import Since, since
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Slot(Struct, frozen=True):
     rpcs: int
     duration_ns: int
     lost_ns: int
+    budget: dict[str, int]
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -131,6 +133,7 @@ class Report(Struct, frozen=True, kw_only=True):
     """Files that could not be read."""
     without_grpc: int
     """Recordings."""
+    answers: Answers
     slots: tuple[Slot, ...]
     services: tuple[Loser, ...]
     methods: tuple[Loser, ...]
@@ -148,15 +151,12 @@ def report(target: str, most: int | None = 10) -> Report:
             "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
             "sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
         ).fetchone()
-        slots = tuple(
-            Slot(*row)
-            for row in database.execute(
-                "SELECT slot_time_ns, sum(rpcs)::BIGINT, sum(duration_ns)::BIGINT, sum(lost_ns)::BIGINT FROM t "
-                "GROUP BY ALL ORDER BY ALL"
-            ).fetchall()
-        )
+        slots = tuple(_slots(database))
         query = f"SELECT sum(failed_rpcs)::BIGINT, {sums.budget()} FROM t"
         failed, budget = database.execute(query).fetchone()
+        causes = tuple(_causes(database, target))
+        losers = {name: _losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
             dataset=target,
             recordings=told[0],
@@ -173,13 +173,22 @@ def report(target: str, most: int | None = 10) -> Report:
             lost_ns=sum(slot.lost_ns for slot in slots),
             budget=_named(budget),
             slots=slots,
-            causes=tuple(_causes(database, target)),
+            causes=causes,
             ways=tuple(_ways(database, most)),
-            services=_losers(database, DIMENSIONS["services"], most),
-            methods=_losers(database, DIMENSIONS["methods"], most),
-            pairs=_losers(database, DIMENSIONS["pairs"], most),
-            implementations=_losers(database, DIMENSIONS["implementations"], most),
+            answers=answers(losers["methods"], losers["pairs"], causes, _named(budget), since(history), len(slots)),
+            services=losers["services"],
+            methods=losers["methods"],
+            pairs=losers["pairs"],
+            implementations=losers["implementations"],
         )
+
+
+def _slots(database: Any) -> Iterator[Slot]:
+    query = f"""
+        SELECT slot_time_ns, sum(rpcs)::BIGINT, sum(duration_ns)::BIGINT, sum(lost_ns)::BIGINT, {sums.budget()}
+        FROM t GROUP BY ALL ORDER BY ALL"""
+    for time, rpcs, duration, lost, budget in database.execute(query).fetchall():
+        yield Slot(time, rpcs, duration, lost, _named(budget))
 
 
 @contextmanager
@@ -191,6 +200,7 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
     present = dataset.committed(target)
     if not present:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
+    dataset.check(present)
     there = summary.written(target, present)
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
         if there:
@@ -219,7 +229,7 @@ def _views(database: Any, files: Mapping[str, str]) -> None:
 
 
 def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
-    """Those that lose most time first, then those that take most."""
+    """Those that lose most time and those that take most, in turn; in the order of what they lose."""
     quantile = "min(step) FILTER (until >= {q} * every)"
     rows = database.execute(f"""
         WITH steps AS (
@@ -235,9 +245,14 @@ def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ..
                    sum(duration_ns)::BIGINT AS duration_ns, sum(lost_ns)::BIGINT AS lost_ns, {sums.budget()} AS budget
             FROM t GROUP BY ALL
         )
+        , placed AS (
+            SELECT *, least(2 * row_number() OVER (ORDER BY lost_ns DESC, duration_ns DESC, name) - 1,
+                            2 * row_number() OVER (ORDER BY duration_ns DESC, name)) AS place
+            FROM losers
+        )
         SELECT name, rpcs, failed_rpcs, duration_ns, lost_ns, budget, p50, p99
-        FROM losers LEFT JOIN quantiles USING (name)
-        ORDER BY lost_ns DESC, duration_ns DESC, name {f"LIMIT {most}" if most else ""}""").fetchall()
+        FROM (SELECT * FROM placed ORDER BY place {f"LIMIT {most}" if most else ""}) LEFT JOIN quantiles USING (name)
+        ORDER BY lost_ns DESC, duration_ns DESC, name""").fetchall()
     history = _history(database, expression, [row[0] for row in rows])
     return tuple(
         Loser(

@@ -10,7 +10,7 @@ from msgspec import Struct
 from . import dataset, store, summary
 from .dataset import Committed, LeftOut
 from .engines import Engine
-from .series import Found, Recording, recordings
+from .series import File, Found, Recording, recordings
 from .task import Outcome, Task, analyse
 
 Told = Callable[[Outcome], None]
@@ -25,6 +25,7 @@ class Plan(Struct, frozen=True):
     done: tuple[Committed, ...]
     """Recordings that are in the dataset already."""
     dataset: str
+    keylog: File | None = None
 
     @property
     def size(self) -> int:
@@ -47,29 +48,40 @@ class Result(Struct, frozen=True):
         return tuple(outcome for outcome in self.outcomes if not outcome.done)
 
 
-def plan(sources: Sequence[str], target: str, ports: Sequence[int] = (), layout: str | None = None) -> Plan:
+def plan(
+    sources: Sequence[str],
+    target: str,
+    ports: Sequence[int] = (),
+    layout: str | None = None,
+    keylog: str | None = None,
+) -> Plan:
     """Find the recordings of the sources and what of them is not in the dataset. Raises StoreError, LayoutError."""
+    secrets = store.one(keylog) if keylog else None
+    if secrets:
+        store.head(secrets.url, 1)  # what cannot be read is known before the work begins
     found: list[Found] = []
     for source in sources:
         found += store.search(source)
     wanted = recordings(found, layout)
     present = dataset.committed(target)
+    dataset.check(present)
     done, tasks = [], []
     for recording in wanted:
-        version = dataset.version(recording, ports)
+        version = dataset.version(recording, ports, secrets)
         there = present.get(recording.id)
         if there and there.version == version:
             done.append(there)
         else:
             older = (there.url,) if there else ()
-            tasks.append(Task(recording, version, target, tuple(ports), older))
-    return Plan(wanted, tuple(tasks), tuple(done), target)
+            tasks.append(Task(recording, version, target, tuple(ports), older, secrets))
+    return Plan(wanted, tuple(tasks), tuple(done), target, secrets)
 
 
 def execute(work: Plan, engine: Engine, told: Told) -> Result:
     """Do what is to be done, and bring the dataset's sums up to date. Raises StoreError, EngineError."""
     outcomes = []
     if work.tasks:
+        dataset.prepare(work.dataset)
         for outcome in engine.run(analyse, work.tasks):
             outcomes.append(outcome)
             told(outcome)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
+
+from ..analyzer.beside_names import descriptions, is_beside, samples
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$", re.IGNORECASE)
 _CAPTURE = re.compile(r"^(?P<stem>.*)\.(?:pcapng|pcap|cap|dmp|dump)(?:\.?(?P<sequence>\d{1,9}))?$", re.IGNORECASE)
@@ -83,6 +85,8 @@ class Recording(Struct, frozen=True):
     """In the order of their names' times and numbers."""
     missing: tuple[int, ...] = ()
     """Numbers between the first and the last file of which there is none."""
+    beside: tuple[File, ...] = ()
+    """What `grpcdiag capture` wrote beside it: the description, and perhaps the samples of sockets."""
 
     @property
     def size(self) -> int:
@@ -106,13 +110,15 @@ def recordings(found: Iterable[Found], layout: str | None = None) -> tuple[Recor
     the source. Raises LayoutError.
     """
     pattern = _compiled(layout) if layout else None
-    parts = [_parts(one) for one in {one.file.url: one for one in found}.values()]
+    every = {one.file.url: one for one in found}
+    beside = {url: one.file for url, one in every.items() if is_beside(one.name)}
+    parts = [_parts(one) for url, one in every.items() if url not in beside]
     shared = _prefixes_of_many_folders(parts)
     series: dict[tuple[str, str | None, str, str], list[_Parts]] = defaultdict(list)
     for part in parts:
         host, interface = _place(part, shared, pattern)
         series[host, interface, part.folder_key, part.stem].append(part)
-    made = [_recording(key, pieces) for key, pieces in series.items()]
+    made = [_recording(key, pieces, beside) for key, pieces in series.items()]
     return tuple(sorted(made, key=lambda recording: (-recording.size, recording.id)))
 
 
@@ -203,7 +209,9 @@ def _place(part: _Parts, shared: frozenset[str], layout: re.Pattern[str] | None)
     return own or part.found.root.rstrip("/").rpartition("/")[2] or "unknown", interface
 
 
-def _recording(key: tuple[str, str | None, str, str], pieces: Sequence[_Parts]) -> Recording:
+def _recording(
+    key: tuple[str, str | None, str, str], pieces: Sequence[_Parts], beside: Mapping[str, File]
+) -> Recording:
     ordered = sorted(pieces, key=lambda part: (part.time, part.sequence or 0, part.found.name))
     host, interface = key[:2]
     label = _slug(
@@ -215,7 +223,17 @@ def _recording(key: tuple[str, str | None, str, str], pieces: Sequence[_Parts]) 
         interface=interface,
         files=tuple(part.found.file for part in ordered),
         missing=_missing(ordered),
+        beside=_beside([part.found.file.url for part in ordered], beside),
     )
+
+
+def _beside(urls: Iterable[str], beside: Mapping[str, File]) -> tuple[File, ...]:
+    """The description that speaks of all the files, with its samples; those of several recordings speak of none."""
+    found = {name for url in urls for name in descriptions(url) if name in beside}
+    if len(found) != 1:
+        return ()
+    (description,) = found
+    return tuple(beside[name] for name in (description, samples(description)) if name in beside)
 
 
 def _rest(stem: str, host: str, interface: str | None) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from io import StringIO
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ..reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from ..reports.text import count, duration, safe, size
 from .against import Against, noted
+from .answers import faster, moment, mostly, total
 from .changes import Change
 from .report import Case, Cause, Loser, Report, Slot
 
@@ -33,57 +32,21 @@ def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
     # commands are copied: they stay on one line
     return "".join(
         draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
-        for part in _parts(report)
+        for part in _parts(report, max(60, width))
     )
 
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width">
-<title>grpcdiag fleet report</title>
-<style>
-body {{ color: {foreground}; background: {background}; }}
-pre {{ font-family: ui-monospace, Menlo, Consolas, monospace; line-height: 1.25; overflow-x: auto; }}
-</style>
-</head>
-<body>
-<pre><code>{code}</code></pre>
-</body>
-</html>
-"""
-
-
-def render_html(report: Report, *, width: int = 140) -> str:
-    """The same as a page that loads and sends nothing."""
-    console = Console(
-        record=True,
-        file=StringIO(),
-        width=width,
-        force_terminal=True,
-        color_system="standard",
-        highlight=False,
-        emoji=False,
-        markup=False,
-    )
-    for part in _parts(report):
-        console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
-    return console.export_html(inline_styles=True, code_format=_PAGE)
-
-
-def _parts(report: Report) -> list[RenderableType]:
-    parts: list[RenderableType] = [*_head(report), Text(), *_budget(report)]
+def _parts(report: Report, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = [*_head(report), Text(), *_answers(report), *_budget(report)]
     for name, title in TITLES.items():
         losers: Sequence[Loser] = getattr(report, name)
         if losers:
-            parts += [Text(), _losers(title, losers, report)]
+            parts += [Text(), _losers(title, losers, report, width)]
     if len(report.slots) > 1:
         parts += [Text(), *_slots(report.slots)]
     grave = [cause for cause in report.causes if cause.severity != "info"]
     if grave:
-        parts += [Text(), Text("why: findings by cause", style="bold")]
+        parts += [Text(), Text("findings by cause", style="bold")]
     for number, cause in enumerate(grave[:_MOST_CAUSES], start=1):
         parts += [Text(), *_cause(number, cause, report)]
     if less := [*grave[_MOST_CAUSES:], *(cause for cause in report.causes if cause.severity == "info")]:
@@ -96,14 +59,19 @@ def _parts(report: Report) -> list[RenderableType]:
 
 def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:
     """What changed."""
-    parts: list[RenderableType] = [Text(f"{safe(changes.dataset)} against {safe(changes.against)}", style="bold")]
+    width = max(60, width)
+    parts: list[RenderableType] = [
+        Text(f"{safe(changes.dataset)} against {safe(changes.against)}", style="bold"),
+        *_together(changes.every),
+    ]
+    headings = len(parts)
     for name, title in TITLES.items():
         rows = [change for change in getattr(changes, name) if noted(change)]
         if rows:
-            parts += [Text(), _changes(title, rows[:_MOST_CHANGES])]
+            parts += [Text(), _changes(title, rows[:_MOST_CHANGES], width)]
             if len(rows) > _MOST_CHANGES:
                 parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json has all", style="dim"))
-    if len(parts) == 1:
+    if len(parts) == headings:
         parts.append(Text("no mean time per RPC differs by more than 10 %"))
     table = _table("finding", "before", "now", "lost before", "lost now")
     for change in changes.findings:
@@ -116,7 +84,7 @@ def render_against(changes: Against, *, width: int = 100, colour: bool = False) 
         )
     if changes.findings:
         parts += [Text(), table]
-    return draw(parts, width=max(60, width), colour=colour)
+    return draw(parts, width=width, colour=colour)
 
 
 def _head(report: Report) -> Iterator[RenderableType]:
@@ -134,8 +102,25 @@ def _head(report: Report) -> Iterator[RenderableType]:
         yield Text("; ".join(note for note in notes if note), style="dim")
 
 
+def _answers(report: Report) -> Iterator[RenderableType]:
+    """The three questions; a sentence goes on below itself."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    told = report.answers
+    for question, answer in (("who is slow", told.who), ("why", told.why), ("since when", told.since)):
+        table.add_row(question, Text(safe(answer or TOO_SHORT)))
+    yield table
+
+
+TOO_SHORT = "The RPCs are of less than two intervals of five minutes: too short to tell."
+
+
 def _budget(report: Report) -> Iterator[RenderableType]:
-    yield Text(f"where {_time(report.duration_ns)} of RPC time went", style="bold")
+    if not report.rpcs:
+        return
+    yield Text()
+    yield Text(f"where {total(report.duration_ns)} of RPC time went", style="bold")
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
     table.add_column()
     table.add_column(justify="right")
@@ -144,7 +129,7 @@ def _budget(report: Report) -> Iterator[RenderableType]:
     for cause, ns in sorted(report.budget.items(), key=lambda item: -item[1]):
         share = ns / max(report.duration_ns, 1)
         bar = Text("█" * round(share * _BAR) or "▏", style=CAUSE_STYLES.get(cause, ""))
-        table.add_row(Text(cause), _time(ns), f"{share:.1%}", bar)
+        table.add_row(Text(cause), total(ns), f"{share:.1%}", bar)
     yield table
 
 
@@ -155,38 +140,54 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _losers(title: str, losers: Sequence[Loser], report: Report) -> Table:
-    table = _table(title, "RPCs", "time", "p50", "p99", "waiting", "for", "since")
-    table.columns[6].justify = table.columns[7].justify = "left"
+_LEFT_OUT = ((110, "failed"), (110, "p50"), (85, "p99"), (75, "waits"), (65, "RPCs"))
+"""Columns that a terminal narrower than that has no place for."""
+_NARROW = 16
+"""Characters that names have at least."""
+
+
+def _losers(title: str, losers: Sequence[Loser], report: Report, width: int) -> Table:
+    names = ["RPCs", "failed", "time", "p50", "p99", "waits", "most of it"]
+    without = {name for least, name in _LEFT_OUT if width < least}
+    if not any(loser.failed_rpcs for loser in losers):
+        without.add("failed")
+    names = [name for name in names if name not in without]
+    table = _table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
     for loser in losers:
-        share = loser.lost_ns / max(loser.duration_ns, 1)
-        table.add_row(
-            Text(_short(loser.name)),
-            f"{loser.rpcs:,}",
-            _time(loser.duration_ns),
-            duration(loser.p50_ns),
-            duration(loser.p99_ns),
-            f"{share:.0%}" if loser.lost_ns else "-",
-            Text(loser.cause or "", style=CAUSE_STYLES.get(loser.cause or "", "")),
-            Text(_since(loser, report)),
-        )
+        cause, share = mostly(loser.budget)
+        name = Text(_short(loser.name))
+        for more in _more(loser, cause, report):
+            name.append(f"\n  {more}", style="dim")
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{loser.rpcs:,}",
+            "failed": f"{loser.failed_rpcs:,}",
+            "time": total(loser.duration_ns),
+            "p50": duration(loser.p50_ns),
+            "p99": duration(loser.p99_ns),
+            "waits": _share(loser.lost_ns / max(loser.duration_ns, 1)) if loser.lost_ns else "",
+            "most of it": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
+        }
+        table.add_row(name, *(cells[column] for column in names))
     return table
 
 
-def _since(loser: Loser, report: Report) -> str:
-    """When time per RPC changed, by which factor, and because of what where that is not said beside."""
-    change = loser.since
-    if change is None:
-        return ""
-    way = "+" if change.after_ns > change.before_ns else "-"
-    factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
-    because = "" if change.cause == loser.cause else f" {change.cause}"
-    return f"{_moment(change.time_ns, report)} {way}x{factor:.1f}{because}"
+def _more(loser: Loser, cause: str, report: Report) -> Iterator[str]:
+    """What it waits for, where that is not most of its time already, and since when."""
+    if loser.cause and loser.cause != cause:
+        yield f"waits for {loser.cause}"
+    if loser.since:
+        why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
+        yield f"since {_moment(loser.since.time_ns, report)} {faster(loser.since)}{why}"
+
+
+def _share(share: float) -> str:
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def _slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
     """Time per RPC against time, as blocks."""
-    yield Text("since when: mean time per RPC, and what of it was waiting", style="bold")
+    yield Text("mean time per RPC, and what of it was waiting", style="bold")
     means = [slot.duration_ns / max(slot.rpcs, 1) for slot in slots]
     lost = [slot.lost_ns / max(slot.rpcs, 1) for slot in slots]
     most = max(means)
@@ -206,8 +207,9 @@ def _cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType
     where = (
         f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
     )
-    lost = f", lost {_time(cause.lost_ns)}" if cause.lost_ns else ""
-    when = f", {_moment(cause.first_time_ns, report)} to {_moment(cause.last_time_ns, report)}"
+    lost = f", lost {total(cause.lost_ns)}" if cause.lost_ns else ""
+    first, last = _moment(cause.first_time_ns, report), _moment(cause.last_time_ns, report)
+    when = f", {first} to {last}" if first != last else f", at {first}"
     yield Text.assemble(
         f"{number}. ",
         (cause.severity, SEVERITY_STYLES[cause.severity]),
@@ -240,28 +242,46 @@ def _ways(report: Report) -> Table:
     return table
 
 
-def _changes(title: str, changes: Sequence[Change]) -> Table:
-    table = _table(title, "RPCs", "per RPC before", "now", "change", "p99 before", "now", "most of it")
-    table.columns[7].justify = "left"
+def _together(every: Change) -> Iterator[RenderableType]:
+    if every.before_ns is None or every.after_ns is None:
+        return
+    text = f"{count(every.rpcs, 'RPC')}, {every.rpcs_before:,} before: {duration(every.after_ns)} each, "
+    text += f"{duration(every.before_ns)} before ({_factor(every)})"
+    if every.cause and every.cause_ns:
+        text += f"; what changed most is {every.cause}, {_signed(every.cause_ns)}"
+    yield Text(text)
+
+
+def _factor(change: Change) -> str:
+    if change.before_ns is None or change.after_ns is None:
+        return "new" if change.before_ns is None else "gone"
+    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+
+
+def _signed(ns: int) -> str:
+    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+
+
+_CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
+"""Columns that a terminal narrower than that has no place for."""
+
+
+def _changes(title: str, changes: Sequence[Change], width: int) -> Table:
+    names = ["RPCs", "before", "now", "change", "p99 before", "p99 now", "most of it"]
+    names = [name for name in names if name not in {left for least, left in _CHANGES_LEFT_OUT if width < least}]
+    table = _table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
     for change in changes:
-        factor = "new" if change.before_ns is None else "gone" if change.after_ns is None else ""
-        if change.before_ns and change.after_ns is not None:
-            factor = f"{change.after_ns / change.before_ns - 1:+.0%}"
-        most = (
-            f"{change.cause} {'+' if change.cause_ns > 0 else '-'}{duration(abs(change.cause_ns))}"
-            if change.cause_ns
-            else ""
-        )
-        table.add_row(
-            Text(_short(change.name)),
-            f"{change.rpcs:,}",
-            duration(change.before_ns),
-            duration(change.after_ns),
-            factor,
-            duration(change.p99_before_ns),
-            duration(change.p99_ns),
-            Text(most),
-        )
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{change.rpcs:,}",
+            "before": duration(change.before_ns),
+            "now": duration(change.after_ns),
+            "change": _factor(change),
+            "p99 before": duration(change.p99_before_ns),
+            "p99 now": duration(change.p99_ns),
+            "most of it": Text(f"{change.cause} {_signed(change.cause_ns)}" if change.cause_ns else ""),
+        }
+        table.add_row(Text(_short(change.name)), *(cells[name] for name in names))
     return table
 
 
@@ -271,25 +291,9 @@ def _short(name: str) -> str:
 
 
 def _lost(ns: int) -> str:
-    return _time(ns) if ns else "-"
-
-
-def _time(ns: int) -> str:
-    """A sum of durations, in hours where it has many."""
-    seconds = ns / 1e9
-    if seconds < 600:
-        return duration(ns)
-    return f"{seconds / 60:,.0f} min" if seconds < 36_000 else f"{seconds / 3600:,.1f} h"
+    return total(ns) if ns else "-"
 
 
 def _moment(time_ns: int, report: Report | None = None) -> str:
     """A time of UTC; without the date where all of the report is of one day."""
-    try:
-        moment = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
-        first = datetime.fromtimestamp((report.first_time_ns or 0) // 1_000_000_000, UTC) if report else None
-        last = datetime.fromtimestamp((report.last_time_ns or 0) // 1_000_000_000, UTC) if report else None
-    except (ValueError, OverflowError, OSError):
-        return f"{time_ns} ns"
-    if first and last and first.date() == last.date():
-        return f"{moment:%H:%M}"
-    return f"{moment:%Y-%m-%d %H:%M}"
+    return moment(time_ns, (report.first_time_ns, report.last_time_ns) if report else None)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..analyzer.beside_names import descriptions, is_beside, samples
 from .series import File, Found, is_capture
 
 _Given = TypeVar("_Given")
@@ -22,13 +23,29 @@ FIRST_WAIT_S = 0.5
 """Seconds before the second try; doubled before each further one."""
 LONGEST_WAIT_S = 15.0
 
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, ValueError, TypeError, ImportError)
+_FINAL = (
+    *(FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError),
+    *(ValueError, TypeError, ImportError),
+)
 """Errors that asking again does not change."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class StoreError(Exception):
     """A store that cannot be read or written, with its own words."""
+
+
+class WriteError(StoreError):
+    """A dataset that cannot be written."""
+
+
+class SchemeError(StoreError):
+    """A URL of a kind that is not known, or not without another package."""
+
+
+_KEYS = "; the store's client takes credentials from the environment, see its documentation"
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "DefaultCredentialsError")
+"""Names of errors of stores' clients; asking again does not change them."""
 
 
 def tried(call: Callable[[], _Given], what: str) -> _Given:
@@ -40,8 +57,9 @@ def tried(call: Callable[[], _Given], what: str) -> _Given:
         except FileNotFoundError:
             raise
         except Exception as error:  # clients of stores raise errors of their own libraries
-            if not left or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
-                raise StoreError(f"{what}: {_words(error)}") from error
+            lacks_keys = type(error).__name__ in _NO_CREDENTIALS
+            if not left or lacks_keys or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
+                raise StoreError(f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}") from error
         time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
         wait *= 2
     raise AssertionError
@@ -52,46 +70,159 @@ def _words(error: BaseException) -> str:
 
 
 def opened(url: str) -> tuple[Any, str]:
-    """The file system of a URL or path, and the path in it. Raises StoreError."""
+    """The file system of a URL or path, and the path in it. Raises StoreError, SchemeError."""
     try:
         import fsspec
-
+    except ImportError:
+        raise SchemeError(f"{url}: fsspec is not installed: pip install 'grpcdiag[fleet]'") from None
+    try:
         system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        raise StoreError(f"{url}: {error}; pip install 'grpcdiag[fleet]' has fsspec and s3fs") from None
-    except (ValueError, OSError) as error:
+        raise SchemeError(f"{url}: {_lacking(url, error)}") from None
+    except ValueError as error:
+        raise SchemeError(f"{url}: {_words(error)}") from None
+    except Exception as error:  # clients of stores raise errors of their own libraries, for credentials say
         raise StoreError(f"{url}: {_words(error)}") from None
     return system, path
 
 
+def _lacking(url: str, error: ImportError) -> str:
+    """What has to be installed for a URL."""
+    from importlib.util import find_spec
+
+    from fsspec.registry import known_implementations
+
+    scheme = url.partition("://")[0]
+    package = str(known_implementations.get(scheme, {}).get("class", "")).partition(".")[0]
+    if package in ("", "fsspec") or find_spec(package):
+        return _words(error)
+    extra = "'grpcdiag[fleet]'" if package == "s3fs" else package
+    return f"{scheme}:// needs the package {package}, here and where workers run: pip install {extra}"
+
+
 def search(source: str) -> Iterator[Found]:
-    """Captures of a folder with all below it, of a pattern, or one file. Raises StoreError."""
+    """Captures of a folder with all below it, of a pattern, or one file, and what is beside. Raises StoreError."""
     from fsspec.core import has_magic
 
     system, path = opened(source)
     path = path.rstrip("/") or path
     if has_magic(path) and not tried(lambda: system.exists(path), source):
         root = path[: min(path.index(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
-        listed = tried(lambda: system.glob(path, detail=True), source)
+        listed = _matched(system, path, root, source)
     elif tried(lambda: system.isdir(path), source):
-        root = path
-        everything = tried(lambda: system.find(path, detail=True), source)
-        listed = {name: info for name, info in everything.items() if is_capture(name.rpartition("/")[2])}
+        root, listed = path, _below(system, path, source)
     else:
         root = path.rpartition("/")[0]
-        try:
-            listed = {path: tried(lambda: system.info(path), source)}
-        except FileNotFoundError:
-            raise StoreError(f"{source}: no such file or folder") from None
+        listed = _alone(system, path, source)
     for name, info in sorted(listed.items()):
         if info.get("type", "file") == "file":
             yield _found(system, root, name, info)
 
 
+_Listed = dict[str, dict[str, Any]]
+
+
+def _below(system: Any, folder: str, source: str) -> _Listed:
+    everything = tried(lambda: system.find(folder, detail=True), source)
+    return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+
+
+def _wanted(name: str) -> bool:
+    return is_capture(name) or is_beside(name)
+
+
+def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
+    """What a pattern matches, files whatever they are called, and folders with the captures below them."""
+    try:
+        listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+    except FileNotFoundError:
+        return {}
+    folders = {name for name, info in listed.items() if info.get("type") == "directory"}
+    if folders:
+        for name, info in _below(system, root, source).items():
+            parents = name.split("/")
+            if any("/".join(parents[:depth]) in folders for depth in range(1, len(parents))):
+                listed[name] = info
+    beside = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
+    found = tried(lambda: system.glob(beside, detail=True), source)
+    return listed | {name: info for name, info in found.items() if is_beside(name)}
+
+
+def _alone(system: Any, path: str, source: str) -> _Listed:
+    """One file, and what lies beside it. Raises StoreError."""
+    try:
+        listed = {path: tried(lambda: system.info(path), source)}
+    except FileNotFoundError:
+        raise StoreError(f"{source}: no such file or folder") from None
+    for description in descriptions(path):
+        for name in (description, samples(description)):
+            with suppress(FileNotFoundError):
+                listed[name] = tried(partial(system.info, name), source)
+    return listed
+
+
+def one(url: str) -> File:
+    """One file as it is now. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        info = tried(lambda: system.info(path), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: no such file") from None
+    return _found(system, "", path, info).file
+
+
+def head(url: str, most: int) -> bytes:
+    """The first bytes of a file. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
+    except FileNotFoundError as error:
+        raise StoreError(f"{url}: it is gone") from error
+
+
+def part(url: str, begin: int, end: int) -> bytes:
+    """Bytes of a file that has them. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
+    except FileNotFoundError as error:
+        raise StoreError(f"{url}: it is gone") from error
+    if len(content) > end - begin:  # of a web server that gives no parts of files
+        content = content[begin:end]
+    if len(content) != end - begin:
+        raise StoreError(f"{url}: it became shorter while it was read")
+    return content
+
+
+def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
+    """The first bytes of each of the files of one store. Raises StoreError."""
+    if not files:
+        return
+    system, _ = opened(files[0].url)
+    for begin in range(0, len(files), _HEADS_AT_ONCE):
+        some = [file for file in files[begin : begin + _HEADS_AT_ONCE] if file.size]
+        paths, ends = [system._strip_protocol(file.url) for file in some], [min(file.size, most) for file in some]
+        zeros = [0] * len(some)
+        try:
+            got = tried(partial(system.cat_ranges, paths, zeros, ends, on_error="raise"), some[0].url) if some else []
+        except FileNotFoundError as error:
+            raise StoreError(f"{error}: it is gone") from error
+        of = dict(zip((file.url for file in some), got, strict=True))
+        for file in files[begin : begin + _HEADS_AT_ONCE]:
+            yield bytes(of.get(file.url, b""))[:most]
+
+
+_HEADS_AT_ONCE = 100
+"""Beginnings of files that are in memory together."""
+
+
 def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
     version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
     below = path[len(root) :].strip("/").split("/")
-    file = File(system.unstrip_protocol(path), int(info.get("size") or 0), str(version))
+    size = info.get("size")
+    if size is None:  # listings of web servers do not tell it
+        size = tried(lambda: system.size(path), path)
+    file = File(system.unstrip_protocol(path), int(size or 0), str(version))
     return Found(file, tuple(below[:-1]), below[-1], system.unstrip_protocol(root))
 
 
@@ -100,21 +231,7 @@ def local_path(url: str) -> str | None:
     return url.removeprefix("file://") if url.startswith("file://") else None
 
 
-def fetch(files: Sequence[File], folder: Path) -> list[str]:
-    """Paths of the files on this machine; those of stores are copied into `folder`. Raises StoreError."""
-    paths = []
-    for number, file in enumerate(files):
-        path = local_path(file.url)
-        if path is None:
-            target = folder / f"{number:05}" / file.url.rpartition("/")[2]
-            target.parent.mkdir()
-            _get(file.url, target)
-            path = str(target)
-        paths.append(path)
-    return paths
-
-
-def _get(url: str, target: Path) -> None:
+def get(url: str, target: Path) -> None:
     """Copy one file to this machine. Raises StoreError."""
     system, source = opened(url)
     try:
@@ -148,7 +265,10 @@ def put(path: Path, url: str) -> None:
     """A file of this machine at `url`, whole or not at all. Raises StoreError."""
     system, target = opened(url)
     if local_path(system.unstrip_protocol(target)) is None:
-        tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        try:
+            tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        except FileNotFoundError as error:  # such as a bucket that does not exist
+            raise StoreError(f"{url}: {_words(error)}") from error
         return
 
     def replace() -> None:
@@ -210,5 +330,5 @@ def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
     for number, url in enumerate(urls):
         name = url.rpartition("/")[2]
         target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
-        _get(url, target)
+        get(url, target)
         yield str(target)

@@ -28,8 +28,8 @@ _EMPTY: Mapping[str, str] = {
     "connections": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::VARCHAR client, "
     "NULL::VARCHAR server, NULL::BOOLEAN complete, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, "
     "NULL::VARCHAR vantage, 0::UINTEGER client_sequence, 0::UINTEGER server_sequence, 0::BIGINT bytes_client, "
-    "0::BIGINT bytes_server, 0::BIGINT rpcs, NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation "
-    "WHERE false",
+    "0::BIGINT bytes_server, 0::BIGINT rpcs, NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, "
+    "NULL::UBIGINT[] marks WHERE false",
     "rpcs": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::UINTEGER stream, NULL::VARCHAR method,"
     " 0::BIGINT start_time_ns, 0::BIGINT duration_ns, NULL::VARCHAR status, false complete, false touches_gap, "
     "0::UINTEGER request_messages, 0::UINTEGER response_messages, 0::UBIGINT request_bytes, 0::UBIGINT response_bytes,"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -12,14 +13,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from . import dataset, store, sums
+from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES
+from . import dataset, feeding, store, sums
 from .dataset import LeftOut, Marker
-from .series import Recording
+from .series import File, Recording
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..analyzer.beside import Beside
+    from ..analyzer.reading import How
+    from ..analyzer.result import Analysis
+    from ..analyzer.tables import Tables
+    from .marks import Marks
 
 
 class Task(Struct, frozen=True):
@@ -31,6 +38,8 @@ class Task(Struct, frozen=True):
     ports: tuple[int, ...] = ()
     older: tuple[str, ...] = ()
     """Markers of other versions of the recording, which this one replaces."""
+    keylog: File | None = None
+    """TLS secrets, which workers read for themselves: they travel no other way."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -78,87 +87,157 @@ def _failed(task: Task, reason: str) -> Outcome:
 
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
+    # a worker is one core: others of the machine have workers of their own (read when polars is imported first)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as name:
         scratch = Path(name)
         (scratch / "captures").mkdir()
-        paths = store.fetch(task.recording.files, scratch / "captures")
-        marker, written = _write(task, paths, scratch)
+        with feeding.feed(task.recording.files, scratch / "captures") as feed:
+            read = _read(task, feed)
+        written, rows = _write(task, read, scratch)
         for url, path in written.items():
             store.put(path, url)
-        marker = _measured(marker, began)
+        marker = _marker(task, read, rows, began)
         dataset.commit(task.dataset, marker, task.older)
     return marker
 
 
-def _measured(marker: Marker, began: tuple[float, float]) -> Marker:
-    return replace(
-        marker,
-        seconds=round(time.monotonic() - began[0], 3),
-        cpu_seconds=round(time.process_time() - began[1], 3),
-        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
-    )
+class _Read(Struct, frozen=True):
+    """What a recording says."""
+
+    tables: Tables | None
+    """None when no file is a capture."""
+    analysis: Analysis | None
+    marks: Sequence[Marks] | None
+    no_grpc: str | None
+    left_out: tuple[LeftOut, ...]
+    warnings: tuple[str, ...] = ()
 
 
-def _write(task: Task, paths: Sequence[str], scratch: Path) -> tuple[Marker, dict[str, Path]]:
-    """The recording's files, still on this machine, by where they belong."""
-    from ..analyzer import _core
+def _read(task: Task, feed: feeding.Feed) -> _Read:
+    """Analyse the recording's files. Raises StoreError."""
     from ..analyzer.analysis import of_tables
-    from ..analyzer.decode import decode
     from ..analyzer.errors import CaptureError, NoGrpcError
-    from ..analyzer.reading import unreadable
 
     files = task.recording.files
-    reasons = {
-        number: reason.removeprefix(f"{path}: ") for number, path in enumerate(paths) if (reason := unreadable(path))
-    }
-    kept = [path for number, path in enumerate(paths) if number not in reasons]
-    left_out = [LeftOut(files[number].url, reason) for number, reason in reasons.items()]
-    analysis, tables, no_grpc = None, None, None
-    if kept:
-        try:
-            tables = decode(kept, rpc_rows=True, ports=list(task.ports))
-            analysis = of_tables(tables)
-        except NoGrpcError as error:
-            no_grpc = str(error)
-        except CaptureError as error:
-            left_out += [LeftOut(f.url, str(error)) for number, f in enumerate(files) if number not in reasons]
+    left_out = tuple(LeftOut(files[number].url, reason) for number, reason in feed.reasons.items())
+    if not feed.paths:
+        return _Read(None, None, None, None, left_out)
+    beside, notes = _beside(task.recording)
+    try:
+        tables, marks = _decoded(feed, _how(task))
+    except CaptureError as error:
+        feed.check()
+        others = (file.url for number, file in enumerate(files) if number not in feed.reasons)
+        reason = feed.named(str(error))
+        return _Read(None, None, None, None, (*left_out, *(LeftOut(url, reason) for url in others)))
+    feed.check()
+    analysis: Analysis | None
+    try:
+        analysis, no_grpc = of_tables(tables, beside, notes), None
+    except NoGrpcError as error:
+        analysis, no_grpc = error.analysis, str(error)
+    warnings = tuple(map(feed.named, analysis.quality.warnings)) if analysis else ()
+    return _Read(tables, analysis, marks, no_grpc, left_out, warnings)
+
+
+def _decoded(feed: feeding.Feed, how: How) -> tuple[Tables, Sequence[Marks]]:
+    """The tables of one reading, and what connections are known by. Raises CaptureError."""
+    from ..analyzer import _core
+    from ..analyzer.reading import STEP
+    from ..analyzer.tables import Packets, table_of, tables_of
+    from .marks import Pushed
+
+    pushed = Pushed()
+    run = _core.Run(feed.paths, rpc_rows=True, packets=True, **how)
+    feed.begin()
+    while run.step(STEP):
+        pushed.add(table_of(Packets, run.take("packets")))
+    result = run.finish()
+    pushed.add(table_of(Packets, result["packets"]))
+    # nothing else needs packets, nor what matching them would
+    result["packets"] = {name: column[:0].copy() for name, column in result["packets"].items()}
+    result |= {name: result[name][:0].copy() for name in ("request_budgets", "request_ends")}
+    tables = tables_of(result)
+    return tables, pushed.marks(tables)
+
+
+def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dict[str, int]]:
+    """The recording's files, still on this machine, by where they belong, and the tables' numbers of rows."""
     written: dict[str, Path] = {}
     counts: dict[str, int] = defaultdict(int)
-    if tables is not None:
-        from .frames import divided
+    if read.tables is None:
+        return written, counts
+    from .frames import divided
 
-        host, recording = task.recording.host, task.recording.id
-        stem = f"{recording}.{task.version}"
-        for number, (table, hour, pieces) in enumerate(divided(tables, analysis, recording)):
-            path = scratch / f"{number}.parquet"
-            counts[table] += _parquet(table, pieces(), path)
-            written[dataset.partition(task.dataset, table, host, hour, stem)] = path
-        written |= _sums(task, written, counts, scratch)
-    capture = tables.capture if tables else {}
-    warnings = [*(analysis.quality.warnings if analysis else ())]
-    if task.recording.missing:
-        shown = ", ".join(map(str, task.recording.missing[:10]))
+    host, recording = task.recording.host, task.recording.id
+    stem = f"{recording}.{task.version}"
+    for number, (table, hour, pieces) in enumerate(divided(read.tables, read.analysis, recording, read.marks)):
+        path = scratch / f"{number}.parquet"
+        counts[table] += _parquet(table, pieces(), path)
+        written[dataset.partition(task.dataset, table, host, hour, stem)] = path
+    return written | _sums(task, written, counts, scratch), counts
+
+
+def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, float]) -> Marker:
+    from ..analyzer import _core
+
+    recording, analysis = task.recording, read.analysis
+    capture = read.tables.capture if read.tables else {}
+    warnings = [*read.warnings]
+    if recording.missing:
+        shown = ", ".join(map(str, recording.missing[:10]))
         warnings.append(f"files of the series are not there: {shown}")
-    marker = Marker(
-        recording=task.recording.id,
+    return Marker(
+        recording=recording.id,
         version=task.version,
-        host=task.recording.host,
-        interface=task.recording.interface,
-        files=tuple(file.url for file in files),
-        size=task.recording.size,
+        host=recording.host,
+        interface=recording.interface,
+        files=tuple(file.url for file in recording.files),
+        beside=tuple(file.url for file in recording.beside) if analysis and analysis.recording else (),
+        size=recording.size,
         first_time_ns=capture.get("first_time_ns"),
         last_time_ns=capture.get("last_time_ns"),
         packets=capture.get("packets", 0),
-        rpcs=tables.rpc_count if tables else 0,
-        no_grpc=no_grpc,
-        rows=dict(counts),
+        rpcs=read.tables.rpc_count if read.tables else 0,
+        no_grpc=read.no_grpc,
+        rows=dict(rows),
         warnings=tuple(warnings),
-        left_out=tuple(left_out),
-        seconds=0.0,
-        peak_bytes=0,
+        left_out=read.left_out,
+        seconds=round(time.monotonic() - began[0], 3),
+        cpu_seconds=round(time.process_time() - began[1], 3),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         grpcdiag=_core.__version__,
     )
-    return marker, written
+
+
+def _how(task: Task) -> How:
+    """How the recording is read. Raises StoreError."""
+    from ..analyzer.reading import KEY_LOG_BYTES
+
+    how: How = {"ports": list(task.ports)}
+    if task.keylog:
+        how["keylog"] = store.head(task.keylog.url, KEY_LOG_BYTES)
+    return how
+
+
+def _beside(recording: Recording) -> tuple[Beside | None, tuple[str, ...]]:
+    """What lies beside the recording, and what is to be noted when that cannot be used. Raises StoreError."""
+    if not recording.beside:
+        return None, ()
+    from ..analyzer import beside
+
+    description, samples = recording.beside[0].url, recording.beside[1:]
+    try:
+        document = store.head(description, MOST_BYTES)
+        lines = store.head(samples[0].url, MOST_SAMPLE_BYTES).splitlines() if samples else []
+        return beside.read(description, document, lines), ()
+    except beside.Mismatch as mismatch:
+        return None, (f"{description} is not used: {mismatch}",)
+    except store.StoreError as error:
+        if not isinstance(error.__cause__, (PermissionError, FileNotFoundError)):
+            raise  # it may be read the next time
+        return None, (f"{error}; it is not used",)
 
 
 def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import NamedTuple, get_args, get_type_hints
 
 from ..analyzer.tables import Connections, Frames, Messages, Packets, Problems, Rpcs, Waits
@@ -163,6 +164,7 @@ _OF_FLEETS: Mapping[str, str] = {
     "first_packet": "number of the first packet that shows it, in the recording",
     "client_sequence": "TCP sequence number of the client's first byte",
     "server_sequence": "TCP sequence number of the server's first byte",
+    "marks": "sequence and acknowledgement numbers of some packets, by which another recording's connection is known",
     "remedy": "what to do first: whose setting, and the setting",
 }
 """Columns that tables have in the dataset of a fleet only."""
@@ -199,5 +201,6 @@ def description(table: str, name: str) -> str:
     return own
 
 
+@cache
 def _sentences(table: type) -> dict[str, str]:
     return {name: get_args(kind)[1] for name, kind in get_type_hints(table, include_extras=True).items()}

@@ -47,6 +47,8 @@ class Dask:
                 yield lost(task, "several workers ended while they had it: out of memory?")
             except FutureCancelledError as error:
                 raise EngineError(f"the cluster is gone: {error}") from None
+            except ImportError as error:
+                raise EngineError(f"workers lack what they need: {error}: pip install 'grpcdiag[fleet]'") from None
 
 
 def _distributed() -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from ...analyzer import _core
@@ -44,11 +44,13 @@ _MOST_OPTIONS = 500
 def assembled(analysis: Analysis, scene: Scene) -> str:
     """The page as text."""
     layout, columns = packed(_tables(scene), _RISING)
-    style, library, script = _page("style.css"), _vendored(LIBRARY), _script()
-    policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(library)}' "
-    policy += f"'{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    style, library, script = asset("style.css"), _vendored(LIBRARY), _script()
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
+    )
+    policy += f"'{policy_hash(script)}'; base-uri 'none'; form-action 'none'"
     text: str = (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             analysis=analysis,
@@ -68,7 +70,8 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
 
 
 @functools.cache
-def _page(name: str) -> str:
+def asset(name: str) -> str:
+    """A part of the page."""
     return files(__package__).joinpath("page", name).read_text(encoding="utf-8")
 
 
@@ -79,7 +82,7 @@ def _vendored(name: str) -> str:
 
 @functools.cache
 def _script() -> str:
-    parts = "\n".join(_page(name) for name in SCRIPTS)
+    parts = "\n".join(asset(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
@@ -90,22 +93,24 @@ def _library() -> str:
 
 
 @functools.cache
-def _hash(text: str) -> str:
+def policy_hash(text: str) -> str:
+    """How a content security policy names the text of a style or script that may act."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @functools.cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FunctionLoader(_page),
+def environment(*more: BaseLoader) -> Environment:
+    """The templates, and those of `more` loaders; whatever goes into a page is made harmless and escaped."""
+    made = Environment(
+        loader=ChoiceLoader([*more, FunctionLoader(asset)]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {name: getattr(words, name) for name in ("count", "duration", "size")}
-    return environment
+    made.globals |= {name: getattr(words, name) for name in ("count", "duration", "size")}
+    return made
 
 
 def _shown(value: Any) -> Any:

@@ -89,10 +89,11 @@ def vantages(analysis: Analysis) -> str:
 
 def budget(analysis: Analysis) -> list[dict[str, Any]]:
     """Causes with their time, share, and place in a bar of 100, the largest first."""
-    return _parts(analysis.ends.budget if analysis.ends else analysis.budget)
+    return parts(analysis.ends.budget if analysis.ends else analysis.budget)
 
 
-def _parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
+def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Causes with their time, share, and place in a bar of 100, the largest first."""
     total = sum(causes.values())
     parts: list[dict[str, Any]] = []
     begin = 0.0
@@ -108,7 +109,7 @@ def _parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
 
 def method_budget(method: MethodFacts) -> list[dict[str, Any]]:
     """The same for a method."""
-    return _parts(method.budget)
+    return parts(method.budget)
 
 
 def percent(share: float) -> str:

@@ -11,9 +11,9 @@ import pytest
 from support import grpcdiag, recorded
 
 from grpcdiag.analyzer import beside as analyzer_beside
+from grpcdiag.analyzer import beside_names
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.capture import sidefile
-from grpcdiag.cli import beside as cli_beside
 
 
 @pytest.fixture
@@ -50,6 +50,9 @@ def test_it_is_found_beside_compressed_and_rotated_files(capture: Path) -> None:
     packed = capture.with_name("run.pcap.gz")
     packed.write_bytes(gzip.compress(capture.read_bytes()))
     assert recording(packed)
+    part = capture.with_name("run.pcap0.gz")
+    part.write_bytes(gzip.compress(capture.read_bytes()))
+    assert recording(part)
     part = capture.rename(capture.with_name("run.pcap0"))
     assert recording(part)
 
@@ -71,5 +74,5 @@ def test_a_broken_one_is_noted(capture: Path) -> None:
 
 def test_names_are_the_same_everywhere() -> None:
     assert analyzer_beside.SCHEMA == sidefile.SCHEMA
-    assert analyzer_beside.SUFFIX == sidefile.SUFFIX == cli_beside.SUFFIX
-    assert analyzer_beside.SAMPLES_SUFFIX == sidefile.SAMPLES_SUFFIX
+    assert beside_names.SUFFIX == sidefile.SUFFIX
+    assert beside_names.SAMPLES_SUFFIX == sidefile.SAMPLES_SUFFIX

@@ -7,16 +7,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from urllib.request import Request, urlopen
 
 import duckdb
 import pytest
 from support import REPOSITORY, recorded
+from typer.testing import CliRunner
 
+from grpcdiag.cli import app
 from grpcdiag.fleet.dataset import TABLES
+from grpcdiag.fleet.engines import Work
+from grpcdiag.fleet.task import Outcome, Task
 
 BUCKET = "fleet"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -31,6 +37,7 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
     server.start()
     try:
         host, port = server.get_host_and_port()
+        urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # buckets outlive servers
         for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
             monkeypatch.setenv(name, value)
         import s3fs
@@ -111,11 +118,32 @@ def command(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Po
     )
 
 
-def fleet(*arguments: str, code: int = 0) -> tuple[str, str]:
-    """What `grpcdiag fleet` writes, with the exit code that is expected."""
-    running = command(*arguments)
-    out, err = running.communicate(timeout=3600)
-    assert running.returncode == code, err
+class Inline:
+    """An engine that works where it is: most tests are not about workers, which take a second to start."""
+
+    workers = 1
+
+    def __enter__(self) -> Inline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
+        return map(work, tasks)
+
+
+def fleet(*arguments: str, code: int = 0, processes: bool = False) -> tuple[str, str]:
+    """What `grpcdiag fleet` writes, with the exit code that is expected; in this process unless it is about others."""
+    if processes or "--engine" in arguments:
+        running = command(*arguments)
+        out, err = running.communicate(timeout=3600)
+        got = running.returncode
+    else:
+        with patch("grpcdiag.fleet.engines.engine", lambda *_: Inline()):
+            done = CliRunner().invoke(app, ["fleet", *arguments], catch_exceptions=False)
+        out, err, got = done.stdout, done.stderr, done.exit_code
+    assert got == code, err
     assert "Traceback" not in err
     return out, err
 

@@ -33,7 +33,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The dataset of the sources by the local engine, and what the command said."""
     dataset = tmp_path_factory.mktemp("made") / "dataset"
-    _, told = fleet("analyze", str(sources), "-o", str(dataset), "--workers", "2", code=3)
+    _, told = fleet("analyze", str(sources), "-o", str(dataset), "--workers", "2", code=3, processes=True)
     return dataset, told
 
 
@@ -125,7 +125,7 @@ def test_an_object_store_gives_the_same(
 ) -> None:
     with s3(monkeypatch) as (system, _):
         url = upload(system, sources, "captures")
-        _, told = fleet("analyze", url, "-o", "s3://fleet/dataset", "--workers", "1", code=3)
+        _, told = fleet("analyze", url, "-o", "s3://fleet/dataset", "--workers", "1", code=3, processes=True)
         assert "left out: web-4: s3://fleet/captures/web-4_eth0.pcap: is not a capture" in told
         assert contents(download(system, "dataset", tmp_path / "downloaded")) == contents(made[0])
         out, _ = fleet("report", "s3://fleet/dataset", "--json")

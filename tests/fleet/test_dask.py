@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("distributed")
-from fleets import command, contents, fleet, many, markers, waited
+from fleets import Inline, command, contents, fleet, many, markers, waited
 
 
 @pytest.fixture
@@ -42,3 +42,9 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pyte
     captures = many(tmp_path / "captures", 1)
     _, told = fleet("analyze", str(captures), "-o", str(tmp_path / "d"), "--engine", "dask://127.0.0.1:1", code=2)
     assert "dask://127.0.0.1:1" in told
+
+
+def test_a_cluster_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Inline, "workers", 0)
+    _, told = fleet("analyze", str(many(tmp_path / "captures", 1)), "-o", str(tmp_path / "dataset"))
+    assert "local has no workers now; the work begins when some come" in told

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,10 @@ from support import REPOSITORY, grpcdiag, recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.ends import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
+from grpcdiag.fleet import html
 from grpcdiag.fleet.changes import since
 from grpcdiag.fleet.report import report
-from grpcdiag.fleet.shown import render_html
+from grpcdiag.fleet.shown import render
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -78,21 +80,81 @@ def test_the_commands_open_the_finding(both: Path) -> None:
 def test_the_report_is_text_and_json(both: Path) -> None:
     out, _ = fleet("report", str(both))
     assert "slow-start-after-idle" in out and "linux: sysctl -w net.ipv4.tcp_slow_start_after_idle=0" in out
-    assert re.search(r"/lab.v1.Lab/Echo +5 +2.05 s .* 50% +congestion_window", out)
+    assert re.search(r"/lab.v1.Lab/Echo +5 +2.05 s .* 50% +50% congestion_window", out)
     assert "\x1b" not in out
     told = json.loads(fleet("report", str(both), "--json")[0])
     assert told["schema"] == "grpcdiag.fleet/1"
     assert told["methods"][0]["budget"]["congestion_window"] == told["lost_ns"]
 
 
-def test_the_page_shows_the_same_and_runs_nothing(both: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_no_column_is_cut(both: Path, shop: str, width: int) -> None:
+    for dataset, name, share in ((str(both), "lab.v1.Lab ", "50%"), (shop, "shop.v1.Pay ", "59%")):
+        text = render(report(dataset), width=width)
+        lines = [line for line in text.splitlines() if "grpcdiag " not in line]
+        assert max(map(len, lines)) <= width
+        (row,) = (line for line in lines if line.startswith((f" {name}", f"  {name}")))
+        assert row.rstrip().endswith(f"{share} congestion_window")
+        assert "failed" in text or dataset == str(both) or width < 110
+
+
+def test_the_page_shows_the_same_and_loads_nothing(both: Path, tmp_path: Path) -> None:
     fleet("report", str(both), "--html", "-o", str(tmp_path / "report.html"))
     page = (tmp_path / "report.html").read_text()
-    assert "slow-start-after-idle" in page and "default-src 'none'" in page
-    hostile = replace(report(str(both)), dataset="<script>alert(1)</script>\x1b[31m")
-    shown = render_html(hostile)
-    assert "<script" not in shown and "&lt;script&gt;" in shown and "\x1b" not in shown
+    told = report(str(both))
+    for text in (told.answers.who, told.answers.why, "slow-start-after-idle", "web-1 → db-1:50051", "103 ms"):
+        assert escape(text) in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"<script|<link rel=\"style|src=|url\(|@import|href=\"http", page)
     fleet("report", str(both), "--html", "--json", code=2)
+
+
+def test_names_do_not_act_in_the_page(both: Path) -> None:
+    found = report(str(both))
+    bad = "<script>alert(1)</script>\x1b[31m\u202e"
+    hostile = replace(
+        found,
+        dataset=bad,
+        answers=replace(found.answers, who=bad),
+        methods=(replace(found.methods[0], name=bad),),
+        causes=(replace(found.causes[0], remedy=bad, worst=replace(found.causes[0].worst, host=bad, title=bad)),),
+    )
+    page = html.render(hostile)
+    assert "<script" not in page and "\x1b" not in page and "\u202e" not in page
+    assert page.count("&lt;script&gt;") >= 6
+    text = render(hostile)
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
+    found = report(str(both))
+    slot = found.slots[0]
+    many = tuple(replace(slot, time_ns=slot.time_ns + k * 300_000_000_000) for k in (0, 1, 7, 5_000))
+    page = html.render(replace(found, slots=many))
+    assert len(re.findall("<g>", page)) == 2  # the first three are one
+    assert html.render(replace(found, slots=(slot,))).count("too short to tell") == 2
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dataset of many RPCs of ten hosts, of which one method is slow from half past on."""
+    dataset = tmp_path_factory.mktemp("shop") / "dataset"
+    rows(dataset, 100_000, 10)
+    return str(dataset)
+
+
+def test_the_three_questions_have_answers(shop: str) -> None:
+    told = report(shop).answers
+    assert told.who.startswith("/shop.v1.Pay/List3 waits longest")
+    assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
+    assert told.since and "since 2026-07-01 10:30 UTC RPCs are" in told.since and "congestion_window" in told.since
+
+
+def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str) -> None:
+    names = [loser.name for loser in report(shop, 2).methods]
+    every = report(shop, None).methods
+    assert "/shop.v1.Pay/List3" in names
+    assert max(every, key=lambda one: (one.duration_ns, one.name)).name in names
 
 
 def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
@@ -101,6 +163,7 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
     told = json.loads(fleet("report", str(both), "--against", str(tmp_path / "dataset"), "--json")[0])
     (change,) = told["methods"]
+    assert told["every"]["cause"] == "congestion_window" and told["every"]["rpcs"] == 5
     assert change["cause"] == "congestion_window"
     lost = next(f.lost_ns for f in analyze([recorded(SLOW)]).findings if f.id == "slow-start-after-idle")
     assert lost and change["cause_ns"] == pytest.approx(lost / 5, rel=0.05)
@@ -109,11 +172,11 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert (finding["findings_before"], finding["findings"]) == (0, 1)
     out, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"))
     assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
+    assert "what changed most is congestion_window, +164 ms" in " ".join(out.split())
 
 
-def test_many_rpcs_tell_who_why_and_since_when(tmp_path: Path) -> None:
-    rows(tmp_path / "dataset", 100_000, 10)
-    found = report(str(tmp_path / "dataset"))
+def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
+    found = report(shop)
     assert found.rpcs == 100_000
     assert found.services[0].name == "shop.v1.Pay" and found.methods[0].name == "/shop.v1.Pay/List3"
     change = found.methods[0].since
@@ -121,6 +184,18 @@ def test_many_rpcs_tell_who_why_and_since_when(tmp_path: Path) -> None:
     assert change.time_ns == 1_782_900_000_000_000_000 + 1_800_000_000_000
     assert found.methods[1].since is None
     assert found.methods[0].p99_ns == pytest.approx(208_000_000, rel=0.1)
+
+
+def test_recordings_without_rpcs_have_a_report(tmp_path: Path) -> None:
+    (tmp_path / "captures").mkdir()
+    shutil.copy(recorded("tls13-go.pcap"), tmp_path / "captures" / "web-1_eth0.pcap")
+    fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), code=4)
+    found = report(str(tmp_path / "dataset"))
+    assert found.answers.who == "There are no RPCs in the recordings."
+    assert found.answers.why.startswith("capture-quality: 198,380 bytes are TLS that was not decrypted")
+    for text in (render(found), html.render(found)):
+        assert "198,380 bytes are TLS" in text and "of RPC time went" not in text
+    fleet("report", str(tmp_path / "dataset"), "--against", str(tmp_path / "dataset"))
 
 
 def test_time_that_goes_up_and_down_has_no_since() -> None:

@@ -81,7 +81,8 @@ def undisturbed(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def took(name: str, dataset: str, *options: str) -> None:
     """Run the command to its end and say how long that took, for `pytest -s`."""
     began = time.monotonic()
-    _, told = fleet("analyze", "s3://fleet/captures", "-o", f"s3://fleet/{dataset}", *options, code=CODE)
+    arguments = ("analyze", "s3://fleet/captures", "-o", f"s3://fleet/{dataset}", *options)
+    _, told = fleet(*arguments, code=CODE, processes=True)
     print(f"{name}: {NUMBER} recordings in {time.monotonic() - began:.1f} s\n{told}")
 
 

@@ -192,21 +192,31 @@ impl Batches {
         }
     }
 
-    /// Reads the segments of one connection after the other.
+    /// Reads the segments of one connection after the other; what comes next is fetched meanwhile.
     fn follow(&mut self, shard: &mut Shard) {
-        for &local in &self.connections {
+        for (number, &local) in self.connections.iter().enumerate() {
+            if let Some(&after) = self.connections.get(number + 1) {
+                shard.touch(after);
+            }
             let Some(ends) = self.ends.get_mut(local as usize) else { continue };
             let mut at = std::mem::replace(ends, (NOTHING, NOTHING)).0;
-            while at != NOTHING {
-                let (number, place) = (at as usize / BATCH_SEGMENTS, at as usize % BATCH_SEGMENTS);
-                let batch = self.batches.get(number);
-                if let Some((batch, item)) = batch.and_then(|batch| Some((batch, batch.items.get(place)?))) {
-                    batch.read(item, shard);
-                }
+            while let Some((batch, item)) = at_place(&self.batches, at) {
                 at = self.next.get(at as usize).copied().unwrap_or(NOTHING);
+                if let Some((batch, item)) = at_place(&self.batches, at) {
+                    let octet = batch.payload.get(item.payload_start as usize);
+                    std::hint::black_box(item.time as u64 ^ u64::from(octet.copied().unwrap_or(0)));
+                }
+                batch.read(item, shard);
             }
         }
     }
+}
+
+/// The segment at a place among batches of [`BATCH_SEGMENTS`], and its batch.
+#[inline]
+fn at_place(batches: &[Batch], at: u32) -> Option<(&Batch, &Item)> {
+    let batch = batches.get(at as usize / BATCH_SEGMENTS)?;
+    Some((batch, batch.items.get(at as usize % BATCH_SEGMENTS)?))
 }
 
 /// Whether so many connections are open that their state does not fit into a cache.

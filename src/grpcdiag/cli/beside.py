@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES, descriptions, samples
+
 if TYPE_CHECKING:
     from ..analyzer.beside import Beside
-
-SUFFIX = ".grpcdiag.json"
-"""Added to the capture's name."""
-MOST_BYTES = 8_000_000
-"""Size of a description up to which it is read: routes and interfaces of a large host."""
-MOST_SAMPLE_BYTES = 80_000_000
-"""Size of the samples up to which they are read; recordings end before."""
-
-_COMPRESSED = (".gz", ".zst", ".lz4")
 
 
 def recorded_beside(files: Sequence[str]) -> tuple[Beside | None, tuple[str, ...]]:
@@ -28,9 +20,8 @@ def recorded_beside(files: Sequence[str]) -> tuple[Beside | None, tuple[str, ...
     from ..analyzer import beside  # costs time that most captures need not take
 
     path = found.pop()
-    samples = path.with_name(path.name.removesuffix(SUFFIX) + beside.SAMPLES_SUFFIX)
     try:
-        return beside.read(str(path), _bytes(path, MOST_BYTES), _lines(samples)), ()
+        return beside.read(str(path), _bytes(path, MOST_BYTES), _lines(path.with_name(samples(path.name)))), ()
     except OSError as error:
         return None, (f"{path} is not used: {error.strerror}",)
     except beside.Mismatch as mismatch:
@@ -41,9 +32,7 @@ def _description(file: str) -> Path | None:
     """The file beside a capture, which may be compressed, or a part of a rotated one."""
     if file == "-":
         return None
-    names = [file, re.sub(r"\d+$", "", file)]
-    names += [name.removesuffix(end) for name in names for end in _COMPRESSED if name.endswith(end)]
-    return next((path for name in names if (path := Path(name + SUFFIX)).is_file()), None)
+    return next((path for name in descriptions(file) if (path := Path(name)).is_file()), None)
 
 
 def _bytes(path: Path, most: int) -> bytes:

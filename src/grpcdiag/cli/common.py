@@ -70,10 +70,6 @@ SLOW_S = 0.4
 """Seconds of reading after which a progress bar is drawn; most files are read by then."""
 
 
-KEY_LOG_BYTES = 256 << 20
-"""Bytes of a key log that are read: some 280,000 connections, more than are kept."""
-
-
 def nanoseconds(text: str) -> int:
     """A time after the capture's first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
     match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
@@ -127,6 +123,8 @@ def how(ports: list[int] | None, keylog: Path | None) -> How:
 
 def _key_log(path: Path) -> bytes:
     """What is read of a key log, which need not be a file that ends. Raises OSError."""
+    from ..analyzer.reading import KEY_LOG_BYTES
+
     with path.open("rb") as file:
         text = file.read(KEY_LOG_BYTES)
         if file.read(1):

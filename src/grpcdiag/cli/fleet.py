@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, fail, say, wants_colour, write
+from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, fail, say, write
 
 if TYPE_CHECKING:
     from ..fleet.run import Plan, Result, Told
@@ -61,6 +61,14 @@ def analyze(
         ),
     ] = None,
     port: Ports = None,
+    keylog: Annotated[
+        str | None,
+        typer.Option(
+            "--keylog",
+            metavar="FILE",
+            help="TLS secrets, as programs write them to SSLKEYLOGFILE; a file or URL that the workers can read.",
+        ),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
@@ -69,12 +77,15 @@ def analyze(
         from ..fleet import run
         from ..fleet.engines import engine as engine_of
 
-        planned = run.plan(sources, output, port or [], layout)
+        planned = run.plan(sources, output, port or [], layout, keylog)
         if not planned.recordings:
             fail("the sources hold no captures", UNREADABLE)
         if not quiet:
             say(_planned(planned))
+            _say_what_is_cut(planned)
         with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
+            if planned.tasks and not chosen.workers:
+                say(f"{engine} has no workers now; the work begins when some come")
             result = run.execute(planned, chosen, told)
     _tell(result, quiet)
 
@@ -85,15 +96,15 @@ def _told() -> Iterator[None]:
     try:
         from ..fleet.engines import EngineError
         from ..fleet.series import LayoutError
-        from ..fleet.store import StoreError
+        from ..fleet.store import SchemeError, StoreError, WriteError
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     try:
         yield
+    except (EngineError, LayoutError, SchemeError, WriteError) as error:
+        fail(str(error), 2)
     except StoreError as error:
         fail(str(error), UNREADABLE)
-    except (EngineError, LayoutError) as error:
-        fail(str(error), 2)
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     except Exception as error:
@@ -115,6 +126,13 @@ def _planned(planned: Plan) -> str:
         f"{len(planned.tasks):,} to do, {size(planned.size)}"
     )
     return f"{text}; {len(planned.done):,} done before" if planned.done else text
+
+
+def _say_what_is_cut(planned: Plan) -> None:
+    from ..analyzer.reading import KEY_LOG_BYTES
+
+    if planned.keylog and planned.keylog.size > KEY_LOG_BYTES:
+        say(f"{planned.keylog.url}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
 
 
 @contextmanager
@@ -212,8 +230,6 @@ def report(
     output: Output = None,
 ) -> None:
     """Say who is slow, why and since when, over all recordings of a dataset."""
-    import shutil
-
     if as_html and (as_json or against):
         fail("--html goes with neither --json nor --against", 2)
     with _told():
@@ -231,11 +247,11 @@ def report(
         write(json_v1.encoded(to_builtins(changes or found)), output)
         return
     if as_html:
-        write(shown.render_html(found), output)
+        from ..fleet import html
+
+        write(html.render(found), output)
         return
-    to_terminal = output is None and sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns if to_terminal else 120
-    colour = to_terminal and wants_colour()
+    width, colour = columns(output, 120), coloured(output)
     if changes:
         write(shown.render_against(changes, width=width, colour=colour), output)
     else:
@@ -253,7 +269,10 @@ def fetch(
         from ..fleet import dataset as dataset_of
         from ..fleet import store
 
-        found = dataset_of.committed(dataset).get(recording)
+        present = dataset_of.committed(dataset)
+        if not present:
+            fail(f"{dataset}: no dataset of grpcdiag fleet analyze", UNREADABLE)
+        found = present.get(recording)
         if found is None:
             fail(f"{dataset}: no recording {recording}", 2)
         for path in store.copy(dataset_of.markers([found])[0].files, output):

@@ -197,6 +197,13 @@ fn octets(block: &[u8]) -> Option<Octets> {
 }
 
 impl SeenBlocks {
+    /// Reads all of them.
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        let words = |seen: &SeenBlock| seen.table_changes ^ u64::from(seen.summary.unknown);
+        self.0.iter().fold(0, |all, seen| all ^ words(seen))
+    }
+
     /// A slot per kind of block: request, response and trailers differ in length or last octet.
     #[inline]
     fn slot(&mut self, block: &[u8]) -> Option<&mut SeenBlock> {

@@ -165,6 +165,18 @@ impl Http2 {
         }
     }
 
+    /// Reads what the next packets will; see [`Connection::touch`](crate::tcp::connection::Connection::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        let own = self.bytes.decoded
+            ^ u64::from(self.rpcs ^ self.highest_client_stream)
+            ^ self.budget.0[0]
+            ^ self.budget.0[8];
+        let held = self.held[0].position ^ self.held[1].position;
+        let sides = self.sides[0].touch() ^ self.sides[1].touch();
+        own ^ held as u64 ^ sides ^ self.streams.touch(self.highest_client_stream)
+    }
+
     /// 0 for client to server, 1 for server to client.
     #[inline]
     pub fn direction(&self, side: usize) -> u8 {

@@ -148,6 +148,14 @@ impl Side {
         late.map(|credit| i64::from(credit.increment)).sum()
     }
 
+    /// Reads what the next packets will; see [`Connection::touch`](crate::tcp::connection::Connection::touch).
+    #[inline]
+    pub(super) fn touch(&self) -> u64 {
+        let frames = u64::from(self.habits.rpc_frames() ^ self.last_stream ^ self.unfinished_messages);
+        let credit = self.connection_credit ^ self.frame_first.time;
+        frames ^ credit as u64 ^ self.hpack.table_changes() ^ self.seen_blocks.touch()
+    }
+
     /// The type of the frame read last, or being read.
     pub(super) fn last_kind(&self) -> FrameType {
         self.frame.kind()

@@ -226,6 +226,9 @@ struct Turn {
 /// Places of the table in front of the map: more than a busy connection usually has streams open.
 const PLACES: usize = 256;
 
+/// Slots that most connections use.
+const TOUCHED: usize = 4;
+
 /// Streams by identifier.
 ///
 /// Clients number their streams upwards, so that open streams rarely share a place of a small table; those that do
@@ -252,6 +255,17 @@ fn place(id: u32) -> usize {
 }
 
 impl Streams {
+    /// Reads what the streams that open next will need, above the highest so far.
+    #[inline]
+    pub fn touch(&self, highest: u32) -> u64 {
+        let ahead = |streams: u32| u64::from(self.places[place(highest.wrapping_add(streams * 2))].1);
+        let (mut all, slots) = (ahead(0) ^ ahead(8), self.slab.iter().take(TOUCHED));
+        for stream in slots {
+            all ^= stream.since as u64 ^ stream.directions[0].credit as u64 ^ stream.directions[1].credit as u64;
+        }
+        all
+    }
+
     /// The slot of an open stream.
     #[inline]
     pub fn slot(&self, id: u32) -> Option<u32> {

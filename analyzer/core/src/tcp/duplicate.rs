@@ -57,6 +57,18 @@ impl Recent {
         false
     }
 
+    /// Reads what the next packets will; see [`Connection::touch`](super::connection::Connection::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        let next = self.next % KEPT;
+        let [.., last] = self.upper;
+        let upper = u64::from(self.upper[0] ^ self.upper[KEPT / 2] ^ last);
+        upper
+            ^ u64::from(self.lower[next] ^ self.places[next])
+            ^ self.times[next] as u64
+            ^ self.times[(next + 8) % KEPT] as u64
+    }
+
     #[cold]
     fn compare(&self, segment: &Segment<'_>, new: &Sighting) -> bool {
         (0..KEPT).any(|place| {

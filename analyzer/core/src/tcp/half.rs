@@ -217,6 +217,18 @@ pub struct Half {
 }
 
 impl Half {
+    /// Reads what the next packets will; see [`Connection::touch`](super::connection::Connection::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        let ack = |ahead: usize| self.acks.ring[(self.acks.count + ahead) % limits::RECENT_ACKS].time as u64;
+        let sent = |ahead: usize| self.sent.ring[(self.sent.count + ahead) % limits::RECENT_SENT].end as u64;
+        let rings = ack(0) ^ ack(3) ^ ack(6) ^ ack(9) ^ sent(0) ^ sent(4) ^ sent(8);
+        let fields =
+            self.next ^ self.highest ^ self.acked ^ self.flight.start ^ self.last_data_time ^ self.last_retransmission;
+        let congestion = u64::from(self.congestion.assumed) ^ u64::from(self.longest_payload);
+        rings ^ fields as u64 ^ congestion ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
+    }
+
     /// Fixes the sequence number of offset 0.
     pub fn start(&mut self, first_byte: u32) {
         self.started = true;

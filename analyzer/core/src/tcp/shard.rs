@@ -99,6 +99,14 @@ impl Shard {
         }
     }
 
+    /// Fetches what the next packets of a connection will need.
+    #[inline]
+    pub fn touch(&self, local: u32) {
+        if let Some(connection) = self.entries.get(local as usize).and_then(|entry| entry.live.as_ref()) {
+            connection.touch();
+        }
+    }
+
     /// How many connections receive packets.
     #[inline]
     pub fn live(&self) -> usize {
