@@ -4,13 +4,11 @@
 
 pub mod conversation;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use grpcdiag_core::budget::Budget;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
 use grpcdiag_core::context::{Context, Options};
-use grpcdiag_core::limits;
 use grpcdiag_core::methods::nearest_rank;
 use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
 use grpcdiag_core::tables::rpc_flag;
