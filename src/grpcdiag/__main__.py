@@ -22,12 +22,28 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        # the reader has gone (`grpcdiag ... | head`): nothing more to say, and nothing to complain about
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _reader_has_gone()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # for which typer has an exit code of its own
+            _reader_has_gone()
+        raise
     finally:
+        _end_as_it_is()
         if "duckdb" not in sys.modules:  # which complains about what is left
             gc.freeze()  # nor at the end
+
+
+def _reader_has_gone() -> None:
+    """As in `grpcdiag ... | head`: nothing more to say, and nothing to complain about."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
+
+
+def _end_as_it_is() -> None:
+    """Ctrl-C comes too late when everything is done: it would change the exit code of what is whole."""
+    signal = sys.modules.get("signal")  # not yet there: nothing has taken long
+    if signal is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run() -> None:
@@ -40,10 +56,19 @@ def _run() -> None:
 
     try:
         of_arguments(sys.argv[1:])()
-    except (KeyboardInterrupt, SystemExit) as end:
-        if asked and (isinstance(end, KeyboardInterrupt) or end.code == INTERRUPTED):
-            sys.exit(128 + asked[0])
-        raise
+    except BaseException as end:
+        if not _is_interruption(end):
+            raise
+        sys.exit(128 + asked[0] if asked else INTERRUPTED)
+
+
+def _is_interruption(end: BaseException) -> bool:
+    """Ctrl-C, or what became of it: typer's exit code, a panic of a library into which it was raised."""
+    if isinstance(end, SystemExit):
+        return end.code == INTERRUPTED
+    return isinstance(end, KeyboardInterrupt) or (
+        type(end).__name__ == "PanicException" and "KeyboardInterrupt" in str(end)
+    )
 
 
 def _heed_requests_to_end() -> list[int]:
