@@ -224,10 +224,10 @@ def test_a_large_file_is_interrupted_in_the_middle(tmp_path: Path) -> None:
         folder = tmp_path / str(round_)
         folder.mkdir()
         running = Running(["rpcs", str(capture), "--format", "csv", "-o", "OUT/old"], folder)
-        time.sleep(0.5 + round_ * 0.2)
+        time.sleep(0.25 + round_ * 0.15)
         running.process.send_signal(signal.SIGTERM if round_ % 2 else signal.SIGINT)
         code, said = running.ended()
-        if code == 0:
+        if code in (0, -signal.SIGINT, -signal.SIGTERM):  # everything was done, and Python about to leave
             assert (folder / "out" / "old").read_text().startswith("connection,")
         else:
             assert (code, said) in ((130, ""), (143, ""))
