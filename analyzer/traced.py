@@ -18,6 +18,8 @@ MOST_POINTS = 500_000
 """Points of all counters together; beyond it they are thinned [20 MB of a trace]."""
 _FIRST_WIDTH_NS = 1_000
 """Width of the intervals into which time is divided when points are first thinned."""
+_LARGEST_WIDTH_NS = 1 << 60
+"""Beyond it there are as many counters as points."""
 _MOST_OFFSET = 1 << 40
 """Offsets above this are drawn as this: it leaves room for a connection's number in front [1 TB]."""
 _ACK, _RST = 16, 4
@@ -139,12 +141,11 @@ class _Counters:
 
     def _thin(self) -> None:
         points = _joined(self.kept)
-        while len(points.counter) > MOST_POINTS // 2:
-            before = len(points.counter)
+        if self.width_ns:
+            points = thinned(points, self.width_ns)  # which may be enough: what is new is not thinned yet
+        while len(points.counter) > MOST_POINTS // 2 and self.width_ns < _LARGEST_WIDTH_NS:
             self.width_ns = self.width_ns * 4 or _FIRST_WIDTH_NS
             points = thinned(points, self.width_ns)
-            if len(points.counter) == before and self.width_ns > 1 << 60:
-                break  # as many counters as points
         self.kept, self.count = [points], len(points.counter)
 
     def points(self, tables: Tables) -> Points:

@@ -211,6 +211,28 @@ def test_counters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "The largest and the last value of each" in counter.description
 
 
+def test_counters_of_long_captures_are_thinned_no_more_than_they_must_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "MOST_POINTS", 1000)
+    counters, packets = tracing._Counters(), 200
+    for piece in range(500):
+        number = np.arange(piece * packets, (piece + 1) * packets, dtype=np.int64)
+        counters.add(
+            {
+                "packet": number,
+                "time_ns": number * 1_000_000,
+                "connection": np.zeros(packets, dtype=np.uint32),
+                "direction": (number % 2).astype(np.uint8),
+                "flags": np.full(packets, 0x10),
+                "seq": number // 2 * 100,
+                "ack": number // 2 * 100,
+                "window": number % 7,
+                "payload_bytes": np.full(packets, 100),
+            }
+        )
+    assert 100 < counters.count <= 1000 + 4 * packets
+    assert counters.width_ns < 10_000_000_000, "100 s are divided into a few hundred intervals"
+
+
 def test_open_rpcs_are_counted() -> None:
     read, trace = read_and_drawn((recorded("max-concurrent-streams.pcap"),))[1:]
     shown = trace.values("open RPCs")
