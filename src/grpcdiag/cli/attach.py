@@ -260,11 +260,11 @@ def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
 @contextmanager
 def _unfinished(output: Path) -> Iterator[Path]:
     """A folder beside the output that only its owner can read; nothing of it stays unless it was published."""
-    import tempfile
+    from .whole import scratch
 
     try:
-        with tempfile.TemporaryDirectory(prefix=".grpcdiag-attach-", dir=output.parent) as parent:
-            folder = Path(parent) / "files"
+        with scratch(".grpcdiag-attach-", output.parent) as parent:
+            folder = parent / "files"
             folder.mkdir()
             yield folder
     except OSError as error:
