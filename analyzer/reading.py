@@ -29,7 +29,7 @@ THREADS_VARIABLE = "GRPCDIAG_THREADS"
 KEY_LOG_BYTES = 256 << 20
 """Bytes of a key log that are read: some 280,000 connections, more than are kept."""
 
-_PATIENCE_S = 0.1
+PATIENCE_S = 0.1
 """Seconds between two looks at progress and at signals, which wake nobody once polars has been imported."""
 
 
@@ -94,7 +94,7 @@ class Reading:
         """Wait for the end and give what the core found; `tables.tables_of` makes tables of it. Raises CaptureError."""
         try:
             while self._thread.is_alive():
-                self._thread.join(_PATIENCE_S)
+                self._thread.join(PATIENCE_S)
                 if progress:
                     progress(self._read, self._total)
         except BaseException:
@@ -151,7 +151,7 @@ def _heard(work: Callable[[], _T]) -> _T:
     thread = threading.Thread(target=call, name="grpcdiag-read", daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(_PATIENCE_S)
+        thread.join(PATIENCE_S)
     if errors:
         raise errors[0]
     return results[0]

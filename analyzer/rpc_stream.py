@@ -20,7 +20,7 @@ from msgspec import Struct
 from . import _core
 from .errors import NoGrpcError
 from .facts import why_no_grpc
-from .reading import How, Progress
+from .reading import PATIENCE_S, How, Progress
 from .spilled import Columns, Part, Spilled, renumber
 from .tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
 
@@ -30,8 +30,6 @@ LEAST = 16_384
 """Rows of a piece, as a rule."""
 MOST = 131_072
 """Rows that one RPC may hold up in memory."""
-
-_PATIENCE_S = 0.1
 
 
 class RpcRows(Struct, frozen=True, eq=False):
@@ -97,7 +95,7 @@ class _Reader(threading.Thread):
     def _give(self, read: _Read) -> None:
         while not self.stopped:
             try:
-                self.found.put(read, timeout=_PATIENCE_S)
+                self.found.put(read, timeout=PATIENCE_S)
             except queue.Full:
                 continue
             return
@@ -117,7 +115,7 @@ def stream_rpcs(
     try:
         while True:
             try:
-                read = reader.found.get(timeout=_PATIENCE_S)
+                read = reader.found.get(timeout=PATIENCE_S)
             except queue.Empty:
                 read = None
             if progress:

@@ -6,7 +6,6 @@ import gc
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +28,10 @@ from .common import (
     fail,
     how,
     progress,
+    spooled,
     write,
 )
+from .whole import scratch
 
 if TYPE_CHECKING:
     from ..analyzer.difference import Comparison
@@ -66,9 +67,8 @@ def command(
     gc.enable()  # pyshark makes objects for every packet
     try:
         second = version()
-        with tempfile.TemporaryDirectory(prefix="grpcdiag-") as folder:
-            paths = _spooled(files, Path(folder))
-            comparison, tables = _compared(paths, Path(folder), how(port, keylog, memory), keylog, quiet)
+        with spooled(files) as paths, scratch("grpcdiag-") as folder:  # standard input is read twice
+            comparison, tables = _compared(paths, folder, how(port, keylog, memory), keylog, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)
     names = list(files) if "-" in files else [file["name"] for file in tables.capture["files"]]
@@ -100,16 +100,6 @@ def _compared(
     with _counting(quiet, len(ours.packets)) as counted:
         theirs = wireshark.second_account(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
     return comparison.compare(ours, theirs), tables
-
-
-def _spooled(files: list[str], folder: Path) -> list[str]:
-    """Standard input as a file, for it is read twice."""
-    if "-" not in files:
-        return files
-    spooled = folder / "standard-input"
-    with spooled.open("wb") as out:
-        shutil.copyfileobj(sys.stdin.buffer, out)
-    return [str(spooled) if file == "-" else file for file in files]
 
 
 def _one_file(paths: list[str], folder: Path) -> str:

@@ -265,3 +265,29 @@ fn decode<W: Watch + ?Sized>(
     }
     summary
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Blocks that differ in any octet, or in length, have other words: one is never taken for another.
+        #[test]
+        fn words_tell_blocks_apart(block in prop::collection::vec(any::<u8>(), 1..=REMEMBERED), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+            let mut other = block.clone();
+            other[at.index(block.len())] ^= 1 << bit;
+            let words = octets(&block);
+            prop_assert!(words.is_some());
+            prop_assert_eq!(octets(&block), words);
+            prop_assert_ne!(octets(&other), words);
+            prop_assert_ne!(octets(&[&block[..], &[0]].concat()), words);
+        }
+    }
+
+    #[test]
+    fn no_words_for_none_and_for_too_many() {
+        assert_eq!(octets(&[]), None);
+        assert_eq!(octets(&[0; REMEMBERED + 1]), None);
+    }
+}

@@ -13,7 +13,8 @@ mod field {
 }
 
 /// EtherTypes (IEEE registry).
-pub(super) mod ether_type {
+/// EtherTypes (IEEE 802 numbers, https://www.iana.org/assignments/ieee-802-numbers).
+pub(crate) mod ether_type {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;
     pub const IPV6: u16 = 0x86dd;
@@ -24,6 +25,11 @@ pub(super) mod ether_type {
     pub const MPLS: u16 = 0x8847;
     pub const MPLS_MULTICAST: u16 = 0x8848;
     pub const PPPOE_SESSION: u16 = 0x8864;
+    /// Transparent Ethernet bridging: an Ethernet frame follows (RFC 1701, RFC 7637).
+    pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
+    /// ERSPAN types I and II.
+    pub const ERSPAN: u16 = 0x88be;
+    pub const ERSPAN_III: u16 = 0x22eb;
     /// Smaller values are an IEEE 802.3 frame's length.
     pub const FIRST: u16 = 0x0600;
 }

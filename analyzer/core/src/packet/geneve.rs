@@ -4,7 +4,7 @@ use super::bytes::View;
 use super::ethernet::ether_type;
 use super::outcome::{Layer, NotTcp, Problem};
 use super::segment::Tunnel;
-use super::{Context, Step, Stop, ethernet, gre, ipv4, ipv6};
+use super::{Context, Step, Stop, ethernet, ipv4, ipv6};
 
 mod field {
     pub const LENGTH: usize = 8;
@@ -30,7 +30,7 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
     let rest = rest.skip(options_len, Layer::Geneve).map_err(|error| udp_if_short(error.problem, error.into()))?;
     let inside = |context: Context| context.enter(Tunnel::Geneve, Layer::Geneve, view);
     match header.be16::<{ field::PROTOCOL }>() {
-        gre::TRANSPARENT_ETHERNET => ethernet::dissect(rest, inside(context)?),
+        ether_type::TRANSPARENT_ETHERNET => ethernet::dissect(rest, inside(context)?),
         ether_type::IPV4 => ipv4::dissect(rest, inside(context)?),
         ether_type::IPV6 => ipv6::dissect(rest, inside(context)?),
         _ => Err(NotTcp::Udp.into()),

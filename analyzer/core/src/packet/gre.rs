@@ -1,16 +1,11 @@
 //! GRE (RFC 2784, RFC 2890) and ERSPAN inside it (draft-foschiano-erspan).
 
 use super::bytes::View;
+use super::ethernet::ether_type;
 use super::ip::protocol;
 use super::outcome::{Layer, NotTcp};
 use super::segment::Tunnel;
 use super::{Context, Step, ethernet};
-
-/// Transparent Ethernet bridging: an Ethernet frame follows (RFC 1701, RFC 7637).
-pub(super) const TRANSPARENT_ETHERNET: u16 = 0x6558;
-/// ERSPAN types I and II.
-const ERSPAN: u16 = 0x88be;
-const ERSPAN_III: u16 = 0x22eb;
 
 mod field {
     pub const LENGTH: usize = 4;
@@ -37,11 +32,11 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
     let rest = rest.skip(optional * field::OPTIONAL_LENGTH, Layer::Gre)?;
     let inside = |tunnel: Tunnel| context.enter(tunnel, Layer::Gre, view);
     match header.be16::<{ field::PROTOCOL }>() {
-        TRANSPARENT_ETHERNET => ethernet::dissect(rest, inside(Tunnel::Gre)?),
+        ether_type::TRANSPARENT_ETHERNET => ethernet::dissect(rest, inside(Tunnel::Gre)?),
         // Type I has no header of its own, and no sequence number in GRE's.
-        ERSPAN if flags & SEQUENCE == 0 => ethernet::dissect(rest, inside(Tunnel::Erspan)?),
-        ERSPAN => erspan_ii(rest, inside(Tunnel::Erspan)?),
-        ERSPAN_III => erspan_iii(rest, inside(Tunnel::Erspan)?),
+        ether_type::ERSPAN if flags & SEQUENCE == 0 => ethernet::dissect(rest, inside(Tunnel::Erspan)?),
+        ether_type::ERSPAN => erspan_ii(rest, inside(Tunnel::Erspan)?),
+        ether_type::ERSPAN_III => erspan_iii(rest, inside(Tunnel::Erspan)?),
         ether_type => ethernet::payload(ether_type, rest, inside(Tunnel::Gre)?),
     }
 }

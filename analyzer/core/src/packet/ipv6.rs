@@ -25,11 +25,6 @@ mod fragment_field {
     pub const IDENTIFICATION: usize = 4;
 }
 
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const DESTINATION_OPTIONS: u8 = 60;
-
 /// What an IPv6 header says.
 struct Packet<'a> {
     payload: View<'a>,
@@ -80,9 +75,11 @@ pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
 /// What is behind the IPv6 header, or behind the fragment header of a reassembled datagram.
 pub(super) fn payload<'a>(next: u8, view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     match next {
-        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS | protocol::AUTHENTICATION => {
-            extension_headers(next, view, network, context)
-        }
+        protocol::HOP_BY_HOP
+        | protocol::ROUTING
+        | protocol::FRAGMENT
+        | protocol::DESTINATION_OPTIONS
+        | protocol::AUTHENTICATION => extension_headers(next, view, network, context),
         _ => ip::payload(next, view, network, context),
     }
 }
@@ -90,16 +87,18 @@ pub(super) fn payload<'a>(next: u8, view: View<'a>, network: &Network, context: 
 fn extension_headers<'a>(mut next: u8, mut view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     for _ in 0..MAX_EXTENSION_HEADERS {
         (next, view) = match next {
-            HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => options(view)?,
+            protocol::HOP_BY_HOP | protocol::ROUTING | protocol::DESTINATION_OPTIONS => options(view)?,
             protocol::AUTHENTICATION => ip::authentication(view)?,
-            FRAGMENT => fragment(view, network, context)?,
+            protocol::FRAGMENT => fragment(view, network, context)?,
             _ => return ip::payload(next, view, network, context),
         };
     }
     match next {
-        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS | protocol::AUTHENTICATION => {
-            Err(view.malformed(Layer::Ipv6Extension, Problem::TooMany).into())
-        }
+        protocol::HOP_BY_HOP
+        | protocol::ROUTING
+        | protocol::FRAGMENT
+        | protocol::DESTINATION_OPTIONS
+        | protocol::AUTHENTICATION => Err(view.malformed(Layer::Ipv6Extension, Problem::TooMany).into()),
         _ => ip::payload(next, view, network, context),
     }
 }

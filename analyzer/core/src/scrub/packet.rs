@@ -6,39 +6,10 @@ use super::addresses::{Addresses, link_layer};
 use super::checksum::Sum;
 use super::edits::Edits;
 use super::replace::Key;
-use crate::limits::{MAX_EXTENSION_HEADERS, MAX_MPLS_LABELS, MAX_TUNNELS, MAX_VLAN_TAGS};
-use crate::packet::is_vxlan_header;
+use crate::limits::{MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS};
+use crate::packet::{ether_type, protocol};
 
-mod ether_type {
-    pub const IPV4: u16 = 0x0800;
-    pub const ARP: u16 = 0x0806;
-    pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
-    pub const VLAN: u16 = 0x8100;
-    pub const IPV6: u16 = 0x86dd;
-    pub const MPLS: u16 = 0x8847;
-    pub const MPLS_MULTICAST: u16 = 0x8848;
-    pub const PPPOE_SESSION: u16 = 0x8864;
-    pub const PROVIDER_VLAN: u16 = 0x88a8;
-    pub const ERSPAN: u16 = 0x88be;
-    pub const ERSPAN_III: u16 = 0x22eb;
-    pub const OLD_PROVIDER_VLAN: u16 = 0x9100;
-}
-
-/// IP protocol numbers.
-mod protocol {
-    pub const HOP_BY_HOP: u8 = 0;
-    pub const ICMP: u8 = 1;
-    pub const IPV4: u8 = 4;
-    pub const TCP: u8 = 6;
-    pub const UDP: u8 = 17;
-    pub const IPV6: u8 = 41;
-    pub const ROUTING: u8 = 43;
-    pub const FRAGMENT: u8 = 44;
-    pub const GRE: u8 = 47;
-    pub const AUTHENTICATION: u8 = 51;
-    pub const ICMPV6: u8 = 58;
-    pub const DESTINATION_OPTIONS: u8 = 60;
-}
+mod tunnels;
 
 /// The payload of the packet's TCP segment.
 #[derive(Clone, Copy, Debug)]
@@ -204,32 +175,6 @@ impl Rewriter {
             self.address_v4(at + 6, key)?;
         }
         Some(())
-    }
-
-    fn mpls(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let bottom = |label: &usize| self.byte(at + label * 4 + 2).is_some_and(|octet| octet & 1 == 1);
-        // without a bottom they are no labels; as zeros they have none either
-        let labels = (0..MAX_MPLS_LABELS).find(bottom)? + 1;
-        self.keep(at, labels * 4)?;
-        self.ip(at + labels * 4, wire.saturating_sub(labels as u32 * 4), payload, key)
-    }
-
-    fn ppp(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let mut from = at;
-        if self.byte(from)? == 0xff {
-            self.keep(from, 2)?;
-            from += 2;
-        }
-        let length = if self.byte(from)? & 1 == 1 { 1 } else { 2 };
-        self.keep(from, length)?;
-        let kind = if length == 1 { u16::from(self.byte(from)?) } else { self.be16(from)? };
-        from += length;
-        let wire = wire.saturating_sub((from - at) as u32);
-        match kind {
-            0x21 => self.ipv4(from, wire, payload, key),
-            0x57 => self.ipv6(from, wire, payload, key),
-            _ => None,
-        }
     }
 
     fn ip(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
@@ -437,86 +382,6 @@ impl Rewriter {
             self.checksum(at + 6, at, end, around.sum, true)?;
         }
         done
-    }
-
-    fn vxlan(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let header = self.array(at)?;
-        if !is_vxlan_header(header) {
-            return None;
-        }
-        let [flags, _, _, next, ..] = header;
-        self.enter()?;
-        self.keep(at, 8)?;
-        let (at, wire) = (at + 8, wire.saturating_sub(8));
-        match (flags & 0x04 != 0, next) {
-            (false, _) | (true, 3) => self.ethernet(at, wire, payload, key),
-            (true, 1) => self.ipv4(at, wire, payload, key),
-            (true, 2) => self.ipv6(at, wire, payload, key),
-            _ => None,
-        }
-    }
-
-    fn geneve(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        let [first, flags, _, _, _, _, _, reserved] = self.array(at)?;
-        if first >> 6 != 0 || flags & 0x3f != 0 || reserved != 0 {
-            return None;
-        }
-        let kind = self.be16(at + 2)?;
-        if !matches!(kind, ether_type::TRANSPARENT_ETHERNET | ether_type::IPV4 | ether_type::IPV6) {
-            return None;
-        }
-        self.enter()?;
-        self.keep(at, 8)?;
-        // options of zeros: of no class and empty
-        let length = 8 + usize::from(first & 0x3f) * 4;
-        let (at, wire) = (at + length, wire.saturating_sub(length as u32));
-        match kind {
-            ether_type::TRANSPARENT_ETHERNET => self.ethernet(at, wire, payload, key),
-            ether_type::IPV4 => self.ipv4(at, wire, payload, key),
-            ether_type::IPV6 => self.ipv6(at, wire, payload, key),
-            _ => None,
-        }
-    }
-
-    fn gre(&mut self, at: usize, end: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {
-        self.keep(at, 4)?;
-        let flags = self.be16(at)?;
-        if flags & 0x4007 != 0 {
-            return None;
-        }
-        self.enter()?;
-        let checked = flags & 0x8000 != 0;
-        let length = 4 + (flags & 0xb000).count_ones() as usize * 4;
-        if !checked {
-            self.keep(at + 4, length - 4)?;
-        } else {
-            self.keep(at + 8, length - 8)?;
-        }
-        let (from, wire) = (at + length, wire.saturating_sub(length as u32));
-        let done = match self.be16(at + 2)? {
-            ether_type::TRANSPARENT_ETHERNET => self.ethernet(from, wire, payload, key),
-            ether_type::ERSPAN if flags & 0x1000 == 0 => self.ethernet(from, wire, payload, key),
-            ether_type::ERSPAN => {
-                self.keep(from, 8)?;
-                self.ethernet(from + 8, wire.saturating_sub(8), payload, key)
-            }
-            ether_type::ERSPAN_III => {
-                self.keep(from, 12)?;
-                let length = if self.byte(from + 11)? & 1 == 1 { 20 } else { 12 };
-                self.ethernet(from + length, wire.saturating_sub(length as u32), payload, key)
-            }
-            kind => self.behind(kind, from, wire, payload, key),
-        };
-        if checked {
-            self.checksum(at + 4, at, end, Sum::default(), false)?;
-        }
-        done
-    }
-
-    /// One tunnel more.
-    fn enter(&mut self) -> Option<()> {
-        self.depth += 1;
-        (self.depth <= MAX_TUNNELS).then_some(())
     }
 
     /// Puts the checksum of what is written of `from..end` to `at`.
