@@ -65,7 +65,7 @@ class Reading:
 
     def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[How]) -> None:
         """Begin to open the files and to read."""
-        self._run: _core.Run | None = None
+        self._found: dict[str, Any] | None = None
         self._wanted: dict[str, Any] = {"rpc_rows": rpc_rows, "threads": threads(), **how}
         self._kept: KeptRpcs | None = None
         if rpc_rows:
@@ -81,12 +81,14 @@ class Reading:
 
     def _step(self, paths: list[str]) -> None:
         try:
-            run = self._run = _core.Run(paths, **self._wanted)
+            run = _core.Run(paths, **self._wanted)
             self._total = run.bytes_total
             while not self._stopped and run.step(STEP):
                 self._read = run.bytes_read
                 if self._kept:
                     self._kept.take(run)
+            if not self._stopped:  # here, for Ctrl-C would be raised in the middle of the core
+                self._found = self._kept.finish(run) if self._kept else run.finish()
         except BaseException as error:  # told to whoever waits
             self._error = error
 
@@ -100,13 +102,16 @@ class Reading:
         except BaseException:
             self._stopped = True
             raise
-        if self._error or self._run is None:
+        if self._found is None:
             raise self._error or AssertionError
-        return self._kept.finish(self._run) if self._kept else self._run.finish()
+        return self._found
 
 
 class Run:
-    """A run of the core that is stepped through, as `_core.Run` is, but Ctrl-C ends it even where a pipe stalls."""
+    """A run of the core that is stepped through, as `_core.Run` is, but Ctrl-C ends it even where a pipe stalls.
+
+    The core works in other threads than the main one, in which Ctrl-C would be raised in the middle of it.
+    """
 
     def __init__(self, paths: Sequence[str], **wanted: Any) -> None:
         """Open the files. Raises CaptureError."""
@@ -122,19 +127,19 @@ class Run:
 
     def take(self, table: str) -> dict[str, Any]:
         """See `_core.Run.take`."""
-        return self._run.take(table)
+        return _heard(lambda: self._run.take(table))
 
     def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
         """See `_core.Run.take_rpcs`."""
-        return self._run.take_rpcs(least, most)
+        return _heard(lambda: self._run.take_rpcs(least, most))
 
     def take_settled(self) -> dict[str, Any]:
         """See `_core.Run.take_settled`."""
-        return self._run.take_settled()
+        return _heard(lambda: self._run.take_settled())
 
     def finish(self) -> dict[str, Any]:
         """See `_core.Run.finish`."""
-        return self._run.finish()
+        return _heard(lambda: self._run.finish())
 
 
 def _heard(work: Callable[[], _T]) -> _T:

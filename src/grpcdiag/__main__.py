@@ -52,9 +52,12 @@ def _run() -> None:
     # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     asked = _heed_requests_to_end()
-    from .cli import of_arguments
-
     try:
+        from .ahead import read_ahead
+
+        read_ahead(sys.argv[1:])
+        from .cli import of_arguments
+
         of_arguments(sys.argv[1:])()
     except BaseException as end:
         if not _is_interruption(end):

@@ -185,7 +185,8 @@ impl<T: Value> Values<T> {
     fn at_ranks(&mut self, first: usize, ranks: &[usize], spill: Option<&Spill>, found: &mut Vec<(usize, u64)>) {
         match spill.filter(|_| self.away.is_some()) {
             Some(spill) => self.count(first, ranks, spill, found),
-            None => select(&mut self.kept, first, ranks, found),
+            None if self.kept.len() < MANY => select(&mut self.kept, first, ranks, found),
+            None => select_of_many(&self.kept, first, ranks, found),
         }
     }
 
@@ -236,6 +237,44 @@ impl<T: Value> Values<T> {
     }
 }
 
+/// From so many values on, counting them is cheaper than dividing them.
+const MANY: usize = 1 << 16;
+
+/// Leading bits of a value by which it is counted: neighbours differ by less than 1 %.
+const LEADING_BITS: u32 = 8;
+
+/// Values of other leading bits have other numbers, larger values no smaller ones.
+#[inline]
+fn leading(value: u64) -> usize {
+    let shift = (u64::BITS - value.leading_zeros()).saturating_sub(LEADING_BITS);
+    (u64::from(shift) << LEADING_BITS | value >> shift) as usize
+}
+
+/// What [`select`] does, of very many values: counted by their leading bits, so that only those are put aside and divided
+/// which share them with a wanted one.
+fn select_of_many<T: Copy + Ord + Into<u64>>(of: &[T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
+    let mut counts = vec![0_usize; leading(u64::MAX) + 1];
+    for &value in of {
+        counts[leading(value.into())] += 1;
+    }
+    let mut wanted = vec![false; counts.len()];
+    let (mut smaller, mut smaller_aside, mut places) = (0, 0, Vec::with_capacity(ranks.len()));
+    let mut left = ranks.iter().map(|&rank| rank - first).peekable();
+    for (count, wanted) in counts.into_iter().zip(&mut wanted) {
+        while let Some(place) = left.next_if(|&place| place < smaller + count) {
+            *wanted = true;
+            places.push(smaller_aside + place - smaller);
+        }
+        smaller += count;
+        smaller_aside += if *wanted { count } else { 0 };
+    }
+    let mut aside: Vec<T> = of.iter().copied().filter(|&value| wanted[leading(value.into())]).collect();
+    let mut selected = Vec::with_capacity(places.len());
+    select(&mut aside, 0, &places, &mut selected);
+    selected.sort_unstable();
+    found.extend(ranks.iter().copied().zip(selected.into_iter().map(|(_, value)| value)));
+}
+
 /// Finds the values of ascending different ranks, of which `first` is that of the smallest value in `of`: the middle one
 /// first, whose place then divides the rest.
 fn select<T: Copy + Ord + Into<u64>>(of: &mut [T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
@@ -281,6 +320,31 @@ mod tests {
                 ranks.iter().map(|rank| rank.checked_sub(1).and_then(|at| ordered.get(at)).copied().unwrap_or(0)).collect();
             prop_assert_eq!(here.at_ranks(&ranks), expected);
             prop_assert!(spill.is_none_or(|spill| spill.failure().is_none()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counting_finds_what_dividing_does(
+            values in proptest::collection::vec(prop_oneof![0..50_u64, 250..260_u64, 100_000..101_000_u64, any::<u64>()], 1..300),
+            mut ranks in proptest::collection::vec(any::<prop::sample::Index>(), 0..14),
+            first in 0..3_usize,
+        ) {
+            let mut ranks: Vec<usize> = ranks.drain(..).map(|rank| first + rank.index(values.len())).collect();
+            ranks.sort_unstable();
+            ranks.dedup();
+            let (mut counted, mut divided) = (Vec::new(), Vec::new());
+            select_of_many(&values, first, &ranks, &mut counted);
+            select(&mut values.clone(), first, &ranks, &mut divided);
+            divided.sort_unstable();
+            prop_assert_eq!(counted, divided);
+        }
+
+        #[test]
+        fn numbers_of_leading_bits_keep_the_order(one in any::<u64>(), other in any::<u64>(), less in 0..64_u32) {
+            let (one, other) = (one >> less, other >> less);
+            prop_assert!(one.cmp(&other) == leading(one).cmp(&leading(other)) || leading(one) == leading(other));
+            prop_assert!(leading(one) <= leading(u64::MAX));
         }
     }
 

@@ -186,7 +186,6 @@ impl Run {
     }
 }
 
-/// Writing a capture anew without what anybody sent, stepped through packet by packet.
 /// Key logs that pcapng files hold before their first packet, where tools put them. Standard input is not read for
 /// them, and what cannot be opened is told when it is read.
 fn leading_secrets(paths: &[String]) -> Vec<Vec<u8>> {

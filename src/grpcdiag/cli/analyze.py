@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..ahead import begun
 from .beside import recorded_beside
 from .common import (
     NO_GRPC,
@@ -159,7 +160,7 @@ def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
         return analyze_files(files, described=recorded_beside, progress=told, **chosen)
     from ..analyzer.reading import Reading
 
-    reading = Reading(files, **chosen)
+    reading = begun(files, chosen) or Reading(files, **chosen)
     # numpy and the rest are imported while the core reads
     from ..analyzer.analysis import of_tables
     from ..analyzer.tables import tables_of

@@ -12,6 +12,7 @@ use super::CaptureError;
 use crate::capture_file::Source;
 use crate::scrub::{Report, Scrub, Wishes};
 
+/// Writing a capture anew without what anybody sent, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]
 pub(super) struct Scrubbing {
     // as in `Run`
