@@ -19,6 +19,7 @@ from .decode import decode_rows
 from .reading import How, Progress
 from .result import Analysis
 from .scene_detail import Flights, Spans, read_around
+from .spilled import gathered
 from .tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
 
 Column = npt.NDArray[Any]
@@ -54,6 +55,9 @@ BOUNDS = Bounds()
 BINS_PER_DECADE = 12
 """Classes of the latency distributions for each factor of ten."""
 _CLASSES = 13 * BINS_PER_DECADE + 1
+
+_PIECE = 1 << 16
+"""RPCs of which something is computed at a time."""
 
 
 class SceneRpcs(Struct, frozen=True, eq=False):
@@ -230,24 +234,33 @@ def _connections(tables: Tables, zero: int, most: int) -> tuple[SceneConnection,
     )
 
 
-def _method_numbers(tables: Tables) -> Ints:
-    """Place in `tables.methods` of every RPC's method."""
+def _method_numbers(tables: Tables, methods: Column) -> Ints:
+    """Place in `tables.methods` of the methods of some RPCs."""
     numbers = np.array([method.number for method in tables.methods] or [NO_METHOD], dtype=np.int64)
     order = np.argsort(numbers)
-    places: Ints = order[np.searchsorted(numbers[order], tables.rpcs.method).clip(0, len(numbers) - 1)]
+    places: Ints = order[np.searchsorted(numbers[order], methods).clip(0, len(numbers) - 1)]
     return places
 
 
 def _methods(tables: Tables) -> tuple[SceneMethod, ...]:
     rpcs = tables.rpcs
-    whole = (rpcs.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE
-    classes = np.floor(np.log10(np.maximum(rpcs.duration_ns[whole], 1)) * BINS_PER_DECADE + 1e-9).astype(np.int64)
-    places = _method_numbers(tables)[whole] * _CLASSES + classes.clip(0, _CLASSES - 1)
-    counts = np.bincount(places, minlength=len(tables.methods) * _CLASSES).reshape(-1, _CLASSES)
+    counts = np.zeros((len(tables.methods), _CLASSES), dtype=np.int64)
+    for begin in range(0, len(rpcs.flags), _PIECE):
+        piece = np.s_[begin : begin + _PIECE]
+        whole = _seen_whole(rpcs.flags[piece])
+        durations = np.maximum(rpcs.duration_ns[piece][whole], 1)
+        classes = np.floor(np.log10(durations) * BINS_PER_DECADE + 1e-9).astype(np.int64)
+        places = _method_numbers(tables, rpcs.method[piece][whole]) * _CLASSES + classes.clip(0, _CLASSES - 1)
+        counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)
     return tuple(
         SceneMethod(method.name, method.label, *_trimmed(row))
         for method, row in zip(tables.methods, counts, strict=True)
     )
+
+
+def _seen_whole(flags: Column) -> npt.NDArray[np.bool_]:
+    whole: npt.NDArray[np.bool_] = (flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE
+    return whole
 
 
 def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:
@@ -260,20 +273,17 @@ def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:
 
 def _rpcs(tables: Tables, zero: int, most: int) -> SceneRpcs:
     rpcs = tables.rpcs
-    total = np.maximum(tables.rpc_budgets.sum(axis=1, keepdims=True), 1)
+    kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most))
+    budgets = gathered(tables.rpc_budgets, kept)
+    total = np.maximum(budgets.sum(axis=1, keepdims=True), 1)
+    names = ("connection", "stream", "duration_ns", "status", "first_packet", "last_packet")
     table = SceneRpcs(
-        connection=rpcs.connection,
-        stream=rpcs.stream,
-        method=_method_numbers(tables),
-        start_ns=rpcs.start_time_ns - zero,
-        duration_ns=rpcs.duration_ns,
-        status=rpcs.status,
-        complete=(rpcs.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE,
-        first_packet=rpcs.first_packet,
-        last_packet=rpcs.last_packet,
-        shares=np.rint(tables.rpc_budgets / total * 1000).astype(np.int64),
+        method=_method_numbers(tables, gathered(rpcs.method, kept)),
+        start_ns=gathered(rpcs.start_time_ns, kept) - zero,
+        complete=_seen_whole(gathered(rpcs.flags, kept)),
+        shares=np.rint(budgets / total * 1000).astype(np.int64),
+        **{name: gathered(getattr(rpcs, name), kept) for name in names},
     )
-    table = _rows(table, _telling(rpcs.duration_ns, rpcs.status, most))
     return _rows(table, np.argsort(table.start_ns, kind="stable"))
 
 
@@ -289,8 +299,14 @@ def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_
 
 
 def _longest(durations: Ints, most: int) -> npt.NDArray[np.bool_]:
-    kept = np.zeros(len(durations), dtype=bool)
-    kept[np.argsort(-durations, kind="stable")[:most]] = True
+    """Which are the longest ones; of equally long ones those that come first."""
+    if len(durations) <= most:
+        return np.ones(len(durations), dtype=bool)
+    if not most:
+        return np.zeros(len(durations), dtype=bool)
+    least = np.partition(durations, -most)[-most]
+    kept: npt.NDArray[np.bool_] = durations > least
+    kept[np.flatnonzero(durations == least)[: most - int(kept.sum())]] = True
     return kept
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ _SHIFT = 33
 """Packet numbers have 32 bits: a connection and a packet are one number that keeps their order."""
 _SLOWEST_PER_METHOD = 3
 _MOST_METHODS = 40
+_PIECE = 1 << 16
+"""RPCs that are looked at together."""
 
 
 class Spans(Struct, frozen=True, eq=False):
@@ -160,21 +163,25 @@ def read_around(
     paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: How
 ) -> tuple[Tables, tuple[Ints, Ints], Spans]:
     """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
-    numbers, connections = [], []
+    spans, whole = _looked_over(paths, analysis, bounds, progress, how)
+    frames, packets, flights = _read(paths, spans, bounds, progress, how)
+    return replace(whole, frames=frames, packets=packets), flights, spans
+
+
+def _looked_over(
+    paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: How
+) -> tuple[Spans, Tables]:
+    """What matters, and the tables without frames and packets."""
+    index = _Index()
     run = Run(paths, packets=True, rpc_rows=True, **how)
     kept = KeptRpcs()
     for piece in _pieces(run, "packets", progress):
         kept.take(run)
-        numbers.append(piece["packet"])
-        connections.append(piece["connection"])
+        index.add(piece)
     result = kept.finish(run)
-    numbers.append(result["packets"]["packet"])
-    connections.append(result["packets"]["connection"])
-    whole = tables_of(result)
-    index = _Index(np.concatenate(numbers), np.concatenate(connections))
-    spans = _chosen(index, whole, analysis, bounds)
-    frames, packets, flights = _read(paths, spans, bounds, progress, how)
-    return replace(whole, frames=frames, packets=packets), flights, spans
+    index.add(result["packets"])
+    tables = tables_of(result)
+    return _chosen(index, tables, analysis, bounds), tables
 
 
 def _pieces(run: Run, name: str, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
@@ -187,9 +194,22 @@ def _pieces(run: Run, name: str, progress: Progress | None) -> Iterator[Mapping[
 class _Index:
     """Which connection every packet belongs to."""
 
-    def __init__(self, numbers: npt.NDArray[Any], connections: npt.NDArray[Any]) -> None:
-        self.numbers, self.connections = numbers, connections
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[npt.NDArray[Any]]] = {"packet": [], "connection": []}
         self._rows: dict[int, npt.NDArray[Any]] = {}
+
+    def add(self, packets: Mapping[str, Any]) -> None:
+        """Take the next ones."""
+        for name, pieces in self._pieces.items():
+            pieces.append(packets[name])
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[Any]:
+        return np.concatenate(self._pieces.pop("packet"))
+
+    @cached_property
+    def connections(self) -> npt.NDArray[Any]:
+        return np.concatenate(self._pieces.pop("connection"))
 
     def connection(self, packet: int) -> int | None:
         at = int(np.searchsorted(self.numbers, packet))
@@ -243,12 +263,23 @@ def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 
 def _slowest(tables: Tables, most: int) -> list[int]:
     """The slowest RPCs of all and of each method."""
+    rows = np.arange(len(tables.rpcs.flags))
+    pieces = [_slowest_of(tables, rows[begin : begin + _PIECE], most) for begin in range(0, len(rows), _PIECE)]
+    return _slowest_of(tables, np.unique(np.concatenate(pieces)), most).tolist() if pieces else []
+
+
+def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
+    """The slowest among some, which are in ascending order."""
     rpcs = tables.rpcs
-    order = np.argsort(-np.where(rpcs.flags & BEGUN_BEFORE, -1, rpcs.duration_ns), kind="stable")
-    rows: list[int] = order[:most].tolist()
-    for method in tables.methods[:_MOST_METHODS]:
-        rows += order[rpcs.method[order] == method.number][:_SLOWEST_PER_METHOD].tolist()
-    return list(dict.fromkeys(rows))
+    durations = np.where(rpcs.flags[rows] & BEGUN_BEFORE, -1, rpcs.duration_ns[rows])
+    order = rows[np.argsort(-durations, kind="stable")]
+    methods = rpcs.method[order]
+    found = [order[:most]]
+    found += [order[methods == method.number][:_SLOWEST_PER_METHOD] for method in tables.methods[:_MOST_METHODS]]
+    together = np.concatenate(found)
+    _, first = np.unique(together, return_index=True)
+    slowest: Ints = together[np.sort(first)]
+    return slowest
 
 
 def _read(

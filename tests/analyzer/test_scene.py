@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import recorded, synthetic
 
+from grpcdiag.analyzer import scene as scene_module
+from grpcdiag.analyzer import scene_detail
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode_rows
 from grpcdiag.analyzer.scene import Bounds, Scene, scene, thinned
@@ -127,3 +131,22 @@ def test_distributions_hold_every_complete_rpc(name: str) -> None:
         if facts.latency_ns:
             low, high = method.first_class / 12, (method.first_class + len(method.counts)) / 12
             assert low - 1e-6 <= np.log10(facts.latency_ns.min) and np.log10(facts.latency_ns.max) <= high + 1e-6
+
+
+@given(st.lists(st.integers(-1, 9), max_size=30), st.integers(0, 33))
+def test_the_longest_are_the_first_of_equals(durations: list[int], most: int) -> None:
+    kept = scene_module._longest(np.array(durations, dtype=np.int64), most)
+    order = sorted(range(len(durations)), key=lambda row: (-durations[row], row))
+    assert np.flatnonzero(kept).tolist() == sorted(order[:most])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("piece", [1, 3, 7])
+def test_pieces_change_nothing(name: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = decode_rows([recorded(f"{name}.pcap")])
+    slowest, methods = scene_detail._slowest(tables, 5), scene_module._methods(tables)
+    assert len(slowest) >= min(5, tables.rpc_count)
+    for module in (scene_detail, scene_module):
+        monkeypatch.setattr(module, "_PIECE", piece)
+    assert scene_detail._slowest(tables, 5) == slowest
+    assert scene_module._methods(tables) == methods
