@@ -197,7 +197,9 @@ class Waits(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "its last bytes before the stop"]
     duration_ns: Annotated[Ints, "until its next bytes"]
     cause: Annotated[Codes, "index into `CAUSES`"]
-    owed_bytes: Annotated[Sizes, "bytes of the message or frame still to come at the stop"]
+    owed_bytes: Annotated[
+        Sizes, "bytes of the message or frame still to come at the stop, 0 when only the frame was that ends the stream"
+    ]
     in_flight_bytes: Annotated[Ints, "sent and not acknowledged at the stop, as the sender knew it"]
     congestion_window_bytes: Annotated[Ints, "estimate at the stop"]
     receive_window_bytes: Annotated[Ints, "the peer's TCP window at the stop"]

@@ -148,6 +148,12 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def owed(tables: Tables, row: int) -> str:
+    """What was still to come when the sender of a wait stopped."""
+    left = int(tables.waits.owed_bytes[row])
+    return f"{left:,} bytes of the message" if left else "the frame that ends the stream"
+
+
 def times(number: int) -> str:
     """How often: `once`, `12 times`."""
     return "once" if number == 1 else f"{number:,} times"

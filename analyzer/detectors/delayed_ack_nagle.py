@@ -106,7 +106,8 @@ def _evidence(tables: Tables, row: int) -> Iterator[Evidence]:
         tables,
         row,
         f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight, segments hold "
-        f"{int(waits.mss[row]):,}; " + (f"{owed:,} bytes are owed" if owed else "the call's message is still to come"),
+        f"{int(waits.mss[row]):,}; "
+        + (f"{owed:,} bytes are owed" if owed else "the call's next frame is still to come"),
         f"the ACK of {receiver}, {late} after the stop",
         f"{sender} goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
     )

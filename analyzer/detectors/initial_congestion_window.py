@@ -164,7 +164,7 @@ def _finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
             f"{mss:,} bytes; TCP allows about {_stalls.INITIAL_SEGMENTS} packets, short ones included, before ACKs "
-            f"come) and {int(waits.owed_bytes[row]):,} bytes of the message still owed; it went on "
+            f"come) and {_stalls.owed(tables, row)} still owed; it went on "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK was there. HTTP/2 and TCP receive "
             f"windows had room. {metrics['connections']:,} of {len(tables.connections.rpcs):,} connections began like "
             f"this; {paying:,} of {tables.rpc_count:,} RPCs waited. It happens once per connection and "
@@ -210,7 +210,7 @@ def _evidence(tables: Tables, row: int) -> Iterator[Evidence]:
         tables,
         row,
         f"{host} stops with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of {mss:,}) on a new "
-        f"connection; {int(waits.owed_bytes[row]):,} bytes of the message are owed",
+        f"connection; {_stalls.owed(tables, row)} still owed",
         "the ACK that frees the congestion window",
         f"{host} goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
     )

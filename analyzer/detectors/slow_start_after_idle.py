@@ -253,7 +253,8 @@ def _words(tables: Tables, burst: _Burst) -> dict[str, str]:
         "segments": f"{in_flight // mss:,}",
         "mss": f"{mss:,}",
         "in_flight": f"{in_flight:,}",
-        "owed": f"{int(waits.owed_bytes[wait]):,}",
+        "owed": _stalls.owed(tables, wait),
+        "rest": "the remaining " * bool(waits.owed_bytes[wait]) + _stalls.owed(tables, wait),
         "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
         "after_ack": _shared.milliseconds(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
@@ -280,7 +281,7 @@ def _evidence(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
         int(waits.stopped_at_packet[wait]),
         start,
         f"{words['segments']} segments of {words['mss']} bytes ({words['in_flight']} bytes) are in flight; the sender "
-        f"stops with {words['owed']} bytes of the message still owed",
+        f"stops with {words['owed']} still owed",
     )
     released = int(waits.released_time_ns[wait])
     seen = released >= start  # where the receiver captured, its ACK may have left before the stop is seen
@@ -300,7 +301,7 @@ def _explanation(example: dict[str, str], bursts: int, each: str, hosts: tuple[s
         f"{example['host']} had sent {example['nothing']} for {example['idle']}, longer than its retransmission "
         f"timeout of about {example['rto']}, so its TCP fell back towards the initial congestion window: "
         f"{example['segments']} segments of {example['mss']} bytes ({example['in_flight']} bytes) were in flight, and "
-        f"the remaining {example['owed']} bytes of the message waited {example['waited']} for the first ACK. HTTP/2 "
+        f"{example['rest']} waited {example['waited']} for the first ACK. HTTP/2 "
         "and TCP receive windows had room. "
         f"Before the idle time the congestion window {example['known']} {example['window_before']} bytes"
         f"{example['source']}. This happened "

@@ -174,7 +174,8 @@ class Page:
         path += f"resumed #{int(waits.resumed_at_packet[row])}"
         of = "" if int(waits.stream[row]) == self.excerpt.stream else f" of stream {int(waits.stream[row])}"
         head = f"WAIT {duration(int(waits.duration_ns[row]))}: {cause}"
-        owed = f"{side} owes {int(waits.owed_bytes[row]):,} B{of};"
+        left = int(waits.owed_bytes[row])
+        owed = f"{side} owes {f'{left:,} B' if left else 'the next frame'}{of};"
         known = ", ".join(f"{name} {value:,}" for name, value, unknown in windows if value != unknown)
         style = f"bold {CAUSE_STYLES.get(cause, '')}".strip()
         return self._marked("!!", (head, f"{owed} {known} B", path), int(waits.start_time_ns[row]), style)

@@ -7,6 +7,7 @@
 use crate::at::At;
 use crate::budget::Cause;
 use crate::context::{Context, NO_METHOD};
+use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::http2::held::Interval;
 use crate::http2::streams::Kind;
 use crate::tables::WaitRow;
@@ -205,46 +206,100 @@ fn hold(connection: &mut Connection, side: usize, interval: Interval) {
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
 /// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
-/// Nagle's algorithm held it back.
+/// Nagle's algorithm held it back, or the congestion window the end of a stream.
 #[cold]
-pub fn began(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
+pub fn began(connection: &mut Connection, side: usize, length: i64, payload: &[u8], at: At, cx: &mut Context) {
     let half = &connection.halves[side];
     let start = half.last_data_time;
     if at.time.saturating_sub(start) < SHORTEST {
         return;
     }
     connection.http2.held[side].clear();
+    let Some(ack) = release(connection, side, at) else { return };
     let segment = segment_size(connection, side);
     let half = &connection.halves[side];
     let in_flight = (half.highest - half.acked_at_send).max(0);
     let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
     let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
-    if half.congestion.is_after_loss() && half.acks_reach_back && full && release(connection, side, at).is_some() {
+    if half.congestion.is_after_loss() && half.acks_reach_back && full {
         let interval = Interval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
         connection.http2.held[side].add(interval);
-    } else {
-        held_back(connection, side, length, at, cx);
+        return;
+    }
+    let stop = stop_now(connection, side);
+    let ends = ends(payload) == Some(stop.stream);
+    let small = begins_message(connection, side, &stop) || ends && ends_messages(connection, side, &stop);
+    if small && is_held_by_nagle(connection, side, &stop, length, ack, at) {
+        note_held(connection, side, &stop, Cause::DelayedAck, ack, at, cx);
+    } else if ends && is_end_held(connection, side, &stop, length, ack, at) {
+        note_held(connection, side, &stop, Cause::CongestionWindow, ack, at, cx);
     }
 }
 
-/// The bytes sent last were the HEADERS of a call without its message, in a segment that was not full, and the next
-/// ones come right after the delayed ACK of it: those are held back by Nagle's algorithm, not late.
-fn held_back(connection: &mut Connection, side: usize, length: i64, at: At, cx: &mut Context) {
-    let stop = stop_now(connection, side);
-    let released = release(connection, side, at);
-    let Some(ack) = released else { return };
-    let begun = connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+/// The bytes sent last were the HEADERS of a call without its message.
+fn begins_message(connection: &mut Connection, side: usize, stop: &Stop) -> bool {
+    connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
         let direction = &stream.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
         stream.kind == Kind::Grpc && !stream.finished && message_to_come
-    });
-    let open = are_open(connection, side, &stop, credit(connection, side, at).0);
-    if !begun || tcp_window(connection, side, &stop, length, ack, open, at) != Cause::DelayedAck {
-        return;
-    }
-    let (start, cause) = (connection.halves[side].last_data_time, Cause::DelayedAck);
+    })
+}
+
+/// The bytes sent last were a segment that was not full, and the next ones come right after the delayed ACK of it: those
+/// are held back by Nagle's algorithm, not late.
+fn is_held_by_nagle(connection: &Connection, side: usize, stop: &Stop, length: i64, ack: Ack, at: At) -> bool {
+    let open = are_open(connection, side, stop, credit(connection, side, at).0);
+    tcp_window(connection, side, stop, length, ack, open, at) == Cause::DelayedAck
+}
+
+/// Whether what `half` sends without having owed any may have been held up all the same, as far as it shows at once: by
+/// Nagle's algorithm behind a short segment, or, when it is no more than the frame that ends a stream, by the
+/// congestion window, which had no room for it behind the last message.
+#[inline]
+pub fn may_be_held(half: &Half, payload: &[u8], at: At) -> bool {
+    at.time.saturating_sub(half.last_data_time) >= SHORTEST
+        && (half.paused_behind_a_short_segment(at.time) || ends(payload).is_some())
+}
+
+/// The stream that a packet's only frame ends: an empty DATA frame, or trailers.
+#[inline(never)]
+fn ends(payload: &[u8]) -> Option<u32> {
+    let (octets, rest) = payload.split_first_chunk::<HEADER_LEN>()?;
+    let header = FrameHeader::parse(octets);
+    let alone = rest.len() == header.length() as usize && header.stream != 0 && header.has(flag::END_STREAM);
+    let ending = header.kind() == FrameType::HEADERS || header.kind() == FrameType::DATA && rest.is_empty();
+    (alone && ending).then_some(header.stream)
+}
+
+/// The bytes sent last were a message's, and nothing of the stream is left but its end.
+fn ends_messages(connection: &mut Connection, side: usize, stop: &Stop) -> bool {
+    connection.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let direction = &stream.directions[side];
+        stream.kind == Kind::Grpc && !direction.ended && direction.reader.messages > 0
+    })
+}
+
+/// The frame that ends a stream comes right after an ACK, for which alone it can have waited: the peer has sent nothing
+/// else meanwhile, all messages are whole, and the congestion window was full. Nagle's algorithm would have waited for
+/// the last segment's ACK, if that was short. Flow control does not bind such frames (RFC 9113 section 6.9).
+fn is_end_held(connection: &mut Connection, side: usize, stop: &Stop, length: i64, ack: Ack, at: At) -> bool {
+    let behind_messages = ends_messages(connection, side, stop);
+    let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
+    let silent = peer.last_data_time < half.last_data_time;
+    let nagle = half.sent_short && ack.offset >= half.highest;
+    let untroubled = half.retransmissions_since == 0;
+    behind_messages
+        && silent
+        && !nagle
+        && untroubled
+        && tcp_window(connection, side, stop, length, ack, true, at) == Cause::CongestionWindow
+}
+
+/// Bytes that `side` did not owe were held up all the same.
+fn note_held(connection: &mut Connection, side: usize, stop: &Stop, cause: Cause, ack: Ack, at: At, cx: &mut Context) {
+    let start = connection.halves[side].last_data_time;
     connection.http2.held[side].add(Interval { start, end: at.time, cause, after_loss: false });
-    let row = row(connection, side, &stop, released, at);
+    let row = row(connection, side, stop, Some(ack), at);
     cx.waits.push(WaitRow {
         start_time_ns: start,
         duration_ns: at.time.saturating_sub(start),

@@ -98,7 +98,7 @@ class Details {
 
   waitWords(row) {
     const { waits, facts } = this.model;
-    return [`${duration(waits.duration_ns[row])} ${facts.causes[waits.cause[row]]}`, `the ${waits.direction[row] ? "server" : "client"} owed ${bytes(waits.owed_bytes[row])} of stream ${waits.stream[row]}`,
+    return [`${duration(waits.duration_ns[row])} ${facts.causes[waits.cause[row]]}`, `the ${waits.direction[row] ? "server" : "client"} owed ${waits.owed_bytes[row] ? bytes(waits.owed_bytes[row]) : "the next frame"} of stream ${waits.stream[row]}`,
       `from ${seconds(waits.start_ns[row])}`, `stopped at #${waits.stopped_at_packet[row]}, resumed at #${waits.resumed_at_packet[row]}`];
   }
 

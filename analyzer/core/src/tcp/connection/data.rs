@@ -25,7 +25,7 @@ impl Connection {
         if note == Note::Retransmission {
             self.note_retransmission(side, offset, at);
         }
-        self.new_data(side, offset, end, at, cx);
+        self.new_data(side, offset, end, segment.payload, at, cx);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
             return self.keep_out_of_order(side, segment, offset, note, at, cx);
         }
@@ -123,7 +123,7 @@ impl Connection {
 
     /// Bytes not sent before: the moment at which waits end and flights begin.
     #[inline]
-    pub(super) fn new_data(&mut self, side: usize, offset: i64, end: i64, at: At, cx: &mut Context) {
+    pub(super) fn new_data(&mut self, side: usize, offset: i64, end: i64, payload: &[u8], at: At, cx: &mut Context) {
         if end <= self.halves[side].highest {
             return;
         }
@@ -133,9 +133,9 @@ impl Connection {
                 waits::resumed(self, side, end - offset, at, cx);
             } else if self.http2.held[side].is_held()
                 || self.halves[side].congestion.is_after_loss()
-                || self.halves[side].paused_behind_a_short_segment(at.time)
+                || waits::may_be_held(&self.halves[side], payload, at)
             {
-                waits::began(self, side, end - offset, at, cx);
+                waits::began(self, side, end - offset, payload, at, cx);
             }
         }
         waits::sent(self, side, offset, end, at);

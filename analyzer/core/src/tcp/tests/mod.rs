@@ -2,6 +2,7 @@
 
 mod closing;
 mod duplicates;
+mod ends;
 mod holes;
 mod order;
 mod properties;

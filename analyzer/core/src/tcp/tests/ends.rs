@@ -1,0 +1,129 @@
+//! The frame that ends a stream has no room behind the message: it owes no bytes and waits all the same.
+
+use super::*;
+use crate::budget::Cause;
+
+const SEGMENT: usize = 1_460;
+
+/// A capture point beside the client, 3 ms from the server and back.
+fn beside_the_client() -> Capture {
+    let options =
+        |flags, seq, ack| Segment { mss: Some(1_460), window_scale: Some(7), ..segment(flags, seq, ack, &[]) };
+    let mut capture = Capture::new();
+    capture.at(10 * MS, options(SYN, CLIENT_ISN, 0));
+    let answer = options(SYN_ACK, SERVER_ISN, from_client(0));
+    let swapped = Segment { source_port: SERVER.1, destination_port: CLIENT.1, ..answer };
+    capture.at(13 * MS, Segment { source: SERVER.0, destination: CLIENT.0, ..swapped });
+    capture.at(13 * MS, segment(ACK, from_client(0), from_server(0), &[]));
+    capture.at(14 * MS, reply(ACK, from_server(0), from_client(0), &[])); // the first window that is scaled
+    capture
+}
+
+/// A request that fills segments, and its end, 3 ms later.
+#[derive(Clone)]
+struct Request {
+    segments: usize,
+    /// Bytes that its last segment lacks.
+    short: usize,
+    /// Segments that the ACK speaks of, which comes right before its end.
+    acked: usize,
+    /// From there to the end.
+    late: i64,
+    /// The server says something meanwhile.
+    answered: bool,
+    /// The message was sent once more meanwhile.
+    resent: bool,
+    end: Vec<u8>,
+}
+
+impl Request {
+    fn seen(&self) -> Seen {
+        let fields = block(&[(":method", "POST"), (":path", "/a/B"), ("content-type", "application/grpc")]);
+        let head = [preface(), frame(1, 4, 1, &fields)].concat();
+        let length = self.segments * SEGMENT - self.short;
+        let bytes = [head.clone(), frame(0, 0, 1, &message(length - head.len() - 9 - 5))].concat();
+        assert_eq!(bytes.len(), length);
+        let offset = |at: usize| u32::try_from(at).unwrap();
+        let mut capture = beside_the_client();
+        for (number, piece) in bytes.chunks(SEGMENT).enumerate() {
+            capture.at(20 * MS, segment(ACK, from_client(offset(number * SEGMENT)), from_server(0), piece));
+        }
+        let said = if self.answered { frame(4, 0, 0, &[]) } else { Vec::new() };
+        if self.resent {
+            capture.at(21 * MS, segment(ACK, from_client(0), from_server(0), &bytes[..SEGMENT]));
+        }
+        let acked = offset((self.acked * SEGMENT).min(length));
+        capture.at(23 * MS, reply(ACK, from_server(0), from_client(acked), &said));
+        capture.at(23 * MS + self.late, segment(ACK, from_client(offset(length)), from_server(0), &self.end));
+        capture.finish()
+    }
+}
+
+fn full() -> Request {
+    let end = frame(0, 1, 1, &[]);
+    Request { segments: 10, short: 0, acked: 1, late: 0, answered: false, resent: false, end }
+}
+
+#[test]
+fn the_end_of_a_request_waits_for_the_congestion_window() {
+    let short = Request { short: 300, ..full() };
+    let whole = Request { acked: 10, ..full() };
+    for request in [full(), short, whole] {
+        let seen = request.seen();
+        let waits = &seen.cx.waits;
+        assert_eq!(waits.cause, [Cause::CongestionWindow as u8]);
+        assert_eq!((waits.stream[0], waits.owed_bytes[0], waits.duration_ns[0]), (1, 0, 3 * MS));
+        let stopped_and_on = [waits.stopped_at_packet[0], waits.released_by_packet[0], waits.resumed_at_packet[0]];
+        assert_eq!(stopped_and_on, [14, 15, 16]);
+        let budget = seen.cx.rpc_budgets[0].0;
+        assert_eq!(budget[Cause::CongestionWindow as usize], 3 * MS as u64, "{budget:?}");
+        assert_eq!(budget[Cause::Client as usize], 0, "{budget:?}");
+    }
+}
+
+#[test]
+fn it_is_the_clients_own_where_something_else_can_have_held_it() {
+    let fields = block(&[(":path", "/a/C"), ("content-type", "application/grpc")]);
+    let others = [
+        ("room in the window", Request { segments: 8, ..full() }),
+        ("Nagle's algorithm", Request { short: 300, acked: 10, ..full() }),
+        ("long after the ACK", Request { late: MS, ..full() }),
+        ("the server said something", Request { answered: true, ..full() }),
+        ("sent again", Request { resent: true, ..full() }),
+        ("another call", Request { end: frame(1, 5, 3, &fields), ..full() }),
+        ("not the end", Request { end: frame(0, 0, 1, &[]), ..full() }),
+        ("an acknowledgement of settings", Request { end: frame(4, 1, 0, &[]), ..full() }),
+        ("more than the end", Request { end: [frame(0, 1, 1, &[]), frame(6, 0, 0, &[0; 8])].concat(), ..full() }),
+    ];
+    for (why, request) in others {
+        let seen = request.seen();
+        assert!(!seen.cx.waits.cause.contains(&(Cause::CongestionWindow as u8)), "{why}: {:?}", seen.cx.waits);
+    }
+}
+
+/// The client acknowledges at once, the trailers come a round trip later.
+#[test]
+fn trailers_wait_too() {
+    for (segments, cause) in [(10, Cause::CongestionWindow), (8, Cause::Server)] {
+        let request = call("/a/B", 100);
+        let head =
+            [frame(4, 0, 0, &[]), frame(1, 4, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]))]
+                .concat();
+        let bytes = [head.clone(), frame(0, 0, 1, &message(segments * SEGMENT - head.len() - 9 - 5))].concat();
+        let offset = |at: usize| u32::try_from(at).unwrap();
+        let end = offset(request.len());
+        let mut capture = beside_the_client();
+        capture.at(20 * MS, segment(ACK, from_client(0), from_server(0), &request));
+        for (number, piece) in bytes.chunks(SEGMENT).enumerate() {
+            capture.at(30 * MS, reply(ACK, from_server(offset(number * SEGMENT)), from_client(end), piece));
+        }
+        capture.at(30 * MS, segment(ACK, from_client(end), from_server(offset(2 * SEGMENT)), &[]));
+        let trailers = frame(1, 5, 1, &block(&[("grpc-status", "0")]));
+        capture.at(33 * MS, reply(ACK, from_server(offset(bytes.len())), from_client(end), &trailers));
+        let seen = capture.finish();
+        let budget = seen.cx.rpc_budgets[0].0;
+        assert_eq!(seen.status(0), Some("OK"));
+        assert_eq!(budget[cause as usize] / MS as u64 / 3, if segments == 10 { 1 } else { 3 }, "{budget:?}");
+        assert_eq!(seen.cx.waits.len(), usize::from(segments == 10));
+    }
+}
