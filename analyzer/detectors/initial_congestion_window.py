@@ -11,11 +11,11 @@ How it is decided
 -----------------
 A wait counts when all of this holds: the capture has the connection's opening; the flight is one of the direction's
 first; its congestion window, followed from the opening, had never been above the initial one, but for what the ACKs of
-one or two short packets right before let it grow; the sender stopped inside a message with that window full and HTTP/2
-and TCP receive windows open; it resumed right after an ACK that took no longer than two round trips; nothing had been
-sent again before. The time lost is that of the waits, times the streams that they interrupted. It is a warning only
-when several connections of a capture were closed after few RPCs, so that a fifth of all RPCs paid for it; otherwise it
-is told once per connection, as information.
+one or two short packets right before let it grow; the sender stopped inside a message, or before the frame that ends
+the stream, with that window full and HTTP/2 and TCP receive windows open; it resumed right after an ACK that took no
+longer than two round trips; nothing had been sent again before. The time lost is that of the waits, times the streams
+that they interrupted. It is a warning only when several connections of a capture were closed after few RPCs, so that a
+fifth of all RPCs paid for it; otherwise it is told once per connection, as information.
 
 When it cannot tell
 -------------------

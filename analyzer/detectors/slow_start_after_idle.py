@@ -10,13 +10,14 @@ How it is decided
 -----------------
 A burst counts when all of this holds: the sender had nothing in flight and had sent no data for longer than its
 retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside a
-message, with bytes in flight that fill the restarted window and no more, and HTTP/2 and TCP receive windows open; it
-resumed right after an ACK, no sooner than a round trip after the burst's begin, with no retransmission in between; and
-the congestion window before the idle time, followed from the connection's beginning, had room for more. Where the
-beginning is not in the capture, that is known from a sender's second such burst on, if it lost nothing: the first one's
-acknowledgements had enlarged its window by then; the confidence is medium. Small frames
-in the idle time (PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time here. Round
-trips that the message would have needed all the same with that earlier window are not counted as lost.
+message, or before the frame that ends the stream (tonic's requests end with an empty one, which goes behind the window
+like any byte), with bytes in flight that fill the restarted window and no more, and HTTP/2 and TCP receive windows
+open; it resumed right after an ACK, no sooner than a round trip after the burst's begin, with no retransmission in
+between; and the congestion window before the idle time, followed from the connection's beginning, had room for more.
+Where the beginning is not in the capture, that is known from a sender's second such burst on, if it lost nothing: the
+first one's acknowledgements had enlarged its window by then; the confidence is medium. Small frames in the idle time
+(PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time here. Round trips that the
+message would have needed all the same with that earlier window are not counted as lost.
 
 When it cannot tell
 -------------------

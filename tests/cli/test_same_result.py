@@ -185,7 +185,7 @@ def pieces(draw: st.DrawFn) -> tuple[str, list[int], list[tuple[str, str]], int]
     return draw(st.sampled_from(CUT)), points, forms, draw(st.sampled_from([1, 2]))
 
 
-@settings(max_examples=int(os.environ.get("GRPCDIAG_CUTS", "60")))
+@settings(max_examples=int(os.environ.get("GRPCDIAG_EXAMPLES", "60")))
 @given(pieces(), st.randoms(use_true_random=False))
 def test_cut_anywhere_it_is_the_same(how: tuple[str, list[int], list[tuple[str, str]], int], order: Any) -> None:
     name, points, forms, number = how

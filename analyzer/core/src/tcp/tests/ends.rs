@@ -19,7 +19,7 @@ fn beside_the_client() -> Capture {
     capture
 }
 
-/// A request that fills segments, and its end, 3 ms later.
+/// A request that fills segments, and its end.
 #[derive(Clone)]
 struct Request {
     segments: usize,
@@ -27,8 +27,12 @@ struct Request {
     short: usize,
     /// Segments that the ACK speaks of, which comes right before its end.
     acked: usize,
+    /// When that comes.
+    acked_at: i64,
     /// From there to the end.
     late: i64,
+    /// Another ACK comes a millisecond before.
+    acked_before: bool,
     /// The server says something meanwhile.
     answered: bool,
     /// The message was sent once more meanwhile.
@@ -52,16 +56,28 @@ impl Request {
         if self.resent {
             capture.at(21 * MS, segment(ACK, from_client(0), from_server(0), &bytes[..SEGMENT]));
         }
+        if self.acked_before {
+            capture.at(22 * MS, reply(ACK, from_server(0), from_client(offset(SEGMENT)), &[]));
+        }
         let acked = offset((self.acked * SEGMENT).min(length));
-        capture.at(23 * MS, reply(ACK, from_server(0), from_client(acked), &said));
-        capture.at(23 * MS + self.late, segment(ACK, from_client(offset(length)), from_server(0), &self.end));
+        capture.at(self.acked_at, reply(ACK, from_server(0), from_client(acked), &said));
+        capture.at(self.acked_at + self.late, segment(ACK, from_client(offset(length)), from_server(0), &self.end));
         capture.finish()
     }
 }
 
 fn full() -> Request {
-    let end = frame(0, 1, 1, &[]);
-    Request { segments: 10, short: 0, acked: 1, late: 0, answered: false, resent: false, end }
+    Request {
+        segments: 10,
+        short: 0,
+        acked: 1,
+        acked_at: 23 * MS,
+        late: 0,
+        acked_before: false,
+        answered: false,
+        resent: false,
+        end: frame(0, 1, 1, &[]),
+    }
 }
 
 #[test]
@@ -88,6 +104,7 @@ fn it_is_the_clients_own_where_something_else_can_have_held_it() {
         ("room in the window", Request { segments: 8, ..full() }),
         ("Nagle's algorithm", Request { short: 300, acked: 10, ..full() }),
         ("long after the ACK", Request { late: MS, ..full() }),
+        ("an ACK before made room", Request { acked_before: true, acked: 2, ..full() }),
         ("the server said something", Request { answered: true, ..full() }),
         ("sent again", Request { resent: true, ..full() }),
         ("another call", Request { end: frame(1, 5, 3, &fields), ..full() }),
@@ -125,5 +142,18 @@ fn trailers_wait_too() {
         assert_eq!(seen.status(0), Some("OK"));
         assert_eq!(budget[cause as usize] / MS as u64 / 3, if segments == 10 { 1 } else { 3 }, "{budget:?}");
         assert_eq!(seen.cx.waits.len(), usize::from(segments == 10));
+    }
+}
+
+/// The server's delayed ACK, after 40 ms, lets the end go.
+#[test]
+fn nagles_algorithm_holds_it_behind_a_short_segment() {
+    for (short, acked_at, held) in [(300, 63 * MS, true), (300, 43 * MS, false), (0, 63 * MS, false)] {
+        let seen = Request { segments: 1, short, acked_at, ..full() }.seen();
+        let waits = &seen.cx.waits;
+        assert_eq!(waits.cause.contains(&(Cause::DelayedAck as u8)), held, "{short} {acked_at} {waits:?}");
+        assert_eq!(waits.len(), usize::from(held));
+        let budget = seen.cx.rpc_budgets[0].0;
+        assert_eq!(budget[Cause::DelayedAck as usize], if held { 43 * MS as u64 } else { 0 });
     }
 }
