@@ -231,8 +231,8 @@ pub fn began(connection: &mut Connection, side: usize, length: i64, payload: &[u
     let small = begins_message(connection, side, &stop) || ends && ends_messages(connection, side, &stop);
     if small && is_held_by_nagle(connection, side, &stop, length, ack, at) {
         note_held(connection, side, &stop, Cause::DelayedAck, ack, at, cx);
-    } else if ends && is_end_held(connection, side, &stop, length, ack, at) {
-        note_held(connection, side, &stop, Cause::CongestionWindow, ack, at, cx);
+    } else if ends && let Some(cause) = holds_the_end(connection, side, &stop, length, ack, at) {
+        note_held(connection, side, &stop, cause, ack, at, cx);
     }
 }
 
@@ -279,26 +279,32 @@ fn ends_messages(connection: &mut Connection, side: usize, stop: &Stop) -> bool 
     })
 }
 
-/// The frame that ends a stream comes right after an ACK, for which alone it can have waited: it is the first, the peer
-/// has sent nothing else meanwhile, all messages are whole, and the congestion window was full. Nagle's algorithm would
-/// have waited for the last segment's ACK, if that was short. Flow control does not bind such frames (RFC 9113 section
-/// 6.9).
-fn is_end_held(connection: &mut Connection, side: usize, stop: &Stop, length: i64, ack: Ack, at: At) -> bool {
-    let behind_messages = ends_messages(connection, side, stop);
+/// What held up the frame that ends a stream, which comes right after an ACK, for which alone it can have waited: it is the
+/// first, the peer has sent nothing else meanwhile, all messages are whole, and the congestion window was full. Nagle's
+/// algorithm would have waited for the last segment's ACK, if that was short: which of both it was is not known then.
+/// Flow control does not bind such frames (RFC 9113 section 6.9).
+fn holds_the_end(
+    connection: &mut Connection,
+    side: usize,
+    stop: &Stop,
+    length: i64,
+    ack: Ack,
+    at: At,
+) -> Option<Cause> {
+    if !ends_messages(connection, side, stop) {
+        return None;
+    }
     let (half, peer) = (&connection.halves[side], &connection.halves[1 - side]);
     let near = connection.http2.near_rtt[side].max(0);
     let earlier = half.acks.at(ack.time.saturating_sub(reaction(connection)));
     let before_the_stop = |ack: Ack| ack.time.saturating_add(near) <= half.last_data_time;
     let first = earlier.map_or(half.acks.is_whole(), before_the_stop);
     let silent = peer.last_data_time < half.last_data_time;
-    let nagle = half.sent_short && ack.offset >= half.highest;
     let untroubled = half.retransmissions_since == 0;
-    behind_messages
-        && first
-        && silent
-        && !nagle
-        && untroubled
-        && tcp_window(connection, side, stop, length, ack, true, at) == Cause::CongestionWindow
+    let full = tcp_window(connection, side, stop, length, ack, true, at) == Cause::CongestionWindow;
+    let nagle = half.sent_short && ack.offset >= half.highest;
+    let cause = if nagle { Cause::Unexplained } else { Cause::CongestionWindow };
+    (first && silent && untroubled && full).then_some(cause)
 }
 
 /// Bytes that `side` did not owe were held up all the same.

@@ -102,7 +102,6 @@ fn it_is_the_clients_own_where_something_else_can_have_held_it() {
     let fields = block(&[(":path", "/a/C"), ("content-type", "application/grpc")]);
     let others = [
         ("room in the window", Request { segments: 8, ..full() }),
-        ("Nagle's algorithm", Request { short: 300, acked: 10, ..full() }),
         ("long after the ACK", Request { late: MS, ..full() }),
         ("an ACK before made room", Request { acked_before: true, acked: 2, ..full() }),
         ("the server said something", Request { answered: true, ..full() }),
@@ -116,6 +115,14 @@ fn it_is_the_clients_own_where_something_else_can_have_held_it() {
         let seen = request.seen();
         assert!(!seen.cx.waits.cause.contains(&(Cause::CongestionWindow as u8)), "{why}: {:?}", seen.cx.waits);
     }
+}
+
+#[test]
+fn it_is_not_known_what_held_it_where_nagles_algorithm_may_have() {
+    let seen = Request { short: 300, acked: 10, ..full() }.seen();
+    assert_eq!(seen.cx.waits.cause, [Cause::Unexplained as u8]);
+    let budget = seen.cx.rpc_budgets[0].0;
+    assert_eq!((budget[Cause::Unexplained as usize], budget[Cause::Client as usize]), (3 * MS as u64, 0));
 }
 
 /// The client acknowledges at once, the trailers come a round trip later.
