@@ -16,7 +16,7 @@ use crate::tcp::half::{self, Ack, Flight, Half};
 
 mod cause;
 
-use cause::{are_open, cause, credit, stands_at_its_window, tcp_window};
+use cause::{are_open, cause, credit, is_full, stands_at_its_window, tcp_window};
 
 /// Shorter silences are a sender's own pace: 1 ms.
 const SHORTEST: i64 = 1_000_000;
@@ -231,7 +231,7 @@ pub fn began(connection: &mut Connection, side: usize, length: i64, payload: &[u
     let small = begins_message(connection, side, &stop) || ends && ends_messages(connection, side, &stop);
     if small && is_held_by_nagle(connection, side, &stop, length, ack, at) {
         note_held(connection, side, &stop, Cause::DelayedAck, ack, at, cx);
-    } else if ends && let Some(cause) = holds_the_end(connection, side, &stop, length, ack, at) {
+    } else if ends && let Some(cause) = holds_the_end(connection, side, &stop, ack) {
         note_held(connection, side, &stop, cause, ack, at, cx);
     }
 }
@@ -280,17 +280,10 @@ fn ends_messages(connection: &mut Connection, side: usize, stop: &Stop) -> bool 
 }
 
 /// What held up the frame that ends a stream, which comes right after an ACK, for which alone it can have waited: it is the
-/// first, the peer has sent nothing else meanwhile, all messages are whole, and the congestion window was full. Nagle's
-/// algorithm would have waited for the last segment's ACK, if that was short: which of both it was is not known then.
-/// Flow control does not bind such frames (RFC 9113 section 6.9).
-fn holds_the_end(
-    connection: &mut Connection,
-    side: usize,
-    stop: &Stop,
-    length: i64,
-    ack: Ack,
-    at: At,
-) -> Option<Cause> {
+/// first, the peer has sent nothing else meanwhile, all messages are whole, and the congestion window was full. It owed
+/// nothing, so that standing still proves nothing. Nagle's algorithm would have waited for the last segment's ACK, if that
+/// was short: which of both it was is not known then. Flow control does not bind such frames (RFC 9113 section 6.9).
+fn holds_the_end(connection: &mut Connection, side: usize, stop: &Stop, ack: Ack) -> Option<Cause> {
     if !ends_messages(connection, side, stop) {
         return None;
     }
@@ -301,7 +294,9 @@ fn holds_the_end(
     let first = earlier.map_or(half.acks.is_whole(), before_the_stop);
     let silent = peer.last_data_time < half.last_data_time;
     let untroubled = half.retransmissions_since == 0;
-    let full = tcp_window(connection, side, stop, length, ack, true, at) == Cause::CongestionWindow;
+    let (in_flight, segment) = (stop.in_flight?, segment_size(connection, side));
+    let received = stop.receive_window.is_some_and(|window| window - in_flight >= segment);
+    let full = segment > 0 && in_flight >= segment && received && is_full(connection, side, stop, in_flight);
     let nagle = half.sent_short && ack.offset >= half.highest;
     let cause = if nagle { Cause::Unexplained } else { Cause::CongestionWindow };
     (first && silent && untroubled && full).then_some(cause)

@@ -120,15 +120,24 @@ pub(super) fn tcp_window(
         let nagle = open && in_flight > 0 && length < segment && half.sent_short;
         return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
-    let known = !half.congestion.assumed || !connection.http2.begun_late;
-    let room = stop.congestion_window - in_flight;
     // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
-    let near = room < 2 * segment || !first_after_idle(connection, side);
-    let full = room < segment
-        || fills_initial_window(half, stop, segment)
-        || near && stands_at_its_window(connection, side, stop, in_flight, at);
-    let full = known && full;
+    let near = stop.congestion_window - in_flight < 2 * segment || !first_after_idle(connection, side);
+    let stands = near && is_known(connection, side) && stands_at_its_window(connection, side, stop, in_flight, at);
+    let full = is_full(connection, side, stop, in_flight) || stands;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
+}
+
+/// Whether there was no room for a segment in the congestion window by its estimate, or by a count of segments.
+pub(super) fn is_full(connection: &Connection, side: usize, stop: &Stop, in_flight: i64) -> bool {
+    let segment = segment_size(connection, side);
+    let full =
+        stop.congestion_window - in_flight < segment || fills_initial_window(&connection.halves[side], stop, segment);
+    full && is_known(connection, side)
+}
+
+/// Whether the congestion window was followed from the connection's beginning, or from an idle time that reduced it.
+fn is_known(connection: &Connection, side: usize) -> bool {
+    !connection.halves[side].congestion.assumed || !connection.http2.begun_late
 }
 
 /// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,

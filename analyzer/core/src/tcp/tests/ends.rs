@@ -33,6 +33,8 @@ struct Request {
     late: i64,
     /// Another ACK comes a millisecond before.
     acked_before: bool,
+    /// The first segment was lost, and sent again before the others.
+    lost: bool,
     /// The server says something meanwhile.
     answered: bool,
     /// The message was sent once more meanwhile.
@@ -51,6 +53,9 @@ impl Request {
         let mut capture = beside_the_client();
         for (number, piece) in bytes.chunks(SEGMENT).enumerate() {
             capture.at(20 * MS, segment(ACK, from_client(offset(number * SEGMENT)), from_server(0), piece));
+            if self.lost && number == 0 {
+                capture.at(20 * MS, segment(ACK, from_client(0), from_server(0), piece));
+            }
         }
         let said = if self.answered { frame(4, 0, 0, &[]) } else { Vec::new() };
         if self.resent {
@@ -74,6 +79,7 @@ fn full() -> Request {
         acked_at: 23 * MS,
         late: 0,
         acked_before: false,
+        lost: false,
         answered: false,
         resent: false,
         end: frame(0, 1, 1, &[]),
@@ -105,6 +111,7 @@ fn it_is_the_clients_own_where_something_else_can_have_held_it() {
         ("long after the ACK", Request { late: MS, ..full() }),
         ("an ACK before made room", Request { acked_before: true, acked: 2, ..full() }),
         ("the server said something", Request { answered: true, ..full() }),
+        ("room in a window that a loss reduced", Request { segments: 3, lost: true, ..full() }),
         ("sent again", Request { resent: true, ..full() }),
         ("another call", Request { end: frame(1, 5, 3, &fields), ..full() }),
         ("not the end", Request { end: frame(0, 0, 1, &[]), ..full() }),
