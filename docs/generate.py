@@ -122,7 +122,7 @@ TABLES = (
 
 def tables_page() -> str:
     """All tables with their columns, and the constants that columns refer to."""
-    parts = [generated("analyzer/tables.py") + "# Tables", inspect.cleandoc(tables.__doc__ or "")]
+    parts = [generated("analyzer/tables/") + "# Tables", inspect.cleandoc(tables.__doc__ or "")]
     parts.append(
         "These are the tables that detectors read. The commands `connections`, `rpcs`, `messages`, `frames`,\n"
         "`packets` and `waits` write them with names for codes and null for what is not known;\n"
@@ -147,9 +147,9 @@ def columns(table: type) -> Iterator[str]:
 
 
 def constants() -> Iterator[str]:
-    """Constants of the tables' module."""
+    """Constants that columns refer to."""
     yield from ("| name | value | meaning |", "| --- | --- | --- |")
-    for name, text in _documented(ast.parse(inspect.getsource(tables)).body):
+    for name, text in _documented(ast.parse(inspect.getsource(tables.columns)).body):
         if name.isupper():
             yield f"| `{name}` | {shown(getattr(tables, name))} | {text} |"
     for name, text in CORE_NAMES.items():

@@ -164,7 +164,7 @@ impl Run {
         Ok(cx.strings.methods_from(first))
     }
 
-    /// Ends the run and gives everything it has found; see `analyzer/tables.py` for the meaning of each entry.
+    /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
         let (end, cx, counts) = py.detach(|| pipeline.finish());

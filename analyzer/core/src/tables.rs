@@ -1,5 +1,5 @@
 //! The columns handed to numpy. Rows are added here only; meaning and unit of each column stand in
-//! `analyzer/tables.py`.
+//! `analyzer/tables/`.
 
 use crate::limits;
 
@@ -34,12 +34,12 @@ macro_rules! table {
     ($(#[$doc:meta])* $table:ident, $row:ident { $($column:ident: $cell:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Default)]
-        #[allow(missing_docs, reason = "columns are described in analyzer/tables.py")]
+        #[allow(missing_docs, reason = "columns are described in analyzer/tables/")]
         pub struct $table { $(pub $column: Vec<$cell>),* }
 
         /// One row.
         #[derive(Clone, Copy, Debug, Default)]
-        #[allow(missing_docs, reason = "columns are described in analyzer/tables.py")]
+        #[allow(missing_docs, reason = "columns are described in analyzer/tables/")]
         pub struct $row { $(pub $column: $cell),* }
 
         impl $table {

@@ -1,0 +1,272 @@
+"""The tables that decoding ends in: one struct per table, one sentence and a unit per column.
+
+Columns are numpy arrays of equal length; a reference to another table is a row number. Instants are int64 nanoseconds
+since the epoch, durations int64 nanoseconds, sizes bytes. -1 stands for "not known" unless a column says otherwise.
+Directions are 0 for `client` (client to server) and 1 for `server`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from .. import _core
+from .calls import Delays, Failures, Messages, Method, Names, Rpcs, names_of
+from .columns import (
+    BEGUN_BEFORE,
+    COMPLETE,
+    DIRECTIONS,
+    HEADERS_UNKNOWN,
+    LAYERS,
+    METHOD_UNKNOWN,
+    NO_METHOD,
+    NOT_SEEN,
+    PAUSE_NS,
+    PROTOCOLS,
+    TOUCHES_GAP,
+    WINDOW_NOT_KNOWN,
+    Codes,
+    Counts,
+    Ints,
+    Sizes,
+)
+from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
+from .waits import Measured, Waits
+from .wire import Frames, Goaways, Packets, Pings, Problems
+
+Table = TypeVar(
+    "Table",
+    Connections,
+    Rpcs,
+    Messages,
+    Frames,
+    Packets,
+    Waits,
+    Directions,
+    Turns,
+    Idles,
+    Records,
+    Pings,
+    Goaways,
+    Delays,
+    Failures,
+    ConnectionMethods,
+    Problems,
+)
+
+
+def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
+    """Build a table from named columns; extra entries are left out. Raises KeyError when a column is missing."""
+    return kind(**{name: columns[name] for name in kind.__struct_fields__})
+
+
+class Before(Struct, frozen=True, eq=False):
+    """What tables of a part of the RPCs were taken from: what a wait means depends on those before it."""
+
+    tables: Tables
+    """Those of all RPCs."""
+    waits: Ints
+    """The rows of its waits table that the part has, in their order."""
+
+
+class Tables(Struct, frozen=True):
+    """Everything that decoding one capture gives."""
+
+    capture: Mapping[str, Any]
+    """Counts and facts of the capture as a whole."""
+    connections: Connections
+    """See `Connections`."""
+    connection_budgets: Ints
+    """Nanoseconds per connection and cause, shape (connections, causes)."""
+    rpcs: Rpcs
+    """See `Rpcs`."""
+    deadlines: Ints
+    """Deadline per RPC in nanoseconds, -1 without; shorter than `rpcs` when the last ones have none."""
+    rpc_budgets: Ints
+    """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
+    request_budgets: Ints
+    """The same up to the end of the request, zeros where it did not end; empty without packets too."""
+    request_ends: Counts
+    """Packet at which each RPC's request was whole, 0 where it was not; empty without packets too."""
+    messages: Messages
+    """See `Messages`; empty unless asked for."""
+    frames: Frames
+    """See `Frames`; empty unless asked for."""
+    packets: Packets
+    """See `Packets`; empty unless asked for."""
+    waits: Waits
+    """See `Waits`."""
+    record_waits: Waits
+    """Waits inside records of TLS that was not decrypted."""
+    records: Records
+    """See `Records`."""
+    directions: Directions
+    """See `Directions`."""
+    turns: Turns
+    """See `Turns`."""
+    idles: Idles
+    """See `Idles`."""
+    pings: Pings
+    """See `Pings`."""
+    goaways: Goaways
+    """See `Goaways`."""
+    goaway_reasons: tuple[str, ...]
+    """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
+    delays: Delays
+    """See `Delays`."""
+    connection_methods: ConnectionMethods
+    """See `ConnectionMethods`."""
+    failures: Failures
+    """See `Failures`."""
+    failure_budgets: Ints
+    """Nanoseconds per failure and cause, shape (failures, causes)."""
+    problems: Problems
+    """See `Problems`."""
+    problem_kinds: tuple[str, ...]
+    """Texts of problems."""
+    problem_counts: tuple[int, ...]
+    """How often each kind occurred, beyond the rows kept."""
+    methods: tuple[Method, ...]
+    """Methods that RPCs used."""
+    addresses: tuple[str, ...]
+    """IP addresses."""
+    agents: tuple[str, ...]
+    """Implementations named by clients."""
+    frame_counts: Mapping[str, int]
+    """Frames by type."""
+    message_count: int
+    """gRPC messages of both directions."""
+    begun_before: int
+    """RPCs that began before the capture."""
+    other_streams: int
+    """HTTP/2 streams that are not gRPC."""
+    measured: Measured | None = None
+    """See `Measured`; None where all windows are estimates."""
+    before: Before | None = None
+    """See `Before`; None for tables of all RPCs."""
+
+    @property
+    def rpc_count(self) -> int:
+        """RPCs of the capture, whether they have rows or not."""
+        return sum(method.rpcs for method in self.methods)
+
+    def method_name(self, number: int) -> str | None:
+        """The name of a method by its number."""
+        return next((method.name for method in self.methods if method.number == number), None)
+
+    def client(self, connection: int) -> str:
+        """`address:port` of a connection's client."""
+        return self._end(self.connections.client_ip, self.connections.client_port, connection)
+
+    def server(self, connection: int) -> str:
+        """`address:port` of a connection's server."""
+        return self._end(self.connections.server_ip, self.connections.server_port, connection)
+
+    def _end(self, addresses: Counts, ports: Counts, connection: int) -> str:
+        address = self.addresses[int(addresses[connection])]
+        return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
+
+
+def _label(number: int | None) -> str | None:
+    return None if number is None else f"method #{number}"
+
+
+def _method(found: dict[str, Any]) -> Method:
+    latency, turnaround = found["latency"], found["turnaround"]
+    columns = {
+        "label": _label(found["label"]),
+        "statuses": tuple(found["statuses"]),
+        "budget": tuple(found["budget"]),
+        "latency_intervals": latency and latency.pop("intervals"),
+        "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+    }
+    return Method(**found | columns)
+
+
+def tables_of(result: Mapping[str, Any]) -> Tables:
+    """Build the tables from what the core's run gives at its end."""
+    frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
+    problems = result["problems"]
+    return Tables(
+        capture=result["capture"],
+        connections=table_of(Connections, result["connections"]),
+        connection_budgets=result["connection_budgets"],
+        rpcs=table_of(Rpcs, result["rpcs"]),
+        deadlines=result["deadlines"],
+        rpc_budgets=result["rpc_budgets"],
+        request_budgets=result["request_budgets"],
+        request_ends=result["request_ends"],
+        messages=table_of(Messages, result["messages"]),
+        frames=table_of(Frames, result["frames"]),
+        packets=table_of(Packets, result["packets"]),
+        waits=table_of(Waits, result["waits"]),
+        record_waits=table_of(Waits, result["record_waits"]),
+        records=table_of(Records, result["records"]),
+        directions=table_of(Directions, result["directions"]),
+        turns=table_of(Turns, result["turns"]),
+        idles=table_of(Idles, result["idles"]),
+        pings=table_of(Pings, result["pings"]),
+        goaways=table_of(Goaways, result["goaways"]),
+        goaway_reasons=tuple(result["goaway_reasons"]),
+        delays=table_of(Delays, result["delays"]),
+        connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
+        failures=table_of(Failures, result["failures"]),
+        failure_budgets=result["failure_budgets"],
+        problems=table_of(Problems, problems),
+        problem_kinds=tuple(problems["kinds"]),
+        problem_counts=tuple(problems["counts"]),
+        methods=tuple(_method(method) for method in result["methods"]),
+        addresses=tuple(result["addresses"]),
+        agents=tuple(result["agents"]),
+        frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
+        message_count=result["message_count"],
+        begun_before=result["begun_before"],
+        other_streams=result["other_streams"],
+    )
+
+
+__all__ = [
+    "BEGUN_BEFORE",
+    "COMPLETE",
+    "DIRECTIONS",
+    "HEADERS_UNKNOWN",
+    "LAYERS",
+    "METHOD_UNKNOWN",
+    "NOT_SEEN",
+    "NO_METHOD",
+    "PAUSE_NS",
+    "PROTOCOLS",
+    "TOUCHES_GAP",
+    "WINDOW_NOT_KNOWN",
+    "Before",
+    "Codes",
+    "ConnectionMethods",
+    "Connections",
+    "Counts",
+    "Delays",
+    "Directions",
+    "Failures",
+    "Frames",
+    "Goaways",
+    "Idles",
+    "Ints",
+    "Measured",
+    "Messages",
+    "Method",
+    "Names",
+    "Packets",
+    "Pings",
+    "Problems",
+    "Records",
+    "Rpcs",
+    "Sizes",
+    "Table",
+    "Tables",
+    "Turns",
+    "Waits",
+    "names_of",
+    "table_of",
+    "tables_of",
+]

@@ -1,0 +1,111 @@
+"""RPCs, their messages and methods, which were late and which failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from msgspec import Struct
+
+from ..result import Interval
+from .columns import Codes, Counts, Ints, Sizes
+
+
+class Rpcs(Struct, frozen=True, eq=False):
+    """One row per RPC with `rpc_rows`; else of those that serve as examples: a connection's first ones, those that
+    failed, the longest ones of each method. A connection's rows are in no order but that of its first RPCs.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
+    start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
+    duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
+    status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
+    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
+    request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
+    response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
+    request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
+    response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
+    first_packet: Annotated[Counts, "packet of the first byte"]
+    last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
+
+
+class Messages(Struct, frozen=True, eq=False):
+    """One row per gRPC message, in the order in which they were whole."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    direction: Annotated[Codes, "sender"]
+    index: Annotated[Counts, "position among the messages read of its direction, from 0"]
+    length: Annotated[Counts, "bytes without the prefix"]
+    compressed: Annotated[Codes, "1 when its compressed flag is set"]
+    first_packet: Annotated[Counts, "packet of its prefix's first byte"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "packet at which its last byte was readable in order"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
+
+
+class Delays(Struct, frozen=True, eq=False):
+    """Directions of streams whose first DATA came 1 ms or more after their HEADERS."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    direction: Annotated[Codes, "sender"]
+    headers_packet: Annotated[Counts, "packet of the header block's last byte"]
+    headers_time_ns: Annotated[Ints, "time of that packet"]
+    data_packet: Annotated[Counts, "packet of the first message byte"]
+    duration_ns: Annotated[Ints, "from one to the other"]
+    method: Annotated[Counts, "method of its RPC, `NO_METHOD` when not known"]
+
+
+class Failures(Struct, frozen=True, eq=False):
+    """RPCs that ended otherwise than with status OK; their budgets are `Tables.failure_budgets`."""
+
+    rpc: Annotated[Counts, "row of the RPC"]
+    reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
+    reset_code: Annotated[Counts, "its error code (RFC 9113 section 7)"]
+
+
+class Method(Struct, frozen=True):
+    """What is counted per method while packets pass by."""
+
+    number: int
+    """The number RPCs refer to it by."""
+    name: str | None
+    """`/package.Service/Method`; None when it is not in the capture."""
+    label: str | None
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
+    rpcs: int
+    """RPCs."""
+    complete: int
+    """Of them, those whose end was seen."""
+    touch_gaps: int
+    """Of them, those of which bytes are missing from the capture."""
+    statuses: tuple[int, ...]
+    """RPCs by status code; the last entry counts those whose status is not on the wire."""
+    first_start_ns: int
+    """When the first one began."""
+    last_end_ns: int
+    """When the last one ended."""
+    latency: Mapping[str, int] | None
+    """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
+    latency_intervals: Mapping[str, Interval] | None
+    """By quantile between which two durations it lies with 95 % confidence; None without any."""
+    messages: int
+    """Whole messages of both directions."""
+    budget: tuple[int, ...]
+    """Nanoseconds per cause, in the order of `CAUSES`."""
+    turnaround: Mapping[str, int] | None
+    """Quantiles in nanoseconds, within 0.1 %; None without a sample."""
+    turnaround_intervals: Mapping[str, Interval] | None
+    """The same of turnarounds."""
+
+
+Names = dict[int, tuple[str | None, str | None]]
+"""Names and labels of methods, see `Method`, by their numbers."""
+
+
+def names_of(methods: Iterable[Method]) -> Names:
+    """The names of methods."""
+    return {method.number: (method.name, method.label) for method in methods}
