@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from .decode import decode_rows
 from .reading import How, Progress
 from .result import Analysis
-from .scene_detail import Flights, Spans, read_around
+from .scene_detail import PIECE, Flights, Spans, read_around
 from .spilled import gathered
 from .tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
 
@@ -55,9 +55,6 @@ BOUNDS = Bounds()
 BINS_PER_DECADE = 12
 """Classes of the latency distributions for each factor of ten."""
 _CLASSES = 13 * BINS_PER_DECADE + 1
-
-_PIECE = 1 << 16
-"""RPCs of which something is computed at a time."""
 
 
 class SceneRpcs(Struct, frozen=True, eq=False):
@@ -245,8 +242,8 @@ def _method_numbers(tables: Tables, methods: Column) -> Ints:
 def _methods(tables: Tables) -> tuple[SceneMethod, ...]:
     rpcs = tables.rpcs
     counts = np.zeros((len(tables.methods), _CLASSES), dtype=np.int64)
-    for begin in range(0, len(rpcs.flags), _PIECE):
-        piece = np.s_[begin : begin + _PIECE]
+    for begin in range(0, len(rpcs.flags), PIECE):
+        piece = np.s_[begin : begin + PIECE]
         whole = _seen_whole(rpcs.flags[piece])
         durations = np.maximum(rpcs.duration_ns[piece][whole], 1)
         classes = np.floor(np.log10(durations) * BINS_PER_DECADE + 1e-9).astype(np.int64)

@@ -24,7 +24,7 @@ _SHIFT = 33
 """Packet numbers have 32 bits: a connection and a packet are one number that keeps their order."""
 _SLOWEST_PER_METHOD = 3
 _MOST_METHODS = 40
-_PIECE = 1 << 16
+PIECE = 1 << 16
 """RPCs that are looked at together."""
 
 
@@ -264,7 +264,7 @@ def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 def _slowest(tables: Tables, most: int) -> list[int]:
     """The slowest RPCs of all and of each method."""
     rows = np.arange(len(tables.rpcs.flags))
-    pieces = [_slowest_of(tables, rows[begin : begin + _PIECE], most) for begin in range(0, len(rows), _PIECE)]
+    pieces = [_slowest_of(tables, rows[begin : begin + PIECE], most) for begin in range(0, len(rows), PIECE)]
     return _slowest_of(tables, np.unique(np.concatenate(pieces)), most).tolist() if pieces else []
 
 

@@ -30,7 +30,7 @@ FETCH_PATIENCE_S = 3600.0
 _SCRIPT = r"""
 set -u
 PATH=$PATH:/usr/sbin:/sbin
-f=$(mktemp /tmp/grpcdiag-XXXXXXXX.pcap) || exit 1
+f=$(mktemp "${TMPDIR:-/tmp}/grpcdiag-XXXXXXXX.pcap") || exit 1
 command -v tcpdump >/dev/null || { echo 'tcpdump is not installed there' >&2; rm -f "$f"; exit 1; }
 echo "grpcdiag-file $f"
 z=''

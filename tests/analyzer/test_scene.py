@@ -147,6 +147,6 @@ def test_pieces_change_nothing(name: str, piece: int, monkeypatch: pytest.Monkey
     slowest, methods = scene_detail._slowest(tables, 5), scene_module._methods(tables)
     assert len(slowest) >= min(5, tables.rpc_count)
     for module in (scene_detail, scene_module):
-        monkeypatch.setattr(module, "_PIECE", piece)
+        monkeypatch.setattr(module, "PIECE", piece)
     assert scene_detail._slowest(tables, 5) == slowest
     assert scene_module._methods(tables) == methods

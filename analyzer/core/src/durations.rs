@@ -251,7 +251,7 @@ fn leading(value: u64) -> usize {
 }
 
 /// What [`select`] does, of very many values: counted by their leading bits, so that only those are put aside and divided
-/// which share them with a wanted one.
+/// which share them with a wanted one. [`Values::count`] puts nothing aside and takes twice as long.
 fn select_of_many<T: Copy + Ord + Into<u64>>(of: &[T], first: usize, ranks: &[usize], found: &mut Vec<(usize, u64)>) {
     let mut counts = vec![0_usize; leading(u64::MAX) + 1];
     for &value in of {

@@ -12,8 +12,7 @@ mod field {
     pub const TAG_ETHER_TYPE: usize = 2;
 }
 
-/// EtherTypes (IEEE registry).
-/// EtherTypes (IEEE 802 numbers, https://www.iana.org/assignments/ieee-802-numbers).
+/// EtherTypes (https://www.iana.org/assignments/ieee-802-numbers).
 pub(crate) mod ether_type {
     pub const IPV4: u16 = 0x0800;
     pub const ARP: u16 = 0x0806;

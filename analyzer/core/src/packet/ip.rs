@@ -8,8 +8,7 @@ use super::outcome::{Layer, NotTcp, Problem};
 use super::segment::Tunnel;
 use super::{Context, Found, Step, gre, ipv4, ipv6, udp};
 
-/// IP protocol numbers (IANA registry).
-/// IP protocol numbers.
+/// IP protocol numbers (https://www.iana.org/assignments/protocol-numbers).
 pub(crate) mod protocol {
     pub const HOP_BY_HOP: u8 = 0;
     pub const ICMP: u8 = 1;

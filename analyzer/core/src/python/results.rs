@@ -50,18 +50,18 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     cx.taken.settle_all();
     result.set_item("settled", settled(py, &mut cx)?)?;
     result.set_item("renumbered", std::mem::take(&mut cx.taken.renumbered).into_pyarray(py))?;
-    let deadlines = std::mem::take(&mut cx.deadlines);
-    let rpcs = cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect();
-    let rpc_budgets = std::mem::take(&mut cx.rpc_budgets);
-    let request_budgets = std::mem::take(&mut cx.request_budgets);
-    let request_ends = std::mem::take(&mut cx.request_ends);
-    result.set_item("rpcs", to_dict(py, rpcs)?)?;
-    result.set_item("deadlines", deadlines.into_pyarray(py))?;
-    result.set_item("rpc_budgets", budgets(py, rpc_budgets)?)?;
-    result.set_item("request_budgets", budgets(py, request_budgets)?)?;
-    result.set_item("request_ends", request_ends.into_pyarray(py))?;
-    result.set_item("waits", to_dict(py, cx.waits.take_columns())?)?;
+    result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
+    result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
+    for (name, rows) in [
+        ("rpc_budgets", &mut cx.rpc_budgets),
+        ("request_budgets", &mut cx.request_budgets),
+        ("failure_budgets", &mut cx.failure_budgets),
+    ] {
+        result.set_item(name, budgets(py, std::mem::take(rows))?)?;
+    }
     for (name, columns) in [
+        ("rpcs", cx.rpcs.take_columns().into_iter().chain(cx.rpc_sizes.take_columns()).collect()),
+        ("waits", cx.waits.take_columns()),
         ("record_waits", cx.record_waits.take_columns()),
         ("records", cx.records.take_columns()),
         ("directions", end.directions.take_columns()),
@@ -79,7 +79,6 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         result.set_item(name, to_dict(py, columns)?)?;
     }
     result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
-    result.set_item("failure_budgets", budgets(py, std::mem::take(&mut cx.failure_budgets))?)?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;
     result.set_item("agents", cx.strings.agents.texts())?;

@@ -132,30 +132,35 @@ fn it_is_not_known_what_held_it_where_nagles_algorithm_may_have() {
     assert_eq!((budget[Cause::Unexplained as usize], budget[Cause::Client as usize]), (3 * MS as u64, 0));
 }
 
-/// The client acknowledges at once, the trailers come a round trip later.
+/// The response fills `segments`, the client acknowledges at once, and the trailers come a round trip later.
+fn trailers_behind(segments: usize) -> Seen {
+    let request = call("/a/B", 100);
+    let head =
+        [frame(4, 0, 0, &[]), frame(1, 4, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]))]
+            .concat();
+    let bytes = [head.clone(), frame(0, 0, 1, &message(segments * SEGMENT - head.len() - 9 - 5))].concat();
+    let offset = |at: usize| u32::try_from(at).unwrap();
+    let end = offset(request.len());
+    let mut capture = beside_the_client();
+    capture.at(20 * MS, segment(ACK, from_client(0), from_server(0), &request));
+    for (number, piece) in bytes.chunks(SEGMENT).enumerate() {
+        capture.at(30 * MS, reply(ACK, from_server(offset(number * SEGMENT)), from_client(end), piece));
+    }
+    capture.at(30 * MS, segment(ACK, from_client(end), from_server(offset(2 * SEGMENT)), &[]));
+    let trailers = frame(1, 5, 1, &block(&[("grpc-status", "0")]));
+    capture.at(33 * MS, reply(ACK, from_server(offset(bytes.len())), from_client(end), &trailers));
+    capture.finish()
+}
+
+/// The server took 7 ms before its answer began; the trailers' 3 ms are its own where the window had room.
 #[test]
 fn trailers_wait_too() {
-    for (segments, cause) in [(10, Cause::CongestionWindow), (8, Cause::Server)] {
-        let request = call("/a/B", 100);
-        let head =
-            [frame(4, 0, 0, &[]), frame(1, 4, 1, &block(&[(":status", "200"), ("content-type", "application/grpc")]))]
-                .concat();
-        let bytes = [head.clone(), frame(0, 0, 1, &message(segments * SEGMENT - head.len() - 9 - 5))].concat();
-        let offset = |at: usize| u32::try_from(at).unwrap();
-        let end = offset(request.len());
-        let mut capture = beside_the_client();
-        capture.at(20 * MS, segment(ACK, from_client(0), from_server(0), &request));
-        for (number, piece) in bytes.chunks(SEGMENT).enumerate() {
-            capture.at(30 * MS, reply(ACK, from_server(offset(number * SEGMENT)), from_client(end), piece));
-        }
-        capture.at(30 * MS, segment(ACK, from_client(end), from_server(offset(2 * SEGMENT)), &[]));
-        let trailers = frame(1, 5, 1, &block(&[("grpc-status", "0")]));
-        capture.at(33 * MS, reply(ACK, from_server(offset(bytes.len())), from_client(end), &trailers));
-        let seen = capture.finish();
-        let budget = seen.cx.rpc_budgets[0].0;
-        assert_eq!(seen.status(0), Some("OK"));
-        assert_eq!(budget[cause as usize] / MS as u64 / 3, if segments == 10 { 1 } else { 3 }, "{budget:?}");
-        assert_eq!(seen.cx.waits.len(), usize::from(segments == 10));
+    for (segments, waits, server, window) in [(10, 1, 7, 3), (8, 0, 10, 0)] {
+        let seen = trailers_behind(segments);
+        let budget = seen.cx.rpc_budgets[0].0.map(|ns| i64::try_from(ns).unwrap());
+        assert_eq!((seen.status(0), seen.cx.waits.len()), (Some("OK"), waits));
+        assert_eq!(budget[Cause::Server as usize], server * MS, "{budget:?}");
+        assert_eq!(budget[Cause::CongestionWindow as usize], window * MS, "{budget:?}");
     }
 }
 
