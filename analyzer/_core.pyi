@@ -13,6 +13,7 @@ __all__ = [
     "STATUSES",
     "VANTAGES",
     "CaptureError",
+    "EmptyCaptureError",
     "MemoryLimitError",
     "Run",
     "Scrubbing",
@@ -33,6 +34,7 @@ IMPLEMENTATIONS: Final[list[str]]
 __version__: Final[str]
 
 class CaptureError(Exception): ...
+class EmptyCaptureError(CaptureError): ...
 class MemoryLimitError(Exception): ...
 class SpillError(Exception): ...
 

@@ -55,15 +55,15 @@ def of_tables(
     if part is not None:
         tables = part.tables
     findings, skipped = _detect(tables, beside, part)
-    budget = facts.all_budget(tables)
+    budget, totals = facts.all_budget(tables), facts.totals(tables)
     return Analysis(
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=facts.capture_facts(tables),
         quality=facts.quality(tables, notes),
-        totals=facts.totals(tables),
+        totals=totals,
         traffic=facts.traffic(tables),
         budget=budget,
-        verdict=story.verdict(findings, budget),
+        verdict=story.verdict(findings, budget, totals),
         connections=facts.connection_facts(tables),
         methods=facts.method_facts(tables),
         findings=findings,
@@ -100,6 +100,14 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
     )
 
 
+def _unless_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
+    """The finding, unless one side's packets are missing on all its connections: what it says needs both."""
+    connections = list(finding.scope.connections)
+    if not connections or not tables.connections.unheard[connections].all():
+        return finding
+    return Skipped(finding.id, "the capture has one direction only of the connections concerned")
+
+
 def _detect(
     tables: Tables, beside: Beside | None, part: Part | None
 ) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
@@ -109,6 +117,8 @@ def _detect(
         if part is not None and (reason := part.not_told(detector.id)):
             skipped.append(Skipped(detector.id, reason))
         for answer in detector.detect(part.judged_by(detector.id) if part else tables):
+            if isinstance(answer, Finding) and not detector.judges_one_direction:
+                answer = _unless_unheard(answer, tables)
             if isinstance(answer, Finding) and beside is not None:
                 from .beside import with_settings
 

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 CaptureError = _core.CaptureError
 """A capture cannot be opened or is none; the message says which file, where, and what to do."""
+EmptyCaptureError = _core.EmptyCaptureError
+"""The same of a capture that ends before its first packet could begin."""
 
 SpillError = _core.SpillError
 """A temporary file cannot be written or read; the message is the operating system's."""

@@ -10,7 +10,7 @@ from . import _core, encrypted
 from .budget import named, total
 from .result import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
 from .result_tls import KEY_LOGS
-from .tables import PROTOCOLS, Ints, Method, Tables
+from .tables import DIRECTIONS, PROTOCOLS, Ints, Method, Tables
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -77,6 +77,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
     capture, connections = tables.capture, tables.connections
     for damage in capture["damage"]:
         yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
+    yield from (f"{why}; this file is left out" for why in capture["left_out"])
     if capture["damage_not_listed"]:
         yield f"{capture['damage_not_listed']:,} further damaged places in the files"
     counts = [
@@ -91,10 +92,19 @@ def _warnings(tables: Tables) -> Iterator[str]:
         (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
     ]
     yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
+    for bit, side in enumerate(DIRECTIONS):
+        unheard = int((connections.unheard & (1 << bit) != 0).sum())
+        if unheard:
+            what = "1 connection" if unheard == 1 else f"{unheard:,} connections"
+            yield f"nothing that the {side} sent on {what} is in the capture: one direction only was captured"
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
         what, its = ("connection", "its") if late == 1 else ("connections", "their")
         yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before, are not known"
+    endless = sum(method.end_missing for method in tables.methods)
+    if endless:
+        what = "RPC has" if endless == 1 else "RPCs have"
+        yield f"{endless:,} {what} no known end: packets are missing, and time counts up to the last frame seen"
     unread = int((connections.protocol == TLS).sum())
     if unread:
         what = "connection is TLS and was" if unread == 1 else "connections are TLS and were"
@@ -118,6 +128,7 @@ def totals(tables: Tables) -> Totals:
         connections=int((tables.connections.protocol == HTTP2).sum()),
         rpcs=tables.rpc_count,
         rpcs_begun_before=tables.begun_before,
+        rpcs_without_known_end=sum(method.end_missing for method in tables.methods),
         frames=tables.frame_counts,
         messages=tables.message_count,
         other_streams=tables.other_streams,
@@ -272,6 +283,9 @@ def why_no_grpc(tables: Tables) -> str:
             f"{' '.join(encrypted.sentences(unread, tables))} Record the secrets with the capture and give them with "
             f"--keylog FILE. {ways}"
         )
+    if tables.connections.unheard.any():
+        side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
+        return f"the capture has nothing that the {side} sent: capture both directions (`port N`, not `dst port N`)"
     if not (protocol == HTTP2).any():
         return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)

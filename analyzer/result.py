@@ -147,6 +147,9 @@ class Totals(Struct, frozen=True):
     rpcs: int
     rpcs_begun_before: int
     """Of them, those that began before the capture."""
+    rpcs_without_known_end: int
+    """Of them, those whose end may be among bytes or packets that the capture lacks: their time counts up to the last
+    frame seen of them."""
     frames: Mapping[str, int]
     """By type."""
     messages: int

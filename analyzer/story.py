@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from .result import SEVERITIES, Finding, Verdict
+from .result import SEVERITIES, Finding, Totals, Verdict
 
 CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     "client-idle-gap": ("shared-connection",),
@@ -50,8 +50,8 @@ _WORTH_TELLING = 0.02
 """Share of RPC time from which a finding that is information alone is told (own choice: above what runs differ by)."""
 
 _HIDDEN = 0.10
-"""Share of RPC time without an explanation from which a clean verdict is not given (own choice: what remains could hide
-a cause that is worth a warning)."""
+"""Share of RPC time without an explanation, or of RPCs without a known end, from which a clean verdict is not given
+(own choice: what remains could hide a cause that is worth a warning)."""
 
 _CLIENT = 0.10
 """Share of RPC time in which the client held the ball from which a clean verdict names it beside network and server
@@ -80,12 +80,18 @@ def _weight(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
-def verdict(findings: Sequence[Finding], budget: Mapping[str, int]) -> Verdict:
+def verdict(findings: Sequence[Finding], budget: Mapping[str, int], totals: Totals | None = None) -> Verdict:
     """The gravest finding that is no part of another, in its own sentence; else what can be said without one."""
     grave = [finding for finding in findings if finding.severity != "info" and finding.part_of is None]
     if grave:
         worst = min(grave, key=_precedence)
         return Verdict(worst.verdict, worst.id)
+    if totals and totals.rpcs_without_known_end > _HIDDEN * totals.rpcs:
+        text = (
+            f"No cause was found, but {totals.rpcs_without_known_end:,} of {totals.rpcs:,} RPCs have no known end in "
+            "this capture: see its quality."
+        )
+        return Verdict(text, None)
     whole = sum(budget.values())
     hidden = (budget.get("unexplained", 0) + budget.get("capture_gap", 0)) / whole if whole else 0.0
     if hidden > _HIDDEN:

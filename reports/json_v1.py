@@ -137,6 +137,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "connections": totals.connections,
             "rpcs": totals.rpcs,
             "rpcs_begun_before": totals.rpcs_begun_before,
+            "rpcs_without_known_end": totals.rpcs_without_known_end,
             "frames": dict(totals.frames),
             "messages": totals.messages,
             "other_streams": totals.other_streams,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -57,10 +58,16 @@ class Detector(Struct, frozen=True, eq=False):
     """Its explanation."""
     detect: Callable[[Tables], Iterator[Finding | Skipped]]
     """Runs it with its default limits."""
+    judges_one_direction: bool
+    """What it finds is seen in what one side sends, whatever the other does."""
+
+
+_ONE_DIRECTION = ("capture-quality", "header-overhead", "ping-storm", "window-update-storm")
 
 
 def _detector(module: Any) -> Detector:
-    return Detector(module.ID, module.__doc__, lambda tables: module.detect(tables, module.Limits()))
+    detect = functools.partial(module.detect, limits=module.Limits())
+    return Detector(module.ID, module.__doc__, detect, module.ID in _ONE_DIRECTION)
 
 
 DETECTORS: tuple[Detector, ...] = (

@@ -3,17 +3,19 @@
 What it finds
 -------------
 What is missing or wrong in the capture itself: packets dropped while capturing, packets cut by the snaplen, bytes that
-were never recorded, a damaged file, connections that began before it, TLS without keys, packets recorded twice,
-clocks that step back. It says what that hides. A capture without such trouble has no such finding.
+were never recorded, connections of which one direction alone was captured, a damaged file, connections that began
+before it, TLS without keys, packets recorded twice, clocks that step. It says what that hides. A capture without such
+trouble has no such finding.
 
 How it is decided
 -----------------
 By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent; dropped
-packets are what the file says itself. It is for information, and a warning when a larger part of the bytes or packets
-is hidden, because then figures and findings speak of a part of the traffic alone. A snaplen and a late
-begin were chosen by who captured: what they hide is for information only. RPCs that touch no hole keep their times and
-sizes, and it is told how many they are. Packets recorded twice and clock steps are told when they are more than one in
-a hundred; the analysis copes with both.
+packets are what the file says itself. One direction is missing where the other acknowledges its bytes and none of
+them is there; findings that need both are then not given. It is for information, and a warning when a larger part of
+the bytes or packets is hidden, because then figures and findings speak of a part of the traffic alone. A snaplen and a
+late begin were chosen by who captured: what they hide is for information only. RPCs that touch no hole keep their times
+and sizes, and it is told how many they are. Packets recorded twice and clock steps are told when they are more than one
+in a hundred; the analysis copes with both.
 
 When it cannot tell
 -------------------
@@ -46,8 +48,8 @@ from msgspec import Struct
 
 from ..facts import HTTP2, TLS, still_encrypted
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Counts, Tables
-from ._failures import counted
+from ..tables import DIRECTIONS, Counts, Tables
+from ._failures import Mask, counted
 
 ID = "capture-quality"
 
@@ -108,9 +110,21 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
         grave = int(column[where].sum()) >= limit * whole
         words = f"{count:,} {text} ({count / whole:.1%})"
         yield _Trouble(name, count, words, hides, grave, _connections(seen & (column > 0)), remedy)
+    yield from _of_directions(tables, seen)
     late = (table.protocol == HTTP2) & (table.complete == 0)
     words = f"{counted(int(late.sum()), 'connection')} began before the capture"
     yield _Trouble("late_connections", int(late.sum()), words, _NAMES, False, _connections(late), _EARLY)
+
+
+def _of_directions(tables: Tables, seen: Mask) -> Iterator[_Trouble]:
+    """Connections of which one side's bytes were acknowledged and none of them captured."""
+    unheard = tables.connections.unheard
+    for bit, side in enumerate(DIRECTIONS):
+        lacking = seen & (unheard & (1 << bit) != 0)
+        count = int(lacking.sum())
+        words = f"the capture has nothing that the {side} sent on {counted(count, 'connection')}"
+        grave = 2 * count >= int(seen.sum())
+        yield _Trouble(f"{side}_not_captured", count, words, _ANSWERS, grave, _connections(lacking), _BOTH_WAYS)
 
 
 def _of_packets(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
@@ -148,6 +162,7 @@ def _of_the_file(tables: Tables) -> Iterator[_Trouble]:
         yield _Trouble(name, count, f"{count:,} {text}", hides, False, none, None)
 
 
+_ANSWERS = "RPCs, statuses, windows and whatever waited for that side"
 _FRAMES = "frames, and with them the methods, statuses and messages of some RPCs"
 _NAMES = "windows, and methods and statuses whose names were sent before"
 _RPCS = "all RPCs of those connections"
@@ -157,6 +172,7 @@ _NOTHING = "nothing: each is counted once"
 _SNAPLEN = Remedy("tcpdump", "-s 0", "whole packets; the file grows")
 _BUFFER = Remedy("tcpdump", "-B 65536", "a capture buffer of 64 MiB, against drops; capture both directions")
 _EARLY = Remedy("tcpdump", "start it before the client", "shows the opening: windows, names, round trip")
+_BOTH_WAYS = Remedy("tcpdump", "tcp port N", "both directions: `dst port N` has one, as has a host with two interfaces")
 _KEYS = Remedy("application", "SSLKEYLOGFILE, or tls.Config.KeyLogWriter in Go", "for a test only: it opens all of it")
 _ONE_INTERFACE = Remedy("tcpdump", "-i INTERFACE instead of -i any", "each packet once")
 _FINISH = Remedy("tcpdump", "end it with SIGINT and wait; -U", "the last packets are written")

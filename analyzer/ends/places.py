@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..errors import EmptyCaptureError
 from ..reading import How
 from ..tables import Codes, Ints
 from .connections import on_the_wire
@@ -41,11 +42,18 @@ def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[How]) -
     if len(files) < 2 or not all(Path(name).is_file() for name in files):
         return (tuple(files),)
     looks: list[_Look] = []
+    empty: list[str] = []
     for number, name in enumerate(files):
-        looks.append(_look(read([name], most=MOST_PACKETS if whole else _PEEK, **how), number))
+        try:
+            looks.append(_look(read([name], most=MOST_PACKETS if whole else _PEEK, **how), number))
+        except EmptyCaptureError:
+            empty.append(name)  # the reader leaves it out, and says so
         if sum(len(look.numbers) for look in looks) > MOST_PACKETS:
             return (tuple(files),)
-    return _grouped(looks, _sharing(looks))
+    if len(looks) < 2:
+        return (tuple(files),)
+    first, *others = _grouped(looks, _sharing(looks))
+    return ((*first, *empty), *others)
 
 
 class _Look(Struct, frozen=True, eq=False):

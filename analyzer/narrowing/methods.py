@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..quantiles import Durations, interval_of, quantiles_of
 from ..spilled import gathered
-from ..tables import BEGUN_BEFORE, COMPLETE, TOUCHES_GAP, Ints, Method, Tables
+from ..tables import BEGUN_BEFORE, COMPLETE, END_MISSING, TOUCHES_GAP, Ints, Method, Tables
 from .reading import Mask, Read, streams_of
 
 
@@ -41,6 +41,7 @@ def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) 
         rpcs=len(rows),
         complete=int(complete.sum()),
         touch_gaps=int((flags & TOUCHES_GAP != 0).sum()),
+        end_missing=int((flags & END_MISSING != 0).sum()),
         statuses=tuple(np.bincount(np.minimum(rpcs.status[rows], last), minlength=last + 1).tolist()),
         first_start_ns=int(start.min()),
         last_end_ns=int((start + duration).max()),

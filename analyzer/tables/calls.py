@@ -22,7 +22,9 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
-    flags: Annotated[Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`"]
+    flags: Annotated[
+        Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`, `END_MISSING`"
+    ]
     request_messages: Annotated[Counts, "whole request messages; empty unless asked for"]
     response_messages: Annotated[Counts, "whole response messages; empty unless asked for"]
     request_bytes: Annotated[Sizes, "request message bytes without prefixes, as on the wire; empty unless asked for"]
@@ -82,6 +84,8 @@ class Method(Struct, frozen=True):
     """Of them, those whose end was seen."""
     touch_gaps: int
     """Of them, those of which bytes are missing from the capture."""
+    end_missing: int
+    """Of them, those whose end may be among packets that the capture lacks: how long they took is not known."""
     statuses: tuple[int, ...]
     """RPCs by status code; the last entry counts those whose status is not on the wire."""
     first_start_ns: int

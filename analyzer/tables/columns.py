@@ -26,6 +26,8 @@ BEGUN_BEFORE = 4
 """Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
+END_MISSING = 32
+"""Bit of `Rpcs.flags`: its end may be among bytes or packets that the capture lacks; it took at least `duration_ns`."""
 HEADERS_UNKNOWN = 16
 """Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
 PROTOCOLS = ("undecided", "http2", "tls", "other")

@@ -31,6 +31,10 @@ class Connections(Struct, frozen=True, eq=False):
     client_side: Annotated[Codes, "0 when the client sent the first packet, else 1"]
     protocol: Annotated[Codes, "index into `PROTOCOLS`"]
     complete: Annotated[Codes, "1 when the opening is in the capture"]
+    unheard: Annotated[
+        Codes,
+        "directions of which the capture has no payload though it was acknowledged: 1 the client's, 2 the server's",
+    ]
     tls: Annotated[Codes, "1 when it is TLS"]
     tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]
     tls_handshake_ns: Annotated[Ints, "from the ClientHello to the client's Finished"]

@@ -113,6 +113,7 @@ def _quality(run: Run) -> Iterator[str]:
         (quality.missing_bytes, "bytes missing"),
         (quality.undecoded_bytes, "bytes not decoded"),
         (run.saved.totals.rpcs_begun_before, "RPCs begun before the capture"),
+        (run.saved.totals.rpcs_without_known_end, "RPCs without a known end"),
     ]
     said = [f"{number:,} {what}" for number, what in flaws if number]
     if said:

@@ -131,6 +131,7 @@ class Totals(Struct, frozen=True):
     connections: Count
     rpcs: Count
     rpcs_begun_before: Count
+    rpcs_without_known_end: Count
     messages: Count
 
 

@@ -18,6 +18,8 @@ pub struct MethodStats {
     pub complete: u64,
     /// Of them, those of which bytes are missing.
     pub touch_gaps: u64,
+    /// Of them, those whose end is among bytes or packets that the capture lacks: they took longer than is known.
+    pub end_missing: u64,
     /// RPCs by status code; the last entry counts those whose status was not seen.
     pub statuses: [u64; status::NAMES.len() + 1],
     /// When the first RPC began, nanoseconds since the epoch.
@@ -54,6 +56,7 @@ impl MethodStats {
             rpcs: 0,
             complete: 0,
             touch_gaps: 0,
+            end_missing: 0,
             statuses: [0; status::NAMES.len() + 1],
             first_start: i64::MAX,
             first_place: [u32::MAX; 2],
@@ -111,6 +114,7 @@ impl MethodStats {
         self.rpcs += other.rpcs;
         self.complete += other.complete;
         self.touch_gaps += other.touch_gaps;
+        self.end_missing += other.end_missing;
         for (sum, count) in self.statuses.iter_mut().zip(other.statuses) {
             *sum += count;
         }

@@ -11,7 +11,7 @@ use crate::packet::{Address, Dissector, Malformed, Outcome};
 use crate::settle::settle;
 use crate::shards::Shards;
 use crate::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
-use crate::tcp::{self, Router};
+use crate::tcp::{self, CaptureEnd, Router};
 use crate::threads::Remote;
 
 /// Counts of what was recorded.
@@ -152,11 +152,16 @@ impl Pipeline {
     }
 
     /// The capture is over: connections end, and what several threads found becomes one.
-    pub fn finish(mut self) -> (Finished, Context, CaptureCounts) {
+    pub fn finish(self) -> (Finished, Context, CaptureCounts) {
+        self.finish_damaged(0)
+    }
+
+    /// The same of a capture that lacks packets after its packet `damage`.
+    pub fn finish_damaged(mut self, damage: u32) -> (Finished, Context, CaptureCounts) {
         self.shards.read_held();
         let Self { router, shards, counts, end_packet, end_time, .. } = self;
         let Shards { here: shard, remote, .. } = shards;
-        let end = At::new(end_packet, end_time);
+        let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
         let (mut rows, mut cx) = shard.into_finished(end);
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves

@@ -26,6 +26,7 @@ use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
 
 create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
+create_exception!(_core, EmptyCaptureError, CaptureError, "A capture has no whole file header.");
 create_exception!(_core, MemoryLimitError, PyException, "A run needs more memory than it is allowed.");
 create_exception!(_core, SpillError, PyException, "A temporary file cannot be written or read.");
 
@@ -34,6 +35,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Scrubbing>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
+    module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
     module.add("SpillError", module.py().get_type::<SpillError>())?;
     module.add("CAUSES", CAUSES.to_vec())?;
@@ -91,8 +93,10 @@ impl Run {
             keys.extend(&secrets);
         }
         let sources: Vec<Source> = paths.into_iter().map(source).collect();
-        let reader =
-            py.detach(|| CaptureReader::open(sources)).map_err(|error| CaptureError::new_err(error.to_string()))?;
+        let reader = py.detach(|| CaptureReader::open(sources)).map_err(|error| match error.kind.is_empty() {
+            true => EmptyCaptureError::new_err(error.to_string()),
+            false => CaptureError::new_err(error.to_string()),
+        })?;
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
         let options = Options { frames, messages, packets, rpc_rows, ports, keys, threads, spill: spill.clone() };
@@ -167,7 +171,8 @@ impl Run {
     /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.
     fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let pipeline = self.inner().pipeline.take().ok_or_else(finished)?;
-        let (end, cx, counts) = py.detach(|| pipeline.finish());
+        let damage = self.inner().reader.info().last_damage();
+        let (end, cx, counts) = py.detach(|| pipeline.finish_damaged(damage));
         let result = PyDict::new(py);
         result.set_item("capture", capture(py, self.inner().reader.info(), &counts)?)?;
         tables(py, &result, end, cx)?;

@@ -92,7 +92,7 @@ table!(
         opened_time_ns: i64, closed_time_ns: i64, first_time_ns: i64, last_time_ns: i64,
         first_packet: u32, last_packet: u32,
         handshake_rtt_ns: i64, min_rtt_ns: i64, near_client_rtt_ns: i64, near_server_rtt_ns: i64,
-        vantage: u8, roles_from: u8, client_side: u8, protocol: u8, complete: u8, tls: u8, closed_by: u8,
+        vantage: u8, roles_from: u8, client_side: u8, protocol: u8, complete: u8, unheard: u8, tls: u8, closed_by: u8,
         tls_version: u32, tls_handshake_ns: i64, tls_decrypted: u8,
         tls_suite: u32, tls_alpn: u8, tls_resumed: u8, tls_retried: u8, tls_exact: u8,
         tls_hello_packet: u32, tls_hello_time_ns: i64, tls_server_hello_ns: i64, tls_finished_packet: u32,
@@ -304,6 +304,8 @@ pub mod rpc_flag {
     pub const TOUCHES_GAP: u8 = 8;
     /// Fields of the request's headers are not known: its deadline may be among them.
     pub const HEADERS_UNKNOWN: u8 = 16;
+    /// Its end may be among bytes or packets that the capture lacks: it took at least as long as is told.
+    pub const END_MISSING: u8 = 32;
     /// The row is there because the RPC was among the longest of its method when it ended; gone when the run is over.
     pub const LONG: u8 = 128;
 }

@@ -7,7 +7,7 @@ use crate::at::At;
 use crate::batch::{Batch, Batches};
 use crate::context::{Context, Options};
 use crate::packet::Segment;
-use crate::tcp::{Finished, Route, Shard};
+use crate::tcp::{CaptureEnd, Finished, Route, Shard};
 
 /// Number of the shard here, as the router gives it.
 pub const REMOTE: u8 = 1;
@@ -87,7 +87,7 @@ impl Remote {
     }
 
     /// Waits for the thread to finish everything; a panic there goes on here.
-    pub fn join(mut self, end: At) -> (Vec<Finished>, Context) {
+    pub fn join(mut self, end: CaptureEnd) -> (Vec<Finished>, Context) {
         self.send();
         drop(self.jobs);
         match self.thread.join() {

@@ -52,6 +52,16 @@ pub fn stopped(connection: &mut Connection, side: usize) {
     connection.halves[side].stop = Some(stop_now(connection, side));
 }
 
+/// `side` paused inside a message between `start` and `at`, behind bytes of its peer that the capture lacks: with them
+/// what it waited for is missing.
+#[cold]
+pub fn not_judged(connection: &mut Connection, side: usize, start: i64, at: At) {
+    if at.time.saturating_sub(start) >= SHORTEST && connection.owes(side) {
+        let interval = Interval { start, end: at.time, cause: Cause::Unexplained, after_loss: false };
+        connection.http2.charge_wait(side, &interval);
+    }
+}
+
 /// What is binding after the last bytes of `side`.
 #[inline]
 fn stop_now(connection: &mut Connection, side: usize) -> Stop {

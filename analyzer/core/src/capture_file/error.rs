@@ -41,6 +41,13 @@ pub enum OpenErrorKind {
     },
 }
 
+impl OpenErrorKind {
+    /// Whether the source is a capture, as far as it goes, that holds no packet.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty | Self::HeaderCut { .. })
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == OpenErrorKind::NoSource {

@@ -1,6 +1,7 @@
 //! What a capture says about itself besides packets, gathered while it is read, each list bounded.
 
 use super::compression::Compression;
+use super::error::OpenError;
 use crate::limits::{
     CAPTURE_COMMENT_LENGTH, CAPTURE_COMMENTS, CAPTURE_DAMAGE_ENTRIES, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS,
     CAPTURE_SECRETS_LENGTH,
@@ -21,6 +22,8 @@ pub struct CaptureInfo {
     pub damage: Vec<Damage>,
     /// Damage beyond [`CAPTURE_DAMAGE_ENTRIES`], counted only.
     pub damage_not_listed: u64,
+    /// Sources without a whole file header among others: a recording that ended as it turned to its next file.
+    pub left_out: Vec<OpenError>,
     /// Packets delivered so far, over all files.
     pub packets: u32,
     /// Packets of Simple Packet Blocks, which have no time; the time of the packet before was used.
@@ -113,6 +116,12 @@ impl CaptureInfo {
             return;
         }
         self.damage.push(Damage { file, offset, packet: self.packets, reason: reason() });
+    }
+
+    /// The last packet in front of damage after which packets came again; 0 without such damage.
+    pub fn last_damage(&self) -> u32 {
+        let before = self.damage.iter().rev().map(|damage| damage.packet);
+        before.filter(|&packet| packet < self.packets).max().unwrap_or(0)
     }
 
     /// The new interface's index, or None if there are too many.

@@ -89,7 +89,8 @@ impl CaptureReader {
     /// order given). One source is not read further than its header.
     ///
     /// # Errors
-    /// There is no source, or one of them cannot be read, is empty or is no capture; the error names it.
+    /// There is no source, or one of them cannot be read or is no capture, or all of them are empty; the error names it.
+    /// One that is empty among others is [left out](CaptureInfo::left_out).
     pub fn open(sources: Vec<Source>) -> Result<CaptureReader, OpenError> {
         let mut reader = CaptureReader {
             current: None,
@@ -102,12 +103,17 @@ impl CaptureReader {
         let alone = sources.len() == 1;
         let mut pending = Vec::with_capacity(sources.len());
         for source in sources {
-            pending.push(reader.open_source(source, alone)?);
+            match reader.open_source(source, alone) {
+                Ok(one) => pending.push(one),
+                Err(error) if error.kind.is_empty() && !alone => reader.info.left_out.push(error),
+                Err(error) => return Err(error),
+            }
         }
         pending.sort_by_key(|(first_time, _)| (first_time.is_none(), *first_time));
         reader.waiting = pending.into_iter().map(|(_, pending)| pending).collect();
         if reader.waiting.is_empty() {
-            return Err(OpenError { file: String::new(), kind: OpenErrorKind::NoSource });
+            let empty = reader.info.left_out.first().cloned();
+            return Err(empty.unwrap_or(OpenError { file: String::new(), kind: OpenErrorKind::NoSource }));
         }
         reader.open_next();
         Ok(reader)

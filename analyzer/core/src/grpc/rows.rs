@@ -117,6 +117,7 @@ pub(super) fn write_rpc(
 ) {
     let stats = cx.method(stream.method);
     stats.touch_gaps += u64::from(stream.touches_gap);
+    stats.end_missing += u64::from(stream.end_missing);
     let place = [stream.first.packet, stream.id];
     let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, place, &stream.budget);
     let failed = status != status::OK && complete;
@@ -140,7 +141,8 @@ fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
     let last_packet = if complete { at.completes(&stream.first).0 } else { 0 };
     let flags = if complete { rpc_flag::COMPLETE } else { 0 }
         | if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
-        | if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 };
+        | if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
+        | if stream.end_missing { rpc_flag::END_MISSING } else { 0 };
     let Some(row) = cx.taken.place(stream.rpc) else {
         return cx.taken.write_row(stream.rpc, status, flags, last_packet, &stream.budget);
     };

@@ -275,14 +275,18 @@ impl Http2 {
             // only if the server's answer cannot have been missed
             let read = self.sides[1 - client].is_read_whole(stream.directions[1 - client].gaps, stream.first.packet);
             let whole = read && !self.answered_early;
-            stream.charge(at.time, held_at_the_end(stream, client, if read { end } else { End::CaptureEnds }, whole));
+            let end_known = read && end != End::NotKnown;
+            if end_known {
+                stream.charge(at.time, held_at_the_end(stream, client, end, whole));
+            }
             let unavailable = end == End::ServerCloses && whole;
             let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
             self.open_rpcs = self.open_rpcs.saturating_sub(u32::from(stream.counted));
             self.budget.add_all(&stream.budget);
             self.after_loss_ns = self.after_loss_ns.wrapping_add(stream.after_loss_ns); // as budgets do
-            stream.touches_gap |= !read;
-            let complete = read && end != End::CaptureEnds;
+            stream.touches_gap |= !end_known;
+            let complete = end_known && end != End::CaptureEnds;
+            stream.end_missing = !end_known;
             write_rpc(self.connection, stream, client, status, complete, at, cx);
         }
         settle(stream, client, cx);

@@ -349,6 +349,8 @@ pub enum End {
     Replaced,
     /// The capture ends first.
     CaptureEnds,
+    /// The capture lacks packets after the connection's last one: whether it went on is not known.
+    NotKnown,
 }
 
 /// Index into the frame totals.

@@ -84,6 +84,8 @@ pub struct Stream {
     pub timeout_ns: i64,
     /// Bytes of it are missing from the capture.
     pub touches_gap: bool,
+    /// Its end may be among them: its time is known no further than its last frame.
+    pub end_missing: bool,
     /// Fields of its request's headers are not known.
     pub headers_unknown: bool,
     /// Who reset it and with what error code.

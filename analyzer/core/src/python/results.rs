@@ -122,6 +122,7 @@ fn methods<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyList
         dict.set_item("rpcs", stats.rpcs)?;
         dict.set_item("complete", stats.complete)?;
         dict.set_item("touch_gaps", stats.touch_gaps)?;
+        dict.set_item("end_missing", stats.end_missing)?;
         dict.set_item("statuses", stats.statuses.to_vec())?;
         dict.set_item("first_start_ns", stats.first_start)?;
         dict.set_item("last_end_ns", stats.last_end)?;
@@ -215,6 +216,7 @@ pub(super) fn capture<'py>(
         damage.append(entry)?;
     }
     dict.set_item("damage", damage)?;
+    dict.set_item("left_out", info.left_out.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     dict.set_item("damage_not_listed", info.damage_not_listed)?;
     dict.set_item("snaplen", info.interfaces.iter().map(|interface| interface.snaplen).max())?;
     dict.set_item("interfaces", info.interfaces.len())?;

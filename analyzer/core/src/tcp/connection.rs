@@ -4,6 +4,7 @@ use crate::at::At;
 use crate::budget::Budget;
 use crate::context::Context;
 use crate::http2::{End, Http2, Protocol};
+use crate::limits;
 use crate::packet::{Segment, TcpFlags};
 use crate::tables::{ConnectionRow, DirectionRow, PacketRow, TurnRow};
 
@@ -28,6 +29,16 @@ pub struct Ended {
     pub directions: [DirectionRow; 2],
     /// Whose turn it was.
     pub turns: TurnRow,
+}
+
+/// Where the capture ends, and up to where it is whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CaptureEnd {
+    /// Its last TCP packet.
+    pub last: At,
+    /// The last packet in front of damage that cost packets: what connections did that sent no packet after it is not
+    /// known. 0 without such damage.
+    pub damage: u32,
 }
 
 /// Counters of a connection that no other layer keeps.
@@ -226,10 +237,10 @@ impl Connection {
             self.halves[side].windows.push(at.time, window);
         }
         self.halves[side].window = window;
-        let peer = &self.halves[1 - side];
-        if !peer.started {
+        if !self.halves[1 - side].started && !self.hears_of(side, segment) {
             return;
         }
+        let peer = &self.halves[1 - side];
         let offset = peer.offset(segment.ack);
         if !segment.sack.is_empty() {
             self.selective(side, segment, offset, at);
@@ -243,6 +254,25 @@ impl Connection {
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         peer.rtt.acknowledged(offset, at.time);
         self.refresh_near(1 - side);
+    }
+
+    /// `side` acknowledges a peer of which the capture has no packet: its SYN was answered, or it has talked to somebody
+    /// for long. The peer's bytes then count from this ACK on, and what is acknowledged later is missing.
+    #[cold]
+    fn hears_of(&mut self, side: usize, segment: &Segment<'_>) -> bool {
+        let answered = self.halves[side].isn.is_some() || self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
+        let unheard = answered && !segment.flags.contains(TcpFlags::SYN);
+        if unheard {
+            self.halves[1 - side].start(segment.ack);
+        }
+        unheard
+    }
+
+    /// Whether the capture has no payload of `side`, though its peer has acknowledged some, or has no packet of it at all.
+    pub(super) fn is_unheard(&self, side: usize) -> bool {
+        let half = &self.halves[side];
+        let acknowledged = half.payload_before(half.acked) > 1; // one may be a FIN
+        half.started && self.counters.bytes[side] == 0 && (acknowledged || self.counters.packets[side] == 0)
     }
 
     /// An ACK with SACK blocks (RFC 2018) releases its receiver too. A first block below the ACK says that those bytes
@@ -318,19 +348,20 @@ impl Connection {
     }
 
     /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
-    fn end_of_rpcs(&self, replaced: bool, capture_end: At) -> (End, At) {
+    fn end_of_rpcs(&self, replaced: bool, capture_end: CaptureEnd) -> (End, At) {
         let server = 1 - self.http2.client;
         let last = self.reset.into_iter().chain(self.fins[server]).min_by_key(|at| at.time);
         match (last, self.closed_by) {
             (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
             (Some(at), _) => (End::ClientCloses, at),
             (None, _) if replaced => (End::Replaced, self.last),
-            (None, _) => (End::CaptureEnds, capture_end),
+            (None, _) if self.last.packet <= capture_end.damage => (End::NotKnown, self.last),
+            (None, _) => (End::CaptureEnds, capture_end.last),
         }
     }
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
-    pub fn finish(mut self, replaced: bool, capture_end: At, cx: &mut Context) -> Ended {
+    pub fn finish(mut self, replaced: bool, capture_end: CaptureEnd, cx: &mut Context) -> Ended {
         self.give_up_all(cx);
         let (end, at) = self.end_of_rpcs(replaced, capture_end);
         if let Some(tap) = &mut cx.tap {

@@ -19,5 +19,6 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+pub use connection::CaptureEnd;
 pub use router::{Place, Route, Router};
 pub use shard::{Finished, Shard};

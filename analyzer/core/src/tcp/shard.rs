@@ -8,7 +8,7 @@ use crate::limits;
 use crate::packet::Segment;
 use crate::tables::{Layer, NO_CONNECTION};
 
-use super::connection::{Connection, Ended};
+use super::connection::{CaptureEnd, Connection, Ended};
 use super::router::Route;
 
 /// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
@@ -49,8 +49,8 @@ pub struct Shard {
     by_connection: bool,
     /// Tables and dictionaries.
     pub cx: Context,
-    /// The capture's last packet, once it is known.
-    end: At,
+    /// Where the capture ends, once it is known.
+    end: CaptureEnd,
 }
 
 impl Shard {
@@ -63,7 +63,7 @@ impl Shard {
             live: 0,
             by_connection: false,
             cx: Context::new(options),
-            end: At::default(),
+            end: CaptureEnd::default(),
         }
     }
 
@@ -154,7 +154,7 @@ impl Shard {
         let text = "too many open connections: those idle longest are not followed further";
         let number = self.entries.get(local as usize).map_or(NO_CONNECTION, |entry| entry.number);
         self.cx.problem(Layer::Tcp, text, number, at.packet, at.time);
-        self.finish_at(local, false, at); // as if the capture ended here
+        self.finish_at(local, false, CaptureEnd { last: at, damage: 0 }); // as if the capture ended here
     }
 
     fn put_away(&mut self, packet: u32) {
@@ -172,7 +172,7 @@ impl Shard {
         self.finish_at(local, replaced, self.end);
     }
 
-    fn finish_at(&mut self, local: u32, replaced: bool, end: At) {
+    fn finish_at(&mut self, local: u32, replaced: bool, end: CaptureEnd) {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
@@ -181,7 +181,7 @@ impl Shard {
     }
 
     /// The capture is over, at `end`: all connections end.
-    pub fn into_finished(mut self, end: At) -> (Vec<Finished>, Context) {
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context) {
         self.end = end;
         for local in 0..self.entries.len() as u32 {
             self.finish(local, false);

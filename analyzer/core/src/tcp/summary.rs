@@ -38,6 +38,7 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         client_side: client as u8,
         protocol: h2.protocol as u8,
         complete: u8::from(connection.opening_seen),
+        unheard: u8::from(connection.is_unheard(client)) | u8::from(connection.is_unheard(server)) << 1,
         tls: u8::from(connection.tls.is_some() || h2.protocol == Protocol::Tls),
         closed_by: closed_by(connection),
         mss_client: connection.halves[client].segment_size(&connection.halves[server]),

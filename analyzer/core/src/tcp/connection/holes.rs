@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::limits;
 use crate::packet::Segment;
 use crate::tables::Layer;
+use crate::waits;
 
 use super::super::note::Note;
 use super::super::reassembly::New;
@@ -86,7 +87,10 @@ impl Connection {
             self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), cx);
             self.http2.held[side].lost = false;
         } else {
-            half.filled = Some((kept.at, kept.lost));
+            let before = half.filled.replace((kept.at, kept.lost));
+            if let Some((before, _)) = before {
+                waits::not_judged(self, side, before.time, kept.at);
+            }
             self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
         }
         self.http2.held[side].late = false;

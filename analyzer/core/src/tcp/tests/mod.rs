@@ -11,7 +11,7 @@ mod waits;
 mod windows;
 
 use super::note::Note;
-use super::{Router, Shard};
+use super::{CaptureEnd, Router, Shard};
 use crate::at::At;
 use crate::budget::Budget;
 use crate::context::{Context, Options};
@@ -153,7 +153,7 @@ impl Capture {
     }
 
     fn finish(self) -> Seen {
-        let (rows, cx) = self.shard.into_finished(self.end);
+        let (rows, cx) = self.shard.into_finished(CaptureEnd { last: self.end, damage: 0 });
         let mut connections = Connections::default();
         for (known, finished) in self.router.known().iter().zip(&rows) {
             let ports = [known.first_sender.1, known.other.1].map(u32::from);
