@@ -51,6 +51,7 @@ class Run:
         ports: list[int] = ...,
         keylog: bytes | None = None,
         own_secrets: bool = True,
+        file_times: bool = False,
         threads: int = 1,
         spill: int = 0,
         memory: int | None = None,

@@ -43,7 +43,7 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = Run(paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", **how)
+    run = Run(paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", file_times=True, **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)
@@ -60,7 +60,7 @@ def stream(
 
 def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Tables:
     """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
-    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, file_times=True, **how)
     while run.step(STEP):
         if progress:
             progress(run.bytes_read, run.bytes_total)

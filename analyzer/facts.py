@@ -78,6 +78,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
     for damage in capture["damage"]:
         yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
     yield from (f"{why}; this file is left out" for why in capture["left_out"])
+    yield from _clock_steps(tables)
     if capture["damage_not_listed"]:
         yield f"{capture['damage_not_listed']:,} further damaged places in the files"
     counts = [
@@ -115,6 +116,16 @@ def _warnings(tables: Tables) -> Iterator[str]:
     for kind, count in zip(tables.problem_kinds, tables.problem_counts, strict=True):
         if kind != known:
             yield f"{count:,} x {kind}{_first_place(tables, kind)}"
+
+
+def _clock_steps(tables: Tables) -> Iterator[str]:
+    for packet, ns in tables.capture["clock_steps"]:
+        yield (
+            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}, for no time passed by the "
+            "TCP timestamps of both hosts: times from there on are given without the step"
+        )
+    if more := tables.capture["clock_steps_not_listed"]:
+        yield f"{more:,} further steps of the capture's clock"
 
 
 def _first_place(tables: Tables, kind: str) -> str:

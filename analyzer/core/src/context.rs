@@ -28,6 +28,8 @@ pub struct Options {
     pub packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
+    /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
+    pub file_times: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
     /// Secrets that decrypt TLS.

@@ -7,6 +7,7 @@ pub mod at;
 mod batch;
 pub mod budget;
 pub mod capture_file;
+pub mod clock_steps;
 pub mod context;
 pub mod durations;
 pub mod grpc;

@@ -175,6 +175,11 @@ pub const HPACK_RETAINED_SCRATCH_BYTES: usize = 4 * 1024;
 pub const HEADER_BLOCK: usize = 1 << 20;
 /// Bytes kept of a control frame that is cut over segments; the longest control frame decoded whole.
 pub const CONTROL_FRAME: usize = 64 << 10;
+/// Packets after a pause that are kept until both hosts' timestamps say whether time passed: the answer and its ACK are among
+/// the first ones, unless thousands of connections take turns.
+pub const PACKETS_AFTER_PAUSE: usize = 64;
+/// Steps of the capture's clock that are listed; the rest are corrected and counted.
+pub const CLOCK_STEPS: usize = 100;
 /// WINDOW_UPDATE frames of one side that may be on their way to a sender far from the capture point; with more, its
 /// windows are taken as captured.
 pub const RECENT_CREDITS: usize = 256;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::at::At;
 use crate::budget::Budget;
 use crate::capture_file::Packet;
+use crate::clock_steps::{Clock, Step, Then};
 use crate::context::{Context, Options};
 use crate::merge;
 use crate::packet::{Address, Dissector, Malformed, Outcome};
@@ -41,6 +42,10 @@ pub struct CaptureCounts {
     pub unsupported_link: u64,
     /// Packets with an earlier time than the one before.
     pub time_steps_back: u64,
+    /// Forward steps of the capture's clock: times behind them are given without them.
+    pub clock_steps: Vec<Step>,
+    /// Further ones.
+    pub clock_steps_not_listed: u64,
     /// Packets that came in a tunnel.
     pub tunnelled: u64,
     /// Link types in the order of first sight.
@@ -56,6 +61,8 @@ pub struct Pipeline {
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
+    /// Steps of the capture's clock; `None` when times are wanted as recorded.
+    clock: Option<Clock>,
     /// The latest TCP packet and its time.
     end_packet: u32,
     end_time: i64,
@@ -85,6 +92,7 @@ impl Pipeline {
     pub fn new(options: Options) -> Self {
         let remote =
             if options.has_row_tables() || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
+        let clock = (!options.file_times).then(Clock::default);
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
             dissector: Dissector::new(),
@@ -92,6 +100,7 @@ impl Pipeline {
             shards: Shards::new(options, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
+            clock,
             end_packet: 0,
             end_time: 0,
         }
@@ -105,11 +114,42 @@ impl Pipeline {
     /// Takes the next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet<'_>) {
+        let Some(clock) = &mut self.clock else { return self.read(packet) };
+        match clock.keeps(packet) {
+            Then::Read => {
+                let time_ns = clock.corrected(packet.time_ns);
+                self.read(&Packet { time_ns, ..*packet });
+            }
+            Then::Nothing => {}
+            Then::ReadKept => self.read_kept(),
+            Then::ReadKeptFirst => {
+                self.read_kept();
+                self.packet(packet);
+            }
+        }
+    }
+
+    /// Reads the packets that were kept after a pause.
+    #[cold]
+    fn read_kept(&mut self) {
+        let Some(clock) = &mut self.clock else { return };
+        let kept = clock.take();
+        for packet in &kept {
+            let time_ns = self.clock.as_ref().map_or(0, |clock| clock.corrected(packet.packet().time_ns));
+            self.read(&Packet { time_ns, ..packet.packet() });
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, packet: &Packet<'_>) {
         self.count(packet);
         let outcome = self.dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
         match outcome {
             Outcome::Tcp(ref segment) => {
                 self.counts.tcp += 1;
+                if let Some(clock) = &mut self.clock {
+                    clock.note(segment, packet.time_ns);
+                }
                 self.counts.tunnelled += u64::from(segment.tunnel.is_some());
                 let at = At::new(packet.number, packet.time_ns);
                 if at.time >= self.end_time {
@@ -158,7 +198,12 @@ impl Pipeline {
 
     /// The same of a capture that lacks packets after its packet `damage`.
     pub fn finish_damaged(mut self, damage: u32) -> (Finished, Context, CaptureCounts) {
+        self.read_kept();
         self.shards.read_held();
+        if let Some(clock) = &mut self.clock {
+            self.counts.clock_steps = std::mem::take(&mut clock.steps);
+            self.counts.clock_steps_not_listed = clock.steps_not_listed;
+        }
         let Self { router, shards, counts, end_packet, end_time, .. } = self;
         let Shards { here: shard, remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };

@@ -68,7 +68,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -79,6 +79,7 @@ impl Run {
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
         own_secrets: bool,
+        file_times: bool,
         threads: u8,
         spill: usize,
         memory: Option<u64>,
@@ -99,7 +100,8 @@ impl Run {
         })?;
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
-        let options = Options { frames, messages, packets, rpc_rows, ports, keys, threads, spill: spill.clone() };
+        let options =
+            Options { frames, messages, packets, rpc_rows, file_times, ports, keys, threads, spill: spill.clone() };
         Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)), spill, memory }) })
     }
 

@@ -241,6 +241,9 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     dict.set_item("fragments", counts.fragments)?;
     dict.set_item("unsupported_link_packets", counts.unsupported_link)?;
     dict.set_item("time_steps_back", counts.time_steps_back)?;
+    let steps: Vec<_> = counts.clock_steps.iter().map(|step| (step.packet, step.ns)).collect();
+    dict.set_item("clock_steps", steps)?;
+    dict.set_item("clock_steps_not_listed", counts.clock_steps_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
     dict.set_item("link_types", counts.link_types.clone())
 }

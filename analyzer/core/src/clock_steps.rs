@@ -1,0 +1,252 @@
+//! Forward steps of the capture's clock, which the TCP timestamps of both hosts disprove (RFC 7323 section 3).
+//!
+//! A long pause in a capture is either silence or a step of the recording host's clock. A host that pauses and a clock
+//! that steps look alike in the packets of one side: only both sides' timestamps tell them apart. So after a pause
+//! packets are kept until both, or one that went on, are known.
+
+use crate::capture_file::Packet;
+use crate::limits;
+use crate::packet::{Address, Dissector, Outcome, Segment};
+
+/// Pauses that are looked at, nanoseconds: 100 ms (heuristic: NTP daemons slew smaller offsets, ntpd(8) up to 128 ms).
+const LEAST: i64 = 100_000_000;
+/// The slowest timestamp clock that RFC 7323 section 5.4 allows, nanoseconds a tick.
+const SLOWEST_TICK: i64 = 1_000_000_000;
+/// Ticks from which a clock's rate is known well enough (heuristic: to some ten percent).
+const TICKS: u32 = 10;
+/// Age of the first timestamp of a flow at which it is taken anew, so that a clock of microseconds does not wrap: 10 min.
+const OLD: i64 = 600_000_000_000;
+/// Flows that are remembered.
+const FLOWS: usize = 1024;
+
+/// A step of the capture's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The first packet after it.
+    pub packet: u32,
+    /// How far the clock went ahead of time, nanoseconds.
+    pub ns: i64,
+}
+
+/// What is known of the clock so far.
+#[derive(Debug)]
+pub struct Clock {
+    flows: Vec<Flow>,
+    /// Time of the packet before, as recorded.
+    last: i64,
+    /// How far the clock is ahead by all steps, nanoseconds.
+    ahead: i64,
+    /// The first steps.
+    pub steps: Vec<Step>,
+    /// Steps beyond those.
+    pub steps_not_listed: u64,
+    pause: Option<Box<Pause>>,
+}
+
+/// One direction of a connection, by its packets with timestamps; times are corrected.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    ends: Option<Ends>,
+    first: (u32, i64),
+    last: (u32, i64),
+}
+
+type Ends = [(Address, u16); 2];
+
+/// Packets after a pause whose length is in doubt.
+#[derive(Debug, Default)]
+struct Pause {
+    kept: Vec<Kept>,
+    /// Flows of which the timestamps stood still, with the length of the step by them.
+    still: Vec<(Ends, i64)>,
+}
+
+/// A packet with its own bytes.
+#[derive(Debug)]
+pub struct Kept {
+    number: u32,
+    time_ns: i64,
+    link_type: u32,
+    interface: u32,
+    captured: Vec<u8>,
+    original_len: u32,
+}
+
+impl Kept {
+    fn new(packet: &Packet<'_>) -> Self {
+        let &Packet { number, time_ns, link_type, interface, captured, original_len } = packet;
+        Self { number, time_ns, link_type, interface, captured: captured.to_vec(), original_len }
+    }
+
+    /// The packet as it was read.
+    pub fn packet(&self) -> Packet<'_> {
+        let &Self { number, time_ns, link_type, interface, ref captured, original_len } = self;
+        Packet { number, time_ns, link_type, interface, captured, original_len }
+    }
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It is read.
+    Read,
+    /// It is kept.
+    Nothing,
+    /// It is kept, and what is kept can be read now, see [`Clock::take`].
+    ReadKept,
+    /// What is kept is read before it is asked again what to do with this one.
+    ReadKeptFirst,
+}
+
+/// What a flow's timestamps say of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// The host's clock went on.
+    WentOn,
+    /// It stood still: the capture's clock is ahead by so much.
+    StoodStill(i64),
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            flows: vec![Flow::default(); FLOWS],
+            last: i64::MAX,
+            ahead: 0,
+            steps: Vec::new(),
+            steps_not_listed: 0,
+            pause: None,
+        }
+    }
+}
+
+impl Clock {
+    /// The packet's time without the steps before it.
+    #[inline]
+    pub fn corrected(&self, time: i64) -> i64 {
+        time.saturating_sub(self.ahead)
+    }
+
+    /// Remembers a segment's timestamp; `time` is corrected.
+    #[inline]
+    pub fn note(&mut self, segment: &Segment<'_>, time: i64) {
+        let Some((value, _)) = segment.timestamps else { return };
+        let ends = ends(segment);
+        let Some(flow) = self.flows.get_mut(place(&ends)) else { return };
+        if flow.ends != Some(ends) {
+            *flow = Flow { ends: Some(ends), first: (value, time), last: (value, time) };
+        } else if time.saturating_sub(flow.first.1) > OLD {
+            flow.first = flow.last;
+        }
+        flow.last = (value, time);
+    }
+
+    /// Keeps the packet if it comes after a pause, or among the packets that tell how long that was; says what is to be
+    /// done.
+    #[inline]
+    pub fn keeps(&mut self, packet: &Packet<'_>) -> Then {
+        let paused = packet.time_ns.saturating_sub(self.last) >= LEAST;
+        if self.pause.is_none() && !paused {
+            self.last = packet.time_ns;
+            return Then::Read;
+        }
+        self.keep(packet)
+    }
+
+    #[cold]
+    fn keep(&mut self, packet: &Packet<'_>) -> Then {
+        let mut pause = self.pause.take().unwrap_or_default();
+        if pause.kept.last().is_some_and(|last| packet.time_ns.saturating_sub(last.time_ns) >= LEAST) {
+            self.pause = Some(pause);
+            return Then::ReadKeptFirst; // another pause
+        }
+        let said = self.ask(packet);
+        pause.kept.push(Kept::new(packet));
+        let over = match said {
+            Some((_, Said::WentOn)) => true,
+            Some((ends, Said::StoodStill(ns))) => {
+                let back = pause.still.iter().find(|(other, _)| *other == [ends[1], ends[0]]);
+                let step = back.map(|&(_, other)| ns.min(other));
+                pause.still.push((ends, ns));
+                step.is_some_and(|ns| self.step(&pause, ns))
+            }
+            None => false,
+        };
+        let kept = pause.kept.len();
+        self.pause = Some(pause);
+        if over || kept >= limits::PACKETS_AFTER_PAUSE { Then::ReadKept } else { Then::Nothing }
+    }
+
+    /// The packets that were kept, to be read now.
+    pub fn take(&mut self) -> Vec<Kept> {
+        let kept = self.pause.take().map(|pause| pause.kept).unwrap_or_default();
+        self.last = kept.last().map_or(self.last, |packet| packet.time_ns);
+        kept
+    }
+
+    /// What the packet's timestamp says of the time since its flow's last one.
+    fn ask(&self, packet: &Packet<'_>) -> Option<(Ends, Said)> {
+        let mut dissector = Dissector::new();
+        let Outcome::Tcp(segment) =
+            dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns)
+        else {
+            return None;
+        };
+        let (ends, (value, _)) = (ends(&segment), segment.timestamps?);
+        let flow = self.flows.get(place(&ends)).filter(|flow| flow.ends == Some(ends))?;
+        Some((ends, flow.said(value, self.corrected(packet.time_ns))?))
+    }
+
+    /// The clock is ahead from the first kept packet on, by no more than the pause was long.
+    fn step(&mut self, pause: &Pause, ns: i64) -> bool {
+        let Some(first) = pause.kept.first() else { return true };
+        let ns = ns.min(first.time_ns.saturating_sub(self.last));
+        self.ahead = self.ahead.saturating_add(ns);
+        if self.steps.len() < limits::CLOCK_STEPS {
+            self.steps.push(Step { packet: first.number, ns });
+        } else {
+            self.steps_not_listed += 1;
+        }
+        true
+    }
+}
+
+impl Flow {
+    /// What a timestamp at `time` says; `None` where its clock is too slow, or wraps too soon, to tell.
+    fn said(&self, value: u32, time: i64) -> Option<Said> {
+        let paused = time.saturating_sub(self.last.1);
+        let ticks = value.wrapping_sub(self.last.0);
+        let (seen, in_ns) = (self.last.0.wrapping_sub(self.first.0), self.last.1.saturating_sub(self.first.1));
+        let known = (TICKS..u32::MAX / 2).contains(&seen) && in_ns > 0;
+        // one tick more or less than was counted, on either end
+        let slowest = if known { in_ns / i64::from(seen - 1) + 1 } else { SLOWEST_TICK };
+        let quickest = if known { in_ns / i64::from(seen + 1) } else { 0 };
+        let wraps = paused / quickest.max(1) >= i64::from(u32::MAX / 2);
+        if paused < LEAST || wraps && known || ticks > u32::MAX / 2 {
+            return None;
+        }
+        let most = i64::from(ticks + 1).saturating_mul(slowest);
+        let least = i64::from(ticks.saturating_sub(1)).saturating_mul(quickest);
+        let passed = i64::from(ticks).saturating_mul((slowest + quickest) / 2);
+        if most <= paused / 2 {
+            return Some(Said::StoodStill(paused - if known { passed } else { 0 }));
+        }
+        (least > paused / 2).then_some(Said::WentOn)
+    }
+}
+
+#[inline]
+fn ends(segment: &Segment<'_>) -> Ends {
+    [(segment.source, segment.source_port), (segment.destination, segment.destination_port)]
+}
+
+/// Ports tell connections apart well enough: one that takes another's place is followed instead. Both directions have places.
+#[inline]
+fn place(ends: &Ends) -> usize {
+    let (from, to) = (usize::from(ends[0].1), usize::from(ends[1].1));
+    let forth = if from == to { ends[0].0 < ends[1].0 } else { from < to };
+    (from.wrapping_mul(to) ^ from ^ to) % (FLOWS / 2) * 2 + usize::from(forth)
+}
+
+#[cfg(test)]
+mod tests;
