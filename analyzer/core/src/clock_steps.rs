@@ -12,8 +12,8 @@ use crate::packet::{Address, Dissector, Outcome, Segment};
 const LEAST: i64 = 100_000_000;
 /// The slowest timestamp clock that RFC 7323 section 5.4 allows, nanoseconds a tick.
 const SLOWEST_TICK: i64 = 1_000_000_000;
-/// Ticks from which a clock's rate is known well enough (heuristic: to some ten percent).
-const TICKS: u32 = 10;
+/// Ticks that a clock must have been seen to make: with one more or less on either end, they bound its rate.
+const LEAST_TICKS: u32 = 3;
 /// Age of the first timestamp of a flow at which it is taken anew, so that a clock of microseconds does not wrap: 10 min.
 const OLD: i64 = 600_000_000_000;
 /// Flows that are remembered.
@@ -57,8 +57,29 @@ type Ends = [(Address, u16); 2];
 #[derive(Debug, Default)]
 struct Pause {
     kept: Vec<Kept>,
-    /// Flows of which the timestamps stood still, with the length of the step by them.
-    still: Vec<(Ends, i64)>,
+    /// The flows that went on, a connection's one direction each.
+    sides: Vec<Side>,
+}
+
+/// What a flow shows after a pause.
+#[derive(Debug)]
+struct Side {
+    ends: Ends,
+    /// Its timestamp before the pause.
+    before: u32,
+    /// Sequence number behind its first data after the pause.
+    data_end: Option<u32>,
+    /// The length of the step by its timestamps, from a packet that was sent after the pause for certain.
+    still: Option<i64>,
+}
+
+impl Side {
+    /// Whether a packet of the peer was sent after one of this side had passed the capture point behind the pause: only
+    /// then it was not sent before the pause and late on its way.
+    fn is_answered_by(&self, ack: u32, echo: u32) -> bool {
+        let acknowledged = self.data_end.is_some_and(|end| ack.wrapping_sub(end) as i32 >= 0);
+        acknowledged || echo.wrapping_sub(self.before) as i32 > 0
+    }
 }
 
 /// A packet with its own bytes.
@@ -156,25 +177,21 @@ impl Clock {
     #[cold]
     fn keep(&mut self, packet: &Packet<'_>) -> Then {
         let mut pause = self.pause.take().unwrap_or_default();
-        if pause.kept.last().is_some_and(|last| packet.time_ns.saturating_sub(last.time_ns) >= LEAST) {
-            self.pause = Some(pause);
-            return Then::ReadKeptFirst; // another pause
-        }
-        let said = self.ask(packet);
-        pause.kept.push(Kept::new(packet));
-        let over = match said {
-            Some((_, Said::WentOn)) => true,
-            Some((ends, Said::StoodStill(ns))) => {
-                let back = pause.still.iter().find(|(other, _)| *other == [ends[1], ends[0]]);
-                let step = back.map(|&(_, other)| ns.min(other));
-                pause.still.push((ends, ns));
-                step.is_some_and(|ns| self.step(&pause, ns))
+        let paused = pause.kept.last().is_some_and(|last| packet.time_ns.saturating_sub(last.time_ns) >= LEAST);
+        let then = if paused && pause.sides.is_empty() {
+            Then::ReadKeptFirst // it may tell more of this pause; else an answer may be that long on its way
+        } else {
+            pause.kept.push(Kept::new(packet));
+            let over = self.ask(packet, &mut pause.sides);
+            if over || pause.kept.len() >= limits::PACKETS_AFTER_PAUSE {
+                self.conclude(&pause);
+                Then::ReadKept
+            } else {
+                Then::Nothing
             }
-            None => false,
         };
-        let kept = pause.kept.len();
         self.pause = Some(pause);
-        if over || kept >= limits::PACKETS_AFTER_PAUSE { Then::ReadKept } else { Then::Nothing }
+        then
     }
 
     /// The packets that were kept, to be read now.
@@ -184,22 +201,45 @@ impl Clock {
         kept
     }
 
-    /// What the packet's timestamp says of the time since its flow's last one.
-    fn ask(&self, packet: &Packet<'_>) -> Option<(Ends, Said)> {
+    /// Asks the packet's timestamp how much time passed since its flow's last one; `true` when that is decided.
+    fn ask(&self, packet: &Packet<'_>, sides: &mut Vec<Side>) -> bool {
         let mut dissector = Dissector::new();
-        let Outcome::Tcp(segment) =
-            dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns)
-        else {
-            return None;
+        let outcome = dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
+        let Outcome::Tcp(segment) = outcome else { return false };
+        let (ends, Some((value, echo))) = (ends(&segment), segment.timestamps) else { return false };
+        let Some(flow) = self.flows.get(place(&ends)).filter(|flow| flow.ends == Some(ends)) else { return false };
+        let Some(said) = flow.said(value, self.corrected(packet.time_ns)) else { return false };
+        let Said::StoodStill(ns) = said else {
+            sides.clear();
+            return true;
         };
-        let (ends, (value, _)) = (ends(&segment), segment.timestamps?);
-        let flow = self.flows.get(place(&ends)).filter(|flow| flow.ends == Some(ends))?;
-        Some((ends, flow.said(value, self.corrected(packet.time_ns))?))
+        let peer = sides.iter().find(|side| side.ends == [ends[1], ends[0]]);
+        let answers = peer.is_some_and(|peer| peer.is_answered_by(segment.ack, echo));
+        let peer_still = peer.is_some_and(|peer| peer.still.is_some());
+        let side = match sides.iter().position(|side| side.ends == ends) {
+            Some(place) => sides.get_mut(place),
+            None => {
+                sides.push(Side { ends, before: flow.last.0, data_end: None, still: None });
+                sides.last_mut()
+            }
+        };
+        let Some(side) = side else { return false };
+        if segment.payload_len > 0 {
+            side.data_end.get_or_insert(segment.seq.wrapping_add(segment.payload_len));
+        }
+        if answers {
+            side.still.get_or_insert(ns);
+        }
+        side.still.is_some() && peer_still
     }
 
-    /// The clock is ahead from the first kept packet on, by no more than the pause was long.
-    fn step(&mut self, pause: &Pause, ns: i64) -> bool {
-        let Some(first) = pause.kept.first() else { return true };
+    /// Corrects times from the first kept packet on if both sides' clocks stood still, by no more than the pause was long.
+    fn conclude(&mut self, pause: &Pause) {
+        let both = pause.sides.iter().find_map(|side| {
+            let peer = pause.sides.iter().find(|peer| peer.ends == [side.ends[1], side.ends[0]])?;
+            Some(side.still?.min(peer.still?))
+        });
+        let (Some(ns), Some(first)) = (both, pause.kept.first()) else { return };
         let ns = ns.min(first.time_ns.saturating_sub(self.last));
         self.ahead = self.ahead.saturating_add(ns);
         if self.steps.len() < limits::CLOCK_STEPS {
@@ -207,7 +247,6 @@ impl Clock {
         } else {
             self.steps_not_listed += 1;
         }
-        true
     }
 }
 
@@ -217,21 +256,21 @@ impl Flow {
         let paused = time.saturating_sub(self.last.1);
         let ticks = value.wrapping_sub(self.last.0);
         let (seen, in_ns) = (self.last.0.wrapping_sub(self.first.0), self.last.1.saturating_sub(self.first.1));
-        let known = (TICKS..u32::MAX / 2).contains(&seen) && in_ns > 0;
+        let known = (LEAST_TICKS..u32::MAX / 2).contains(&seen) && in_ns > 0;
         // one tick more or less than was counted, on either end
         let slowest = if known { in_ns / i64::from(seen - 1) + 1 } else { SLOWEST_TICK };
         let quickest = if known { in_ns / i64::from(seen + 1) } else { 0 };
-        let wraps = paused / quickest.max(1) >= i64::from(u32::MAX / 2);
-        if paused < LEAST || wraps && known || ticks > u32::MAX / 2 {
+        let wraps = known && paused / quickest.max(1) >= i64::from(u32::MAX / 2);
+        if paused < LEAST || wraps || ticks > u32::MAX / 2 {
             return None;
         }
         let most = i64::from(ticks + 1).saturating_mul(slowest);
-        let least = i64::from(ticks.saturating_sub(1)).saturating_mul(quickest);
-        let passed = i64::from(ticks).saturating_mul((slowest + quickest) / 2);
-        if most <= paused / 2 {
+        if paused.saturating_sub(most) >= LEAST / 2 {
+            let passed = i64::from(ticks).saturating_mul((slowest + quickest) / 2);
             return Some(Said::StoodStill(paused - if known { passed } else { 0 }));
         }
-        (least > paused / 2).then_some(Said::WentOn)
+        let least = i64::from(ticks.saturating_sub(1)).saturating_mul(quickest);
+        (paused.saturating_sub(least) < LEAST).then_some(Said::WentOn)
     }
 }
 

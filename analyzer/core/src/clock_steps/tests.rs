@@ -24,13 +24,15 @@ fn a_clock_that_stood_still_gives_the_length_of_the_step() {
 fn a_clock_that_went_on_says_so() {
     assert_eq!(said(flow(1000, S), 10_000, 10 * S), Some(Said::WentOn));
     assert_eq!(said(flow(100, S), 20, 200 * MS), Some(Said::WentOn), "10 ms a tick");
+    assert_eq!(said(flow(1000, S), 120, 180 * MS), Some(Said::WentOn), "late by less than a step");
 }
 
 #[test]
 fn slow_clocks_need_long_pauses() {
     assert_eq!(said(flow(0, S), 0, S), None, "a tick may last a second");
     assert_eq!(said(flow(0, S), 0, 2 * S), Some(Said::StoodStill(2 * S)));
-    assert_eq!(said(flow(TICKS, S), 0, 150 * MS), None, "100 ms a tick");
+    assert_eq!(said(flow(10, S), 0, 150 * MS), None, "100 ms a tick");
+    assert_eq!(said(flow(LEAST_TICKS, 30 * MS), 0, 70 * MS + LEAST), Some(Said::StoodStill(70 * MS + LEAST)));
 }
 
 #[test]

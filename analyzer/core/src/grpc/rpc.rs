@@ -225,6 +225,9 @@ impl Http2 {
         if let Some(stream) = self.streams.get_mut(slot) {
             // a client that gives up waiting ends a time in which the answer was owed to it
             let held = if side == client && stream.turn_since >= 0 { 1 - side } else { side };
+            if self.unheard[held] {
+                stream.charge(at.ready_time, Cause::CaptureGap);
+            }
             stream.charge_activity(held, held == client, &at, near[held], &self.held);
             stream.reset = Some((direction, code));
             self.finish_stream(slot, status::from_rst_stream(code), at, cx);

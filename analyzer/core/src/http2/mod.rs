@@ -120,6 +120,8 @@ pub struct Http2 {
     pub policy: policy::Policy,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
+    /// Sides of which the capture has no payload though some was acknowledged.
+    pub unheard: [bool; 2],
     /// What is read now is behind bytes that may still come: at the capture's end.
     pub unproven: bool,
     highest_client_stream: u32,
@@ -157,6 +159,7 @@ impl Http2 {
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             answered_early: false,
+            unheard: [false; 2],
             unproven: false,
             highest_client_stream: 0,
             first_stream: 0,

@@ -249,6 +249,7 @@ impl Connection {
         if offset <= peer.acked {
             return;
         }
+        self.http2.unheard[1 - side] = self.counters.bytes[1 - side] == 0 && offset > 1; // one may be a FIN
         let peer = &mut self.halves[1 - side];
         peer.acked = offset;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
@@ -270,9 +271,8 @@ impl Connection {
 
     /// Whether the capture has no payload of `side`, though its peer has acknowledged some, or has no packet of it at all.
     pub(super) fn is_unheard(&self, side: usize) -> bool {
-        let half = &self.halves[side];
-        let acknowledged = half.payload_before(half.acked) > 1; // one may be a FIN
-        half.started && self.counters.bytes[side] == 0 && (acknowledged || self.counters.packets[side] == 0)
+        let nothing = self.halves[side].started && self.counters.packets[side] == 0;
+        nothing || self.http2.unheard[side] && self.counters.bytes[side] == 0
     }
 
     /// An ACK with SACK blocks (RFC 2018) releases its receiver too. A first block below the ACK says that those bytes

@@ -1,0 +1,48 @@
+"""Captures of one direction alone: told, and no finding that needs the other one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import grpcdiag, recorded
+from tampered import keep_direction, tamper
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.errors import NoGrpcError
+
+ONE_DIRECTION = {detector.id for detector in DETECTORS if detector.judges_one_direction}
+NAMES = ["rtt205-go-16000", "rtt205-py-16000", "impl-cpp", "impl-go", "impl-java", "impl-js", "impl-py", "impl-tonic"]
+MORE = ["any", "ipv6", "max-concurrent-streams", "too-many-pings", "rpc-errors", "deadline-exceeded"]
+
+
+@pytest.mark.parametrize("and_syns", [False, True], ids=["dst-port", "and-syns"])
+@pytest.mark.parametrize("name", NAMES + MORE)
+def test_requests_alone(name: str, and_syns: bool, tmp_path: Path) -> None:
+    source = recorded(f"{name}.pcap")
+    path = tamper(source, tmp_path / "up.pcap", keep_direction(source, "client", and_syns=and_syns))
+    analysis = analyze([path])
+    assert {finding.id for finding in analysis.findings} <= ONE_DIRECTION
+    assert any("nothing that the server sent" in warning for warning in analysis.quality.warnings)
+    assert analysis.verdict.finding in ("capture-quality", None)
+    assert analysis.totals.rpcs == analyze([source]).totals.rpcs
+    known = sum(sum(m.statuses.values()) - m.statuses.get("not_seen", 0) for m in analysis.methods)
+    assert known == sum(m.statuses.get("CANCELLED", 0) for m in analysis.methods), "a client's reset alone is seen"
+    accused = {"server", "stream_window", "connection_window", "receive_window", "congestion_window"}
+    assert not accused & {cause for cause, ns in analysis.budget.items() if ns}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_alone(name: str, tmp_path: Path) -> None:
+    source = recorded(f"{name}.pcap")
+    path = tamper(source, tmp_path / "down.pcap", keep_direction(source, "server"))
+    with pytest.raises(NoGrpcError, match="nothing that the client sent"):
+        analyze([path])
+    assert grpcdiag("analyze", path).code == 4
+
+
+@pytest.mark.parametrize("name", NAMES + MORE)
+def test_both_directions_are_not_told_of(name: str) -> None:
+    assert not decode([recorded(f"{name}.pcap")]).connections.unheard.any()
