@@ -71,7 +71,7 @@ def step_clock(after: int, by_ns: int) -> Change:
 
 
 def suspend_host(source: str | Path, server: bool, after: int, by_ns: int, ticks: int) -> Change:
-    """One host's clock stands still for `by_ns`; the other one's timestamps go on by `ticks`, as the capture's clock does."""
+    """One host's clock stands still for `by_ns`; the other one's timestamps go on by `ticks`."""
     find, port = tcp_header(source), server_port(source)
     step = step_clock(after, by_ns)
 
@@ -86,7 +86,7 @@ def suspend_host(source: str | Path, server: bool, after: int, by_ns: int, ticks
 
 
 def delay(source: str | Path, after: int, in_flight: int, by_ns: int, ticks: int) -> Change:
-    """Packets stand in a queue for `by_ns`: those in flight were sent before, with timestamps of then, the others later."""
+    """Packets stand in a queue for `by_ns`: those in flight have timestamps of before, the others of later."""
     find, step = tcp_header(source), step_clock(after, by_ns)
 
     def change(number: int, packet: Captured) -> Captured | None:

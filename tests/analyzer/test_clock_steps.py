@@ -1,4 +1,4 @@
-"""Forward steps of the capture's clock: told, and charged to nobody, where the TCP timestamps of both hosts disprove them."""
+"""Forward steps of the capture's clock: told, and charged to nobody, where both hosts' TCP timestamps disprove them."""
 
 from __future__ import annotations
 
