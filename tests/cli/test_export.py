@@ -166,7 +166,7 @@ def test_without_grpc_there_is_no_folder(tmp_path: Path) -> None:
 def test_errors_leave_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "rpcs.parquet").write_text("old")
     for folder, left in ((tmp_path, ["rpcs.parquet"]), (tmp_path / "new" / "er", None)):
-        with pytest.raises(KeyboardInterrupt), replacing_in(folder) as make:
+        with pytest.raises(KeyboardInterrupt), replacing_in(folder, parents=True) as make:
             with make("rpcs.parquet") as out:
                 out.write(b"half")
             raise KeyboardInterrupt

@@ -38,24 +38,30 @@ class Part:
         self.folder = folder
         self.name = name
         self.descriptor = folder.make(name, mode)
-        self._unfinished = True
+        self.unfinished = True
+        """It goes when it is discarded."""
 
     def publish(self, name: str) -> None:
         """Give it the name that it is for. Raises OSError; it then keeps its own."""
         self.folder.rename(self.name, name)
-        self.name, self._unfinished = name, False
+        self.name, self.unfinished = name, False
 
     def keep(self) -> None:
         """Leave it where it is, whatever happens."""
-        self._unfinished = False
+        self.unfinished = False
+
+    def remove(self) -> None:
+        """Close it and remove it, also when it was to be kept."""
+        self.unfinished = True
+        self.discard()
 
     def discard(self) -> None:
         """Close it, and remove it unless it is published or kept."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-        if self._unfinished:
-            self._unfinished = False
+        if self.unfinished:
+            self.unfinished = False
             with suppress(OSError):
                 self.folder.remove(self.name)
 
