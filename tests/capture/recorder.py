@@ -7,7 +7,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,24 @@ def may_record() -> None:
         pytest.skip(f"tcpdump may not record here: {error}")
     finally:
         running.stop()
+
+
+AS_NOBODY = {"SUDO_USER": "nobody", "SUDO_UID": "65534"}
+"""What root's environment has when `nobody` has called sudo."""
+NOBODY = 65534
+
+
+@pytest.fixture
+def home_of_nobody() -> Iterator[Path]:
+    """A folder of the user `nobody`, inside one that everybody can reach."""
+    if os.geteuid() != 0:
+        pytest.skip("only root acts for users")
+    with tempfile.TemporaryDirectory(prefix="grpcdiag-test-") as outer:
+        Path(outer).chmod(0o755)
+        home = Path(outer) / "home"
+        home.mkdir()
+        os.chown(home, NOBODY, NOBODY)
+        yield home
 
 
 def free_port() -> int:
