@@ -37,12 +37,12 @@ open(out, "ab").write(bytes.fromhex("4d3cb2a102000400000000000000000000000400010
 WAIT = "while True: time.sleep(1)"
 
 
-def player(tmp_path: Path, body: str, dropped: int = 0) -> dict[str, str]:
+def player(tmp_path: Path, body: str, dropped: int = 0, python: str = sys.executable) -> dict[str, str]:
     """An environment in which `tcpdump` does what `body` says."""
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "tcpdump"
-    program.write_text(PLAYER.format(python=sys.executable, body=body, dropped=dropped))
+    program.write_text(PLAYER.format(python=python, body=body, dropped=dropped))
     program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
