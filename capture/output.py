@@ -94,7 +94,7 @@ class Output:
             folder = self._place.folder
             with folder.rights.taken():
                 where = os.path.realpath(os.path.dirname(os.path.realpath(self.path)))
-            return os.open(os.devnull, os.O_WRONLY), os.path.join(where, self.unfinished), folder.rights.user  # noqa: PTH118
+            return os.open(os.devnull, os.O_WRONLY), os.path.join(where, self.unfinished), folder.rights.user
         if self._first is None:
             return open_device(self.path, self._place), "-", self._user
         return os.dup(self._first.descriptor), "-", self._user
@@ -137,7 +137,7 @@ class Output:
 
     def beside(self, host: str) -> tuple[Part, str]:
         """A new file for the capture of another host, and its name at the end. Raises OSError."""
-        stem, ending = os.path.splitext(self._place.name)  # noqa: PTH122
+        stem, ending = os.path.splitext(self._place.name)
         name = f"{stem}.{host}{ending or _ENDING}"
         return self._part(self._named(name)), name
 

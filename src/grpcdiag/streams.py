@@ -39,11 +39,12 @@ def prepare() -> None:
             os.dup2(other, number)
             os.close(other)
     if sys.stdin is None:
-        sys.stdin = open(0, closefd=False)  # noqa: PTH123, SIM115
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: PTH123, SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     old = sys.stdout
-    buffered = io.BufferedWriter(_StandardOutput(1, "wb", closefd=False))
+    raw: io.RawIOBase = _StandardOutput(1, "wb", closefd=False)
+    buffered = io.BufferedWriter(raw)
     sys.stdout = io.TextIOWrapper(
         buffered,
         encoding=old.encoding if old else "utf-8",

@@ -7,9 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ FIN, SYN, RST = 1, 2, 4
 def may_record() -> None:
     """Skip the test where tcpdump may not record on the loopback device: a right is no tool that could be installed."""
     path = require_tool("tcpdump")
-    line = tcpdump.arguments(path, interface="lo", expression="less 1", output=os.devnull, buffer_kib=1024)
+    line = tcpdump.arguments(path, interface="lo", expression="less 1", output="-", buffer_kib=1024)
     running = tcpdump.Tcpdump(line)
     try:
         running.listen()
@@ -42,19 +40,6 @@ def may_record() -> None:
 AS_NOBODY = {"SUDO_USER": "nobody", "SUDO_UID": "65534"}
 """What root's environment has when `nobody` has called sudo."""
 NOBODY = 65534
-
-
-@pytest.fixture
-def home_of_nobody() -> Iterator[Path]:
-    """A folder of the user `nobody`, inside one that everybody can reach."""
-    if os.geteuid() != 0:
-        pytest.skip("only root acts for users")
-    with tempfile.TemporaryDirectory(prefix="grpcdiag-test-") as outer:
-        Path(outer).chmod(0o755)
-        home = Path(outer) / "home"
-        home.mkdir()
-        os.chown(home, NOBODY, NOBODY)
-        yield home
 
 
 def free_port() -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from recorder import AS_NOBODY, NOBODY, capture, gone, may_record
-from recorder import home_of_nobody as home  # noqa: F401
 from test_refusals import LISTEN, WAIT, player
 
 PYTHON = "/usr/bin/python3"
@@ -24,7 +23,9 @@ NAMES = [
     "run.pcap.grpcdiag-ss.jsonl",
     "run.there.pcap",
 ]
-PLANT = "import os, sys\nfor name in sys.argv[2:]: os.path.lexists(name) and os.unlink(name); os.symlink(sys.argv[1], name)"
+PLANT = (
+    "import os, sys\nfor name in sys.argv[2:]: os.path.lexists(name) and os.unlink(name); os.symlink(sys.argv[1], name)"
+)
 ON = """
 import os, sys, time
 recorder, rounds, told = os.getppid(), 0, os.pipe()
@@ -84,7 +85,7 @@ def _right() -> None:
 
 
 @pytest.fixture
-def roots(home: Path) -> Iterator[Path]:  # noqa: F811
+def roots(home: Path) -> Iterator[Path]:
     """A folder of root's with a file, which nobody else can change."""
     folder = home.parent / "roots"
     folder.mkdir(mode=0o755)
@@ -107,7 +108,7 @@ def false_ssh(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["file", "new"])
-def test_links_planted_before_and_by_the_command(target: str, home: Path, roots: Path) -> None:  # noqa: F811
+def test_links_planted_before_and_by_the_command(target: str, home: Path, roots: Path) -> None:
     """To a file of root's, and dangling."""
     env = {**os.environ, **AS_NOBODY}
     as_nobody(PLANT, str(roots / target), *NAMES[1:], cwd=home)
@@ -120,7 +121,7 @@ def test_links_planted_before_and_by_the_command(target: str, home: Path, roots:
 
 
 @pytest.mark.parametrize("target", ["file", "new"])
-def test_an_output_that_is_a_link_to_what_is_roots(target: str, home: Path, roots: Path) -> None:  # noqa: F811
+def test_an_output_that_is_a_link_to_what_is_roots(target: str, home: Path, roots: Path) -> None:
     as_nobody(PLANT, str(roots / target), "run.pcap", cwd=home)
     for user in (AS_NOBODY, {}):
         env = {**os.environ, **user}
@@ -128,7 +129,7 @@ def test_an_output_that_is_a_link_to_what_is_roots(target: str, home: Path, root
         assert (done.returncode, "cannot write run.pcap" in done.stderr) == (2, True), done.stderr
 
 
-def test_a_ring(home: Path, roots: Path) -> None:  # noqa: F811
+def test_a_ring(home: Path, roots: Path) -> None:
     names = ["ring.pcap", "ring.pcap0", "ring.pcap1", "ring.pcap.grpcdiag.json"]
     as_nobody(PLANT, str(roots / "file"), *names, cwd=home)
     done = capture(
@@ -149,7 +150,7 @@ def test_a_ring(home: Path, roots: Path) -> None:  # noqa: F811
     assert (home / "ring.pcap0").stat().st_uid == NOBODY
 
 
-def test_a_file_of_another_host(home: Path, roots: Path) -> None:  # noqa: F811
+def test_a_file_of_another_host(home: Path, roots: Path) -> None:
     env = player(home.parent, LISTEN + WAIT, python=PYTHON) | AS_NOBODY | {"TMPDIR": str(home)}
     false_ssh(home.parent / "bin")
     as_nobody(PLANT, str(roots / "file"), "run.there.pcap", cwd=home)
@@ -161,7 +162,7 @@ def test_a_file_of_another_host(home: Path, roots: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("samples", ["0", "20"])
-def test_a_command_that_swaps_files_for_links_all_the_time(samples: str, home: Path, roots: Path) -> None:  # noqa: F811
+def test_a_command_that_swaps_files_for_links_all_the_time(samples: str, home: Path, roots: Path) -> None:
     command = [PYTHON, "-c", SWAPS, str(roots / "file")]
     done = capture(
         *("-o", "run.pcap", "-i", "lo", "-p", "1", "--samples", samples, "--", *command),
@@ -171,7 +172,7 @@ def test_a_command_that_swaps_files_for_links_all_the_time(samples: str, home: P
     assert done.returncode == 0, done.stderr
 
 
-def test_a_command_that_swaps_the_folder(home: Path, roots: Path) -> None:  # noqa: F811
+def test_a_command_that_swaps_the_folder(home: Path, roots: Path) -> None:
     inner = home / "inner"
     as_nobody("import os; os.mkdir('inner')", cwd=home)
     command = [PYTHON, "-c", SWAPS_FOLDER, str(inner), str(roots)]
@@ -188,7 +189,7 @@ def test_a_command_that_swaps_the_folder(home: Path, roots: Path) -> None:  # no
     ]
 
 
-def test_tcpdump_has_two_capabilities_and_nothing_else_of_roots(home: Path) -> None:  # noqa: F811
+def test_tcpdump_has_two_capabilities_and_nothing_else_of_roots(home: Path) -> None:
     looks = "for p in /proc/[0-9]*; do grep -aq '^tcpdump' $p/comm && tr '\\0' ' ' <$p/cmdline && cat $p/status; done"
     port = "48613"
     done = capture(
@@ -201,7 +202,7 @@ def test_tcpdump_has_two_capabilities_and_nothing_else_of_roots(home: Path) -> N
     assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapAmb")} == {1 << 12 | 1 << 13}
 
 
-def test_files_are_the_users_alone_unless_a_mode_is_given(home: Path) -> None:  # noqa: F811
+def test_files_are_the_users_alone_unless_a_mode_is_given(home: Path) -> None:
     env = {**os.environ, **AS_NOBODY}
     for mode, words in ((0o600, []), (0o640, ["--mode", "640"])):
         for ring in ([], ["--rotate", "1M"]):
@@ -212,7 +213,7 @@ def test_files_are_the_users_alone_unless_a_mode_is_given(home: Path) -> None:  
     assert capture("-o", str(home / "x.pcap"), "--mode", "9", "--", "true").returncode == 2
 
 
-def test_root_writes_where_root_alone_writes(home: Path) -> None:  # noqa: F811
+def test_root_writes_where_root_alone_writes(home: Path) -> None:
     """As `sudo tcpdump -w /root/x.pcap` does; the files are the user's."""
     folder = home.parent / "roots"
     folder.mkdir(mode=0o700)
@@ -225,7 +226,7 @@ def test_root_writes_where_root_alone_writes(home: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("by", ["group", "owner"])
-def test_root_does_not_write_for_a_user_where_a_third_one_may(by: str, home: Path) -> None:  # noqa: F811
+def test_root_does_not_write_for_a_user_where_a_third_one_may(by: str, home: Path) -> None:
     folder = home.parent / "third"
     folder.mkdir()
     if by == "group":
@@ -239,7 +240,7 @@ def test_root_does_not_write_for_a_user_where_a_third_one_may(by: str, home: Pat
     assert not list(folder.iterdir())
 
 
-def test_root_without_a_caller_rotates_only_where_root_alone_writes(home: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_root_without_a_caller_rotates_only_where_root_alone_writes(home: Path, tmp_path: Path) -> None:
     words = ["-i", "lo", "-p", "1", "--rotate", "1M", "--", "true"]
     done = capture("-o", str(home / "run.pcap"), *words)
     assert (done.returncode, "a folder that root alone can change" in done.stderr) == (2, True), done.stderr
@@ -248,7 +249,7 @@ def test_root_without_a_caller_rotates_only_where_root_alone_writes(home: Path, 
 
 
 @pytest.mark.parametrize("command", ["analyze", "rpcs", "scrub", "attach", "export"])
-def test_other_commands_as_root_follow_no_link_of_others(command: str, home: Path, roots: Path) -> None:  # noqa: F811
+def test_other_commands_as_root_follow_no_link_of_others(command: str, home: Path, roots: Path) -> None:
     from support import recorded
 
     as_nobody(PLANT, str(roots / "file"), "out.zip", cwd=home)
@@ -263,7 +264,7 @@ def test_other_commands_as_root_follow_no_link_of_others(command: str, home: Pat
     assert (done.returncode, "which others can change" in done.stderr) == (2, True), done.stderr
 
 
-def test_an_interpreter_that_the_commands_user_may_not_run(home: Path) -> None:  # noqa: F811
+def test_an_interpreter_that_the_commands_user_may_not_run(home: Path) -> None:
     hidden = home.parent / "hidden"
     hidden.mkdir(mode=0o700)
     (hidden / "python").symlink_to(PYTHON)
@@ -277,3 +278,24 @@ def test_an_interpreter_that_the_commands_user_may_not_run(home: Path) -> None: 
         )
         assert (done.returncode, done.stderr) == (126, f"grpcdiag: {command}: Permission denied\n")
     assert not list(home.iterdir())
+
+
+def test_what_the_lab_keeps_is_made_by_the_user(home: Path, roots: Path, tmp_path: Path) -> None:
+    """In a process of its own: root takes over the user's groups."""
+    (tmp_path / "a.pcap").write_bytes(b"new")
+    as_nobody(PLANT, str(roots / "file"), "a.pcap", cwd=home)
+    as_nobody(PLANT, str(roots), "elsewhere", cwd=home)
+    program = (
+        "import sys; from pathlib import Path; from grpcdiag.cli import lab; from grpcdiag.capture.command import *\n"
+        "lab._keep(Path(sys.argv[1]), Path(sys.argv[2]), choose_user(None))"
+    )
+
+    def keep(folder: Path) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", program, str(tmp_path), str(folder)]
+        return subprocess.run(words, env={**os.environ, **AS_NOBODY}, capture_output=True, text=True, timeout=60)
+
+    for folder in (home, home / "elsewhere"):
+        assert "PermissionError" in keep(folder).stderr
+    assert keep(home / "kept").returncode == 0
+    status = (home / "kept" / "a.pcap").stat()
+    assert (status.st_uid, status.st_mode & 0o777) == (NOBODY, 0o600)

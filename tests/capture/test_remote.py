@@ -74,7 +74,8 @@ def real_ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     port = free_port()
     (keys / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\n"
-        f"StrictModes no\nSetEnv TMPDIR={tmp_path}/there\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        f"StrictModes no\nSetEnv TMPDIR={tmp_path}/there\nUsePAM no\n"
+        "PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )
     (keys / "ssh_config").write_text(
         f"Host there\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n IdentityFile {keys}/user\n"

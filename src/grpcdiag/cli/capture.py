@@ -87,7 +87,8 @@ def command(
     from ..analyzer import _core
     from ..capture import filters, interfaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
-    from ..capture.recording import STDOUT, Plan
+    from ..capture.output import STDOUT
+    from ..capture.recording import Plan
 
     gc.enable()  # this command may run for days
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
@@ -138,7 +139,8 @@ def _mode(text: str) -> int:
 
 def _record(plan: Plan, quiet: bool) -> Outcome:
     """Record and tell. Raises RecordingError."""
-    from ..capture.recording import STDOUT, record
+    from ..capture.output import STDOUT
+    from ..capture.recording import record
 
     def tell(text: str) -> None:
         with contextlib.suppress(OSError):  # a message that cannot be written changes no exit code

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar, cast
 
 import typer
 
+from ..files.whole import replacing
 from .common import (
     Files,
     KeyLog,
@@ -30,7 +31,6 @@ from .common import (
     progress,
     shows_unicode,
 )
-from ..files.whole import replacing
 
 if TYPE_CHECKING:
     import polars as pl

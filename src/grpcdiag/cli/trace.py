@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from ..files.whole import replacing
 from .beside import recorded_beside
 from .common import decoding, fail, one_place, progress, say
-from ..files.whole import replacing
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How

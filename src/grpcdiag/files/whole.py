@@ -100,11 +100,11 @@ def replacing(path: Path, user: pwd.struct_passwd | None = None, mode: int | Non
     place, part = _begin_or_open(path, user, ORDINARY if mode is None else mode)
     with place:
         if isinstance(part, int):
-            with open(part, "wb") as out:  # noqa: PTH123
+            with open(part, "wb") as out:
                 yield out
             return
         try:
-            with open(part.descriptor, "wb", closefd=False) as out:  # noqa: PTH123
+            with open(part.descriptor, "wb", closefd=False) as out:
                 yield out
             old = place.folder.look(place.name) if mode is None else None
             if old is not None and stat.S_ISREG(old.st_mode):
@@ -144,7 +144,7 @@ def replacing_in(folder: Path, *, parents: bool = False) -> Iterator[Callable[[s
         def make(name: str) -> IO[bytes]:
             part = made[name] = Part(here, random_name())
             stack.callback(part.discard)
-            return open(part.descriptor, "wb", closefd=False)  # noqa: PTH123
+            return open(part.descriptor, "wb", closefd=False)
 
         yield make
         for name, part in made.items():
