@@ -28,7 +28,7 @@ def choose_user(named: str | None) -> pwd.struct_passwd | None:
     Raises UsageError.
     """
     if os.geteuid() != 0:
-        if named and named not in (_me().pw_name, str(os.geteuid())):
+        if named and named not in (_me(), str(os.geteuid())):
             raise UsageError(f"--user {named}: only root may run a command as somebody else")
         return None
     caller = named or os.environ.get("SUDO_USER") or os.environ.get("DOAS_USER") or os.environ.get("PKEXEC_UID")
@@ -41,8 +41,11 @@ def choose_user(named: str | None) -> pwd.struct_passwd | None:
     return None if user.pw_uid == 0 else user
 
 
-def _me() -> pwd.struct_passwd:
-    return pwd.getpwuid(os.geteuid())
+def _me() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container's user need not have a name
+        return ""
 
 
 def locate(name: str) -> None:
@@ -63,7 +66,7 @@ class Command:
         self._early: list[int] = []
         self._before = {number: signal.signal(number, self._note) for number in self._mine}
         try:
-            self._process = subprocess.Popen(list(arguments), stdout=stdout, **_identity(user))
+            self._process = subprocess.Popen(list(arguments), stdout=stdout, **identity(user))
         except OSError as error:
             self.release()
             code = 127 if isinstance(error, FileNotFoundError) else 126
@@ -103,8 +106,8 @@ class Command:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
 
 
-def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """What makes the command run as a user, with nothing of root left."""
+def identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """Arguments of Popen that make a program run as a user, with nothing of root left."""
     if user is None:
         return {}
     environment = {**os.environ, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}

@@ -78,7 +78,7 @@ def _right_to_record(area: Area) -> Iterator[Check]:
     name = "right to record"
     try:
         path = tcpdump.find()
-        line = tcpdump.arguments(path, interface="lo", expression="less 1", output=os.devnull, buffer_kib=1024)
+        line = tcpdump.arguments(path, interface="lo", expression="less 1", output="-", buffer_kib=1024)
         running = tcpdump.Tcpdump(line)
         try:
             running.listen()

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..files.whole import PRIVATE
 from . import command, ending, machine, savefile, sidefile, tcpdump
 from .errors import RecordingError, UsageError
+from .output import LEAST_FREE, STDOUT, Output
 from .remote import Remote
 from .sockets import Sampler
 from .tcpdump import Counts, Rotation, Tcpdump
 
-STDOUT = "-"
-"""Output that is a stream."""
-LEAST_FREE = 2_000_000
-"""Bytes that must be free on the disk to begin, and at which a recording ends (own choice)."""
 MOST_COUNTED = 2_000_000
 """Packets up to which the file is counted at the end: two seconds of work."""
 
@@ -43,6 +40,8 @@ class Plan:
     buffer_kib: int = 65_536
     rotate: Rotation | None = None
     user: str | None = None
+    mode: int = PRIVATE
+    """Of all files."""
     patience_s: float = 5.0
     """How long connections may take to close after the command."""
     sample_every_s: float = 0.1
@@ -75,12 +74,10 @@ class Recording:
         self.plan = plan
         self._tell = tell
         self.outcome = Outcome()
-        self.path = None if plan.output == STDOUT else Path(plan.output)
         self.user = command.choose_user(plan.user)
         if plan.arguments:
             command.locate(plan.arguments[0])
-        if self.path:
-            _prepare(self.path, self.user, plan.rotate)
+        self._output: Output | None = None
         self._tcpdump: Tcpdump | None = None
         self._sampler: Sampler | None = None
         self._document: dict[str, Any] = {}
@@ -88,12 +85,15 @@ class Recording:
 
     def run(self) -> Outcome:
         """Record. Raises RecordingError before the command has started, never afterwards."""
+        plan = self.plan
         with contextlib.ExitStack() as stack:
-            remotes = [stack.enter_context(contextlib.closing(Remote(host))) for host in self.plan.also]
+            if plan.output != STDOUT:
+                self._output = Output(Path(plan.output), self.user, plan.mode, plan.rotate)
+                stack.callback(self._output.discard)
+            remotes = [stack.enter_context(contextlib.closing(Remote(host, self.user))) for host in plan.also]
             for remote in remotes:
-                remote.start(self.plan)
-            self._tcpdump = Tcpdump(self._line(), stdout=_stdout(self.path))
-            stack.callback(self._tcpdump.stop)
+                remote.start(plan)
+            self._tcpdump = stack.enter_context(self._recording())
             self._tcpdump.listen()
             for remote in remotes:
                 remote.listen()
@@ -102,69 +102,75 @@ class Recording:
             self._end()
             for remote in remotes:
                 self._fetch(remote)
-        self._judge()
-        self._finish()
+            self._judge()
+            self._finish()
         return self.outcome
 
-    def _line(self) -> list[str]:
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[Tcpdump]:
+        """tcpdump, which ends with the block. Raises RecordingError."""
+        stdout, where, user = 1, STDOUT, self.user
+        if self._output:
+            try:
+                stdout, where, user = self._output.open()
+            except OSError as error:
+                raise UsageError(f"cannot write {self.plan.output}: {error.strerror}") from None
+        try:
+            self._words = self._line(where, stay_root=os.geteuid() == 0 and user is None)
+            running = Tcpdump(self._words, stdout, user=user, mode=self.plan.mode)
+        finally:
+            if self._output:
+                os.close(stdout)
+        try:
+            yield running
+        finally:
+            running.stop()
+
+    def _line(self, output: str, *, stay_root: bool) -> list[str]:
         plan = self.plan
-        # as root tcpdump would become a user of its own, who may not write here
-        user = (self.user.pw_name if self.user else "root") if os.geteuid() == 0 else None
         return tcpdump.arguments(
             tcpdump.find(),
             interface=plan.interface,
             expression=plan.expression,
-            output=plan.output,
+            output=output,
             snaplen=plan.snaplen,
             buffer_kib=plan.buffer_kib,
             rotate=plan.rotate,
-            user=user,
+            stay_root=stay_root,
         )
 
     def _begin(self) -> None:
         """Write down what is known, and begin to look at sockets."""
         plan = self.plan
-        if self.path is None:
+        output = self._output
+        if output is None or output.device:
             return
-        samples = self.path.with_name(self.path.name + sidefile.SAMPLES_SUFFIX)
+        samples = output.name + sidefile.SAMPLES_SUFFIX
         self._document = {
             "version": plan.version,
             "capture": {
-                "file": self.path.name,
+                "file": output.name,
                 "interface": plan.interface,
                 "filter": plan.expression,
                 "ports": list(plan.ports),
                 "snaplen": plan.snaplen or 262_144,
                 "buffer_kib": plan.buffer_kib,
                 "rotate": {"megabytes": plan.rotate.megabytes, "files": plan.rotate.files} if plan.rotate else None,
-                "arguments": list(self._line()),
+                "arguments": list(self._words),
             },
             "command": {"arguments": list(plan.arguments), "user": self.user.pw_name if self.user else None},
             "started_time_ns": time.time_ns(),
             "ended_time_ns": None,
             "packets": None,
             "host": machine.snapshot(plan.interface, plan.targets),
-            "samples": {"file": samples.name, "every_ms": plan.sample_every_s * 1000} if plan.sample_every_s else None,
+            "samples": {"file": samples, "every_ms": plan.sample_every_s * 1000} if plan.sample_every_s else None,
         }
         try:
-            self._write()
+            output.write_side(self._document)
             if plan.sample_every_s:
-                self._sampler = Sampler(samples, plan.ports, plan.sample_every_s)
-                self._give(samples)
-            else:
-                samples.unlink(missing_ok=True)
+                self._sampler = Sampler(output.samples(), plan.ports, plan.sample_every_s)
         except OSError as error:
             self.outcome.problems.append(f"the settings could not be written beside it: {error.strerror}")
-
-    def _write(self) -> None:
-        if self.path is not None and self._document:
-            beside = self.path.with_name(self.path.name + sidefile.SUFFIX)
-            sidefile.write(beside, self._document)
-            self._give(beside)
-
-    def _give(self, path: Path) -> None:
-        if self.user:
-            os.chown(path, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
 
     def _command(self) -> None:
         """Run the command to its end, and wait for its last packets."""
@@ -173,7 +179,8 @@ class Recording:
             self._until_interrupted()
             return
         # a stream and a command cannot both write to standard output
-        running = command.Command(self.plan.arguments, self.user, 2 if self.path is None else None)
+        running = command.Command(self.plan.arguments, self.user, None if self._output else 2)
+        self._keep()
         started = time.time_ns()
         try:
             self.outcome.code = running.wait(self._tick)
@@ -183,10 +190,15 @@ class Recording:
         finally:
             running.release()
 
+    def _keep(self) -> None:
+        if self._output:
+            self._output.keep()
+
     def _until_interrupted(self) -> None:
         """Without a command: record until Ctrl-C or a signal."""
         mine = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, mine)
+        self._keep()
         try:
             assert self._tcpdump is not None
             while self._tcpdump.alive and signal.sigtimedwait(mine, command.TICK_S) is None:
@@ -198,13 +210,14 @@ class Recording:
     def _tick(self) -> None:
         """Now and then: stop before a full disk tears the file, and say at once when tcpdump has gone."""
         assert self._tcpdump is not None
-        if self._full or self.path is None or not self._tcpdump.alive:
+        if self._full or self._output is None or self._output.device or not self._tcpdump.alive:
             return
         with contextlib.suppress(OSError):
-            if _free(self.path) < LEAST_FREE:
+            free = self._output.free_bytes()
+            if free < LEAST_FREE:
                 self._full = True
                 self._tcpdump.stop()
-                self._tell(f"the disk is full: {self.path} ends here")
+                self._tell(f"the disk is full, {free:,} bytes are free: {self.plan.output} ends here")
 
     def _last_packets(self, interrupted: Callable[[float], bool]) -> None:
         assert self._tcpdump is not None
@@ -243,10 +256,9 @@ class Recording:
 
     def _fetch(self, remote: Remote) -> None:
         try:
-            self.outcome.remote_files += remote.fetch(self.path or Path("capture.pcap"))
+            assert self._output is not None
+            self.outcome.remote_files += remote.fetch(self._output)
             self.outcome.problems += remote.problems
-            for path in self.outcome.remote_files:
-                self._give(Path(path))
         except (RecordingError, OSError) as error:
             self.outcome.problems.append(str(error))
 
@@ -264,25 +276,43 @@ class Recording:
             problems.append("no packet passed the filter: is the port, the host or the interface another one?")
         if self._sampler and self._sampler.error:
             problems.append(self._sampler.error)
-        if self.path is None:
-            return
-        self.outcome.files = written(self.path, self.plan.rotate)
+        descriptor = self._output.descriptor() if self._output else None
+        if descriptor is not None and counts and counts.captured <= MOST_COUNTED:
+            self._compare(descriptor, counts)
+
+    def _compare(self, descriptor: int, counts: Counts) -> None:
+        """Whether the file holds what tcpdump has written."""
         with contextlib.suppress(OSError):
-            self.outcome.bytes = sum(Path(name).stat().st_size for name in self.outcome.files)
-            if counts and counts.captured <= MOST_COUNTED and not self.plan.rotate:
-                found = savefile.look(self.path)
-                if found.cut_at is not None or found.packets < counts.captured:
-                    cut = f", and is cut at byte {found.cut_at:,}" if found.cut_at is not None else ""
-                    problems.append(
-                        f"the file holds {found.packets:,} whole packets of the {counts.captured:,} that tcpdump wrote"
-                        f"{cut}: is the disk full, or a limit of file sizes reached?"
-                    )
+            found = savefile.look(descriptor)
+            if found.cut_at is not None or found.packets < counts.captured:
+                cut = f", and is cut at byte {found.cut_at:,}" if found.cut_at is not None else ""
+                self.outcome.problems.append(
+                    f"the file holds {found.packets:,} whole packets of the {counts.captured:,} that tcpdump wrote"
+                    f"{cut}: is the disk full, or a limit of file sizes reached?"
+                )
 
     def _finish(self) -> None:
-        """Write down how it ended."""
-        counts, sampler = self.outcome.counts, self._sampler
-        if not self._document:
+        """Write down how it ended, and put the files in their places."""
+        output, problems = self._output, self.outcome.problems
+        if output is None:
             return
+        descriptor = output.descriptor()
+        if descriptor is not None and os.fstat(descriptor).st_size < savefile.HEADER:
+            problems.append(f"nothing was recorded: {self.plan.output} stays as it was")
+            output.withdraw()
+            return
+        if self._document:
+            try:
+                output.write_side(self._ended())
+            except OSError as error:
+                problems.append(f"how the recording ended could not be written beside it: {error.strerror}")
+        self.outcome.files, wrong = output.publish()
+        problems += wrong
+        with contextlib.suppress(OSError):
+            self.outcome.bytes = sum(Path(name).stat().st_size for name in self.outcome.files)
+
+    def _ended(self) -> dict[str, Any]:
+        counts, sampler = self.outcome.counts, self._sampler
         self._document |= {
             "ended_time_ns": time.time_ns(),
             "packets": vars(counts) if counts else None,
@@ -294,8 +324,7 @@ class Recording:
             self.outcome.samples = sampler.samples
             said = {"count": sampler.samples, "every_ms_at_end": sampler.every_s * 1000, "cost_s": sampler.cost_s}
             self._document["samples"] |= said
-        with contextlib.suppress(OSError):
-            self._write()
+        return self._document
 
 
 def record(plan: Plan, tell: Callable[[str], None]) -> Outcome:
@@ -303,45 +332,3 @@ def record(plan: Plan, tell: Callable[[str], None]) -> Outcome:
     if not sys.platform.startswith("linux"):
         raise RecordingError("recording needs Linux: use tcpdump or Wireshark here, and grpcdiag analyze")
     return Recording(plan, tell).run()
-
-
-def _stdout(path: Path | None) -> int:
-    return 1 if path is None else -3  # subprocess.DEVNULL
-
-
-def _free(path: Path) -> int:
-    room = os.statvfs(path)
-    return room.f_bavail * room.f_frsize
-
-
-def _prepare(path: Path, user: pwd.struct_passwd | None, rotate: Rotation | None) -> None:
-    """Make the file, as its owner, so that tcpdump may write it after it has dropped root's rights."""
-    try:
-        for stale in leftovers(path):
-            stale.unlink()
-        if rotate is None:
-            path.open("wb").close()
-            if user:
-                os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-        free = _free(path if rotate is None else path.parent)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    if free < LEAST_FREE:
-        raise RecordingError(f"cannot write {path}: {free:,} bytes are free on the disk, which is too little to begin")
-
-
-def leftovers(path: Path) -> Iterator[Path]:
-    """Files beside an older capture of the same name, which would be taken for the new one's."""
-    for suffix in (sidefile.SUFFIX, sidefile.SAMPLES_SUFFIX):
-        beside = path.with_name(path.name + suffix)
-        if beside.is_file():
-            yield beside
-
-
-def written(path: Path, rotate: Rotation | None) -> list[str]:
-    """The files of a recording, as far as they are there."""
-    names: Sequence[Path] = [path]
-    if rotate:
-        ends = sorted(p for p in path.parent.glob(f"{path.name}*") if p.name[len(path.name) :].isdigit())
-        names = [path, *ends]
-    return [str(name) for name in names if name.is_file()]

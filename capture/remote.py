@@ -7,19 +7,21 @@ behind when this process or the network goes away.
 from __future__ import annotations
 
 import contextlib
+import pwd
 import re
 import shlex
 import subprocess
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import tcpdump, tools
+from .command import identity
 from .errors import RecordingError, UsageError
 from .tcpdump import start_deaf
 
 if TYPE_CHECKING:
+    from .output import Output
     from .recording import Plan
 
 START_PATIENCE_S = 40.0
@@ -54,11 +56,15 @@ exit $c
 class Remote:
     """A recording on another host."""
 
-    def __init__(self, host: str) -> None:
-        """`host` is whatever ssh takes: a name, user@name, or an entry of ssh's configuration. Raises UsageError."""
+    def __init__(self, host: str, user: pwd.struct_passwd | None = None) -> None:
+        """`host` is whatever ssh takes: a name, user@name, or an entry of ssh's configuration. Raises UsageError.
+
+        ssh runs as `user`, with the user's keys.
+        """
         if host.startswith("-") or not host:
             raise UsageError(f"--also {host!r}: write a host as ssh takes it")
         self.host = host
+        self._identity = identity(user)
         self.file: str | None = None
         self.problems: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,6 +81,7 @@ class Remote:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            **self._identity,
         )
         start_deaf(threading.Thread(target=self._read, name=f"grpcdiag-{self.host}", daemon=True))
 
@@ -89,7 +96,7 @@ class Remote:
         for raw in self._process.stdout:
             line = raw.decode(errors="replace").strip()
             with self._news:
-                if match := re.fullmatch(r"grpcdiag-file (/tmp/grpcdiag-\w+\.pcap)", line):
+                if self.file is None and (match := re.fullmatch(r"grpcdiag-file (/.+/grpcdiag-\w+\.pcap)", line)):
                     self.file = match[1]
                 elif len(self._said) < tcpdump.LINES_KEPT:
                     self._said.append(line)
@@ -108,29 +115,37 @@ class Remote:
                     raise RecordingError(f"--also {self.host}: {words}{rights}")
                 self._news.wait(min(left, 0.1))
 
-    def fetch(self, beside: Path) -> list[str]:
+    def fetch(self, output: Output) -> list[str]:
         """Stop it, bring its file here, remove it there. Raises RecordingError and OSError."""
         code = self._stop()
-        here = beside.with_name(f"{beside.stem}.{re.sub(r'[^A-Za-z0-9.-]+', '_', self.host)}{beside.suffix or '.pcap'}")
         said = "; ".join(self._said[-5:])
         if self.file is None or code not in (0, None):
             raise RecordingError(f"--also {self.host}: the recording there failed: {said or 'it said nothing'}")
         dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
         if dropped and dropped[-1]:
             self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
-        with here.open("wb") as out:
-            done = subprocess.run(
-                [self._ssh(), *_OPTIONS, "--", self.host, f"cat {self.file} && rm -f {self.file}"],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.PIPE,
-                timeout=FETCH_PATIENCE_S,
-                start_new_session=True,
-            )
+        part, name = output.beside(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
+        there = shlex.quote(self.file)
+        done = self._do(f"cat {there}", part.descriptor)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip()
             raise RecordingError(f"--also {self.host}: {self.file} there could not be fetched: {words}")
-        return [str(here)]
+        part.publish(name)
+        if self._do(f"rm -f {there}", subprocess.DEVNULL).returncode:  # only now is it whole here
+            self.problems.append(f"--also {self.host}: {self.file} is fetched, and is still there")
+        return [output.shown(name)]
+
+    def _do(self, command: str, stdout: int) -> subprocess.CompletedProcess[bytes]:
+        """Run a command there."""
+        return subprocess.run(
+            [self._ssh(), *_OPTIONS, "--", self.host, command],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            timeout=FETCH_PATIENCE_S,
+            start_new_session=True,
+            **self._identity,
+        )
 
     def _stop(self) -> int | None:
         assert self._process is not None and self._process.stdin is not None

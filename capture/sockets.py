@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from . import tools
@@ -121,15 +121,14 @@ def end(text: str) -> str | None:
 class Sampler:
     """Looks at sockets on a timer and writes what it sees, a line of JSON each time, until it is stopped."""
 
-    def __init__(self, path: Path, ports: Sequence[int], every_s: float, most_bytes: int = MOST_BYTES) -> None:
-        """Begin. Raises OSError when the file cannot be written."""
-        self.path = path
+    def __init__(self, descriptor: int, ports: Sequence[int], every_s: float, most_bytes: int = MOST_BYTES) -> None:
+        """Begin to write to an open file, which somebody else closes."""
         self.samples = 0
         self.cost_s = 0.0
         self.every_s = every_s
         self.error: str | None = None
         self.sockets_seen = False
-        self._file = path.open("wb")
+        self._file = descriptor
         self._ports = ports
         self._left = most_bytes
         self._next_halving = most_bytes // 2
@@ -161,16 +160,24 @@ class Sampler:
         line = json.dumps(row, separators=(",", ":")).encode() + b"\n"
         if len(line) > self._left:
             return
-        self._file.write(line)
-        self._file.flush()
+        self._write(line)
         self.samples += 1
         self._left -= len(line)
         if self._left < self._next_halving:
             self._next_halving //= 2
             self.every_s *= 2
 
+    def _write(self, line: bytes) -> None:
+        """Write a whole line or none. Raises OSError."""
+        start = os.lseek(self._file, 0, os.SEEK_CUR)
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError:
+            os.ftruncate(self._file, start)
+            raise
+
     def stop(self) -> None:
         """Take no further sample."""
         self._ended.set()
         self._thread.join(3.0)
-        self._file.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -83,7 +84,7 @@ def arguments(
     snaplen: int = 0,
     buffer_kib: int = 65_536,
     rotate: Rotation | None = None,
-    user: str | None = None,
+    stay_root: bool = False,
 ) -> list[str]:
     """tcpdump's command line: no promiscuous mode, nanoseconds, every packet written at once (-U)."""
     line = [path, "-i", interface, "-p", "-n", "-U", "--time-stamp-precision=nano"]
@@ -91,24 +92,49 @@ def arguments(
     if rotate:
         line += ["-C", str(rotate.megabytes)]
         line += ["-W", str(rotate.files)] if rotate.files else []
-    line += ["-Z", user] if user else []
+    line += ["-Z", "root"] if stay_root else []  # else it becomes a user of its own, who may not write everywhere
     return [*line, "--", expression]
+
+
+def _as_user(user: pwd.struct_passwd) -> list[str]:
+    """What stands before tcpdump's command line so that it runs as a user who may record, with nothing else of root's.
+
+    tcpdump's own -Z keeps CAP_DAC_OVERRIDE (with libcap-ng), with which it writes through links. Raises RecordingError.
+    """
+    tool = tools.find("setpriv")
+    if tool is None:
+        raise RecordingError("root records for users with setpriv, which is not installed: apt install util-linux")
+    rights = "-all,+net_raw,+net_admin"
+    words = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
+    words += [f"--inh-caps={rights}", f"--ambient-caps={rights}"]
+    return [tool, *words, "--"]
 
 
 class Tcpdump:
     """A running tcpdump. Stops when this object is closed or its process ends."""
 
-    def __init__(self, line: Sequence[str], stdout: int = subprocess.DEVNULL) -> None:
-        """Start it with the arguments of `arguments`; `stdout` is where `-w -` writes. Raises RecordingError."""
+    def __init__(
+        self,
+        line: Sequence[str],
+        stdout: int = subprocess.DEVNULL,
+        *,
+        user: pwd.struct_passwd | None = None,
+        mode: int = 0o600,
+    ) -> None:
+        """Start it with the arguments of `arguments`; `stdout` is where `-w -` writes. Raises RecordingError.
+
+        `user` is whom root runs it as, `mode` that of the files that it makes itself.
+        """
         self.line = tuple(line)
         self._said: list[str] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD), *line],
+            [sys.executable, "-I", "-S", str(GUARD), *(_as_user(user) if user else ()), *line],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the command, not for the recording
+            umask=0o777 & ~mode,
             env={**os.environ, "LC_ALL": "C"},
         )
         self._reader = threading.Thread(target=self._read, name="grpcdiag-tcpdump", daemon=True)
@@ -155,8 +181,8 @@ class Tcpdump:
             return UsageError(words)
         if "Permission denied" in words:
             words += (
-                "\ntcpdump may not write there: AppArmor's profile of it allows names that end in .pcap, and after "
-                "dropping root's rights it writes as the user of -Z"
+                "\ntcpdump may not write there, or not be run by you: AppArmor's profile of it allows names that end in "
+                ".pcap, and root runs it as the user for whom it records"
             )
         return RecordingError(f"tcpdump does not record: {words}")
 

@@ -15,14 +15,24 @@ LAYERS = {
     "reports": REPOSITORY / "reports",
     "fleet": REPOSITORY / "fleet",
     "cli": REPOSITORY / "src" / "grpcdiag" / "cli",
+    "files": REPOSITORY / "src" / "grpcdiag" / "files",
 }
 # What each layer may import of the package.
 ALLOWED = {
     "analyzer": {"analyzer"},
-    "capture": {"capture"},
+    "capture": {"capture", "files"},
+    "files": {"files"},
     "reports": {"reports", "analyzer"},
-    "fleet": {"fleet", "reports", "analyzer"},
-    "cli": {"cli", "fleet", "reports", "analyzer", "capture", "fixtures"},  # of fixtures the lab alone, see below
+    "fleet": {"fleet", "reports", "analyzer", "files"},
+    "cli": {
+        "cli",
+        "fleet",
+        "reports",
+        "analyzer",
+        "capture",
+        "files",
+        "fixtures",
+    },  # of fixtures the lab alone, see below
 }
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
 READS_TABLES = {"columns.py", "perfetto.py", "rows.py", "timeline"}

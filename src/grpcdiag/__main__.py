@@ -6,23 +6,28 @@ import gc
 import os
 import sys
 
+from . import streams
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C: 128 and the signal's number, as shells have it."""
 
 
 def main() -> None:
     """Run the command line; exit codes are those of `grpcdiag --help`."""
+    streams.prepare()
     try:
-        if sys.argv[1:] == ["--version"]:
-            from .analyzer import _core  # without the command line's libraries, which take longer than the answer
-
-            print(f"grpcdiag {_core.__version__}")
-            return
-        _run()
+        try:
+            _answer()
+        finally:
+            sys.stdout.flush()  # what cannot be written shows here at the latest
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         _reader_has_gone()
+    except streams.StandardOutputError as error:
+        _cannot_write(f"cannot write standard output: {error.strerror}")
+    except OSError as error:
+        _cannot_write(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # for which typer has an exit code of its own
             _reader_has_gone()
@@ -33,9 +38,24 @@ def main() -> None:
             gc.freeze()  # nor at the end
 
 
+def _answer() -> None:
+    if sys.argv[1:] == ["--version"]:
+        from .analyzer import _core  # without the command line's libraries, which take longer than the answer
+
+        print(f"grpcdiag {_core.__version__}")
+        return
+    _run()
+
+
+def _cannot_write(text: str) -> None:
+    streams.forget_output()
+    streams.complain(text)
+    sys.exit(streams.CANNOT_WRITE)
+
+
 def _reader_has_gone() -> None:
     """As in `grpcdiag ... | head`: nothing more to say, and nothing to complain about."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    streams.forget_output()
     sys.exit(0)
 
 

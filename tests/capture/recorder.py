@@ -27,7 +27,7 @@ FIN, SYN, RST = 1, 2, 4
 def may_record() -> None:
     """Skip the test where tcpdump may not record on the loopback device: a right is no tool that could be installed."""
     path = require_tool("tcpdump")
-    line = tcpdump.arguments(path, interface="lo", expression="less 1", output=os.devnull, buffer_kib=1024)
+    line = tcpdump.arguments(path, interface="lo", expression="less 1", output="-", buffer_kib=1024)
     running = tcpdump.Tcpdump(line)
     try:
         running.listen()
@@ -35,6 +35,11 @@ def may_record() -> None:
         pytest.skip(f"tcpdump may not record here: {error}")
     finally:
         running.stop()
+
+
+AS_NOBODY = {"SUDO_USER": "nobody", "SUDO_UID": "65534"}
+"""What root's environment has when `nobody` has called sudo."""
+NOBODY = 65534
 
 
 def free_port() -> int:

@@ -30,20 +30,21 @@ def _right() -> None:
 
 
 def on_path(folder: Path, text: str) -> dict[str, str]:
-    """An environment in which `ssh` is a script."""
+    """An environment in which `ssh` is a script; the other end's temporary folder is `there`, beside the script's."""
     folder.mkdir()
+    there = folder.with_name("there")
+    there.mkdir(exist_ok=True)
     script = folder / "ssh"
     script.write_text(text)
     script.chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "TMPDIR": str(there)}
 
 
-def left_there() -> set[str]:
-    return {path.name for path in Path("/tmp").glob("grpcdiag-*.pcap")}
+def left_there(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "there").glob("grpcdiag-*.pcap"))
 
 
 def check_both(tmp_path: Path, env: dict[str, str]) -> None:
-    before = left_there()
     port, file = free_port(), tmp_path / "run.pcap"
     words = ("-o", str(file), "-t", f"127.0.0.1:{port}", "--also", "there", "--", *benchmark(port, how="3"))
     done = capture(*words, env=env)
@@ -52,8 +53,8 @@ def check_both(tmp_path: Path, env: dict[str, str]) -> None:
     check_whole(file, counted)
     check_whole(tmp_path / "run.there.pcap", counted)
     assert "run.there.pcap: from there" in done.stderr
-    assert left_there() == before
-    assert gone("/tmp/grpcdiag-")
+    assert not left_there(tmp_path)
+    assert gone(f"{tmp_path}/there/grpcdiag-")
 
 
 def test_both_ends_hold_every_rpc(tmp_path: Path) -> None:
@@ -73,7 +74,8 @@ def real_ssh(tmp_path: Path) -> Iterator[dict[str, str]]:
     port = free_port()
     (keys / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\n"
-        "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        f"StrictModes no\nSetEnv TMPDIR={tmp_path}/there\nUsePAM no\n"
+        "PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
     )
     (keys / "ssh_config").write_text(
         f"Host there\n HostName 127.0.0.1\n Port {port}\n User {getpass.getuser()}\n IdentityFile {keys}/user\n"
@@ -107,25 +109,28 @@ def test_a_host_that_is_not_reached_starts_nothing(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_fetched_is_told(tmp_path: Path) -> None:
     broken = FALSE_SSH.replace("exec", 'case "$*" in cat*) echo lost >&2; exit 1;; esac\nexec')
     env = on_path(tmp_path / "bin", broken)
-    before = left_there()
     done = capture("-o", str(tmp_path / "run.pcap"), "-p", "1", "--also", "there", "--", "sh", "-c", "exit 3", env=env)
     assert done.returncode == 3
     assert "could not be fetched: lost" in done.stderr
-    for name in left_there() - before:
-        Path("/tmp", name).unlink()
+    (kept,) = left_there(tmp_path)
+    assert str(kept) in done.stderr
+    assert sorted(path.name for path in tmp_path.glob("run*")) == [
+        "run.pcap",
+        "run.pcap.grpcdiag-ss.jsonl",
+        "run.pcap.grpcdiag.json",
+    ]
 
 
 def test_nothing_stays_there_when_we_are_killed(tmp_path: Path) -> None:
     env = on_path(tmp_path / "bin", FALSE_SSH)
-    before = left_there()
     words = arguments("-o", str(tmp_path / "run.pcap"), "-p", "1", "-q", "--also", "there", "--", "sleep", "60")
     with subprocess.Popen(words, env=env, start_new_session=True) as running:
         try:
-            wait_for(lambda: (tmp_path / "run.pcap.grpcdiag-ss.jsonl").is_file() and left_there() > before)
+            wait_for(lambda: list(tmp_path.glob("run.recording-*.grpcdiag-ss.jsonl")) and left_there(tmp_path))
             running.kill()
             running.wait(10)
-            assert gone("/tmp/grpcdiag-")
-            wait_for(lambda: left_there() == before)
+            assert gone(f"{tmp_path}/there/grpcdiag-")
+            wait_for(lambda: not left_there(tmp_path))
             assert gone(str(tmp_path / "run.pcap"))
         finally:
             with contextlib.suppress(ProcessLookupError):  # it may not have come to start the command

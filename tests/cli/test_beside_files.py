@@ -22,14 +22,12 @@ def capture(tmp_path: Path) -> Path:
     shutil.copy(recorded("rtt205-go-16000.pcap"), file)
     facts = decode([str(file)]).capture
     sysctls = {"net.ipv4.tcp_slow_start_after_idle": "1"}
-    sidefile.write(
-        tmp_path / "run.pcap.grpcdiag.json",
-        {
-            "started_time_ns": facts["first_time_ns"],
-            "ended_time_ns": facts["last_time_ns"],
-            "host": {"name": "box", "addresses": ["10.77.0.1"], "sysctls": sysctls},
-        },
-    )
+    document = {
+        "started_time_ns": facts["first_time_ns"],
+        "ended_time_ns": facts["last_time_ns"],
+        "host": {"name": "box", "addresses": ["10.77.0.1"], "sysctls": sysctls},
+    }
+    (tmp_path / "run.pcap.grpcdiag.json").write_bytes(sidefile.encoded(document))
     return file
 
 

@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 from grpcdiag.analyzer.budget import CAUSES
 from grpcdiag.cli import app
-from grpcdiag.cli.export import Table, _unfinished
+from grpcdiag.cli.export import Table
 from grpcdiag.cli.rows import Format, write_rows
+from grpcdiag.files.whole import replacing_in
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -165,8 +166,9 @@ def test_without_grpc_there_is_no_folder(tmp_path: Path) -> None:
 def test_errors_leave_what_was_there(tmp_path: Path) -> None:
     (tmp_path / "rpcs.parquet").write_text("old")
     for folder, left in ((tmp_path, ["rpcs.parquet"]), (tmp_path / "new" / "er", None)):
-        with pytest.raises(KeyboardInterrupt), _unfinished(folder) as unfinished:
-            (unfinished / "rpcs.parquet").write_text("half")
+        with pytest.raises(KeyboardInterrupt), replacing_in(folder, parents=True) as make:
+            with make("rpcs.parquet") as out:
+                out.write(b"half")
             raise KeyboardInterrupt
         assert (sorted(path.name for path in folder.iterdir()) if folder.exists() else None) == left
     assert (tmp_path / "rpcs.parquet").read_text() == "old"

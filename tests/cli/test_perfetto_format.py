@@ -21,7 +21,7 @@ from support import REPOSITORY, grpcdiag, recorded, require_tool, synthetic
 from test_hostile_names import NASTY, OBEYED
 from traces import parse
 
-from grpcdiag.cli.whole import replacing
+from grpcdiag.files.whole import replacing
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link

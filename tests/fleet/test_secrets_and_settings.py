@@ -27,14 +27,12 @@ def described(folder: Path, host: str, **settings: str) -> Path:
     path = folder / host / "eth0.pcap"
     shutil.copy(recorded(SLOW), path)
     facts = decode([str(path)]).capture
-    sidefile.write(
-        path.with_name("eth0.pcap.grpcdiag.json"),
-        {
-            "started_time_ns": facts["first_time_ns"],
-            "ended_time_ns": facts["last_time_ns"],
-            "host": {"name": host, "addresses": ["10.77.0.1"], "sysctls": settings},
-        },
-    )
+    document = {
+        "started_time_ns": facts["first_time_ns"],
+        "ended_time_ns": facts["last_time_ns"],
+        "host": {"name": host, "addresses": ["10.77.0.1"], "sysctls": settings},
+    }
+    path.with_name("eth0.pcap.grpcdiag.json").write_bytes(sidefile.encoded(document))
     return path
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..files.whole import replacing, replacing_in
 from .beside import recorded_beside
-from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled
+from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
+from .scratch import scratch
 from .scrub import DIFFERS, SHOWN, write_scrubbed
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def command(
     """
     _check(output)
     left_out = frozenset(part.value for part in without or [])
-    with spooled(files) as paths, _unfinished(output) as folder:
+    with spooled(files) as paths, temporary_files(), scratch("grpcdiag-attach-") as folder:
         with decoding():
             one_place(paths, {"ports": port or []})
             beside, problems = recorded_beside(files)
@@ -133,7 +133,8 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
     from ..reports import attachment, scrub
 
     written = folder / "capture"
-    report = write_scrubbed(paths, written, wanted.hide_methods, wanted.ports, wanted.quiet)
+    with written.open("wb") as out:
+        report = write_scrubbed(paths, out, wanted.hide_methods, wanted.ports, wanted.quiet)
     target = written.rename(folder / f"capture.{report.format}")
     with busy(wanted.quiet, "comparing the analyses"):
         analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
@@ -257,40 +258,31 @@ def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
         capture.unlink()
 
 
-@contextmanager
-def _unfinished(output: Path) -> Iterator[Path]:
-    """A folder beside the output that only its owner can read; nothing of it stays unless it was published."""
-    from .whole import scratch
-
+def _publish(folder: Path, output: Path) -> int:
+    """Put the files where they shall be, in a folder or in a zip, whole or not at all; their size as one file."""
+    paths = sorted(folder.iterdir(), key=lambda path: (path.name != ISSUE, path.name))
+    packed = output.suffix.lower() == ".zip"
+    if packed:
+        paths = [_pack(paths, folder / "packed")]
+    size = sum(path.stat().st_size for path in paths)
     try:
-        with scratch(".grpcdiag-attach-", output.parent) as parent:
-            folder = parent / "files"
-            folder.mkdir()
-            yield folder
+        if packed:
+            with replacing(output) as out, paths[0].open("rb") as source:
+                shutil.copyfileobj(source, out)
+            return size
+        with replacing_in(output) as make:
+            for path in paths:
+                with make(path.name) as out, path.open("rb") as source:
+                    shutil.copyfileobj(source, out)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
+    return size
 
 
-def _publish(folder: Path, output: Path) -> int:
-    """Give the files their names, and the rights of files that the user makes; their size as one file."""
-    umask = os.umask(0)
-    os.umask(umask)
-    paths = sorted(folder.iterdir(), key=lambda path: (path.name != ISSUE, path.name))
-    for path in paths:
-        path.chmod(0o666 & ~umask)
-    if output.suffix.lower() != ".zip":
-        folder.chmod(0o777 & ~umask)
-        folder.rename(output)
-        return sum((output / path.name).stat().st_size for path in paths)
-    packed = folder.parent / "packed"
-    _pack(paths, packed)
-    packed.chmod(0o666 & ~umask)
-    packed.replace(output)
-    return output.stat().st_size
-
-
-def _pack(paths: list[Path], packed: Path) -> None:
-    """A zip of the files, without times and rights, which would tell of this machine."""
+def _pack(paths: list[Path], packed: Path) -> Path:
+    """Write a zip of the files, without times and rights, which would tell of this machine."""
     import zipfile
 
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -298,8 +290,8 @@ def _pack(paths: list[Path], packed: Path) -> None:
             entry = zipfile.ZipInfo(path.name)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o100644 << 16
             with path.open("rb") as source, archive.open(entry, "w", force_zip64=True) as target:
-                while piece := source.read(1 << 20):
-                    target.write(piece)
+                shutil.copyfileobj(source, target)
+    return packed
 
 
 def _tell(output: Path, size: int, contents: Contents) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import re
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from .common import Quiet, fail
+from .common import Quiet, fail, say
 
 if TYPE_CHECKING:
     from ..capture.recording import Outcome, Plan
@@ -73,6 +75,9 @@ def command(
     linger: Annotated[
         float, typer.Option("--linger", metavar="S", min=0, max=600, help="How long connections may take to close.")
     ] = 5.0,
+    mode: Annotated[
+        int, typer.Option("--mode", metavar="OCTAL", parser=lambda text: _mode(text), help="Mode of the files.")
+    ] = "600",  # type: ignore[assignment]
     quiet: Quiet = False,
 ) -> None:
     """Record the packets of a command, and what this machine's TCP is set to; exits with COMMAND's exit code.
@@ -82,7 +87,8 @@ def command(
     from ..analyzer import _core
     from ..capture import filters, interfaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
-    from ..capture.recording import STDOUT, Plan
+    from ..capture.output import STDOUT
+    from ..capture.recording import Plan
 
     gc.enable()  # this command may run for days
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
@@ -104,6 +110,7 @@ def command(
             buffer_kib=buffer * 1024,
             rotate=tcpdump.rotation(rotate) if rotate else None,
             user=user,
+            mode=mode,
             patience_s=linger,
             sample_every_s=samples / 1000,
             also=tuple(also or ()),
@@ -123,12 +130,21 @@ def command(
     _exit(outcome.code)
 
 
+def _mode(text: str) -> int:
+    """The mode of a file, as chmod takes it in digits. Raises BadParameter."""
+    if not re.fullmatch(r"0?[0-7]{3}", text):
+        raise typer.BadParameter(f"{text!r} is no mode: write three octal digits, such as 600 or 640")
+    return int(text, 8)
+
+
 def _record(plan: Plan, quiet: bool) -> Outcome:
     """Record and tell. Raises RecordingError."""
-    from ..capture.recording import STDOUT, record
+    from ..capture.output import STDOUT
+    from ..capture.recording import record
 
     def tell(text: str) -> None:
-        typer.echo(f"grpcdiag: {text}", err=True)
+        with contextlib.suppress(OSError):  # a message that cannot be written changes no exit code
+            typer.echo(f"grpcdiag: {text}", err=True)
 
     def say(text: str) -> None:
         if not quiet:
@@ -155,7 +171,8 @@ def _record(plan: Plan, quiet: bool) -> Outcome:
 def _summary(plan: Plan, outcome: Outcome) -> str:
     counts = outcome.counts
     packets = f"{counts.captured:,} packets" if counts else "an unknown number of packets"
-    dropped = ", none dropped" if counts and not counts.dropped and not counts.dropped_by_interface else ""
+    lost = bool(outcome.problems) or counts is None or counts.dropped or counts.dropped_by_interface
+    dropped = "" if lost else ", none dropped"
     if not outcome.files:
         return f"{packets}{dropped}"
     more = f" and {len(outcome.files) - 1:,} more files" if len(outcome.files) > 1 else ""
@@ -165,12 +182,16 @@ def _summary(plan: Plan, outcome: Outcome) -> str:
 
 def _analyze(files: list[str], quiet: bool) -> None:
     """The diagnosis, whose exit code is not this command's."""
+    from ..streams import StandardOutputError, forget_output
     from . import analyze
 
     try:
         analyze.command(files, quiet=quiet)
     except typer.Exit:
         return  # it has said why
+    except StandardOutputError as error:
+        say(f"cannot write standard output: {error.strerror}")
+        forget_output()
 
 
 def _exit(code: int) -> NoReturn:

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -133,7 +133,8 @@ def say(message: str) -> None:
     """A message on standard error; names of files in it do not command the terminal."""
     from ..reports.text import safe
 
-    typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
+    with suppress(OSError):  # a message that cannot be written changes no exit code
+        typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -200,6 +201,17 @@ def decoding() -> Iterator[None]:
 
 
 @contextmanager
+def temporary_files() -> Iterator[None]:
+    """Turn an error of temporary files into a message and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"cannot write temporary files: {error.strerror}; TMPDIR names the folder for them", 2)
+
+
+@contextmanager
 def spooled(files: list[str]) -> Iterator[list[str]]:
     """Standard input as a file, for captures that are read several times."""
     if "-" not in files:
@@ -208,9 +220,11 @@ def spooled(files: list[str]) -> Iterator[list[str]]:
     import shutil
     import tempfile
 
-    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-        file.flush()
+    with ExitStack() as stack:
+        with temporary_files():
+            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="grpcdiag-"))
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            file.flush()
         yield [file.name if path == "-" else path for path in files]
 
 
@@ -304,11 +318,13 @@ def write(text: str | Iterable[str], output: Path | None) -> None:
             sys.stdout.write(piece if shows_unicode() else plain(piece))
         sys.stdout.flush()
         return
-    from .whole import replacing
+    from ..files.whole import replacing
 
     try:
         with replacing(output) as out:
             out.writelines(piece.encode() for piece in pieces)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from ..files.whole import replacing_in
 from .beside import recorded_beside
 from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
 from .rows import Format as RowFormat
@@ -87,43 +85,24 @@ def _export(
     written: dict[str, int] = {}
     described: dict[str, list[str]] = {}
 
-    def write(table: str, pieces: Iterable[pl.DataFrame], folder: Path) -> None:
-        with (folder / f"{table}.{format_}").open("wb") as out:
+    def write(table: str, pieces: Iterable[pl.DataFrame], make: Callable[[str], IO[bytes]]) -> None:
+        with make(f"{table}.{format_}") as out:
             names, written[table] = write_rows(pieces, RowFormat(format_), out, table)
         described[table] = names
 
     try:
-        with _unfinished(output) as folder:
+        with replacing_in(output, parents=True) as make:
             with progress(quiet) as told:
                 for table, frame in _whole(files, chosen, tables, told):
-                    write(table, [frame], folder)
+                    write(table, [frame], make)
             for table in (table for table in tables if table in _STREAMED):
                 with progress(quiet) as told:
-                    write(table, _STREAMS[table](files, chosen, told), folder)
+                    write(table, _STREAMS[table](files, chosen, told), make)
             rows = {str(table): written[table] for table in Table if table in written}
-            write("columns", [_columns({table: described[table] for table in rows})], folder)
+            write("columns", [_columns({table: described[table] for table in rows})], make)
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror or error}", 2)
     return rows
-
-
-@contextmanager
-def _unfinished(output: Path) -> Iterator[Path]:
-    """A folder beside the tables; its files become theirs at the end, and it is gone after an error or Ctrl-C."""
-    new = not output.exists()
-    output.mkdir(parents=True, exist_ok=True)
-    folder = output / f".grpcdiag-{os.getpid()}"
-    folder.mkdir()
-    done = False
-    try:
-        yield folder
-        for path in sorted(folder.iterdir()):
-            path.replace(output / path.name)
-        done = True
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if new and not done:
-            shutil.rmtree(output, ignore_errors=True)
 
 
 def _whole(

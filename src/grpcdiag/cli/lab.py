@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..capture.command import choose_user
+from ..capture.errors import UsageError
+from ..files.rights import Rights
+from ..files.whole import PRIVATE, replacing
 from .common import Quiet, coloured, columns, fail, write
 from .completion import lab_cases
+from .scratch import scratch
 
 if TYPE_CHECKING:
+    import pwd
+
     from ..fixtures.lab.cases import Case, Judgement
 
 NAME = "lab"
@@ -72,12 +82,37 @@ def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgem
             typer.echo(f"{done} of {runs}: {run}", err=True)
 
     try:
-        with tempfile.TemporaryDirectory(prefix="grpcdiag-lab-") as scratch:
-            folder = keep or Path(scratch)
-            folder.mkdir(parents=True, exist_ok=True)
-            return perform(case, folder, fast, told)
-    except (LabError, OSError) as error:
+        user = choose_user(None)
+        with private_files(), scratch("grpcdiag-lab-") as folder:
+            try:
+                return perform(case, folder, fast, told)
+            finally:
+                if keep:
+                    _keep(folder, keep, user)
+    except (LabError, UsageError, OSError) as error:
         fail(f"lab {case.name}: {error}", CANNOT)
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Captures hold headers and payload: what programs write inside this block is for nobody else."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _keep(folder: Path, keep: Path, user: pwd.struct_passwd | None) -> None:
+    """Copy the files of the runs to where the user wants them, with the rights of the one who called sudo.
+
+    Raises OSError.
+    """
+    with Rights(user).taken():
+        os.makedirs(keep, exist_ok=True)  # noqa: PTH103
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as source, replacing(keep / path.name, user, PRIVATE) as out:
+            shutil.copyfileobj(source, out)
 
 
 def _listed(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:

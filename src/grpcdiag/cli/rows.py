@@ -8,12 +8,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Self
+from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar, cast
 
 import typer
 
+from ..files.whole import replacing
 from .common import (
     Files,
     KeyLog,
@@ -29,10 +31,12 @@ from .common import (
     progress,
     shows_unicode,
 )
-from .whole import replacing
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+T = TypeVar("T")
 
 
 class Format(StrEnum):
@@ -83,17 +87,17 @@ def row_command(
 
 def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int, table: str) -> None:
     """Write the pieces of one table; exits with 2 when the output cannot be written."""
+    if output is None:
+        _write(pieces, format_, sys.stdout.buffer, limit, table)
+        sys.stdout.buffer.flush()
+        return
     try:
-        if output is None:
-            _write(pieces, format_, sys.stdout.buffer, limit, table)
-            sys.stdout.buffer.flush()
-        else:
-            with replacing(output) as out:
-                _write(pieces, format_, out, limit, table)
+        with replacing(output) as out:
+            _write(pieces, format_, out, limit, table)
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(f"cannot write {output or 'standard output'}: {error.strerror or error}", 2)
+        fail(f"cannot write {output}: {error.strerror or error}", 2)
 
 
 def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int, table: str) -> None:
@@ -111,7 +115,8 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
     from ..reports.undisturbed import undisturbed
 
     if format_ is Format.parquet:
-        return write_parquet(map(escaped, pieces), out, table)
+        with _telling(out) as told:
+            return write_parquet(map(escaped, pieces), told, table)
     names, rows = list[str](), 0
     for number, piece in enumerate(_small(pieces)):
         with undisturbed():
@@ -124,6 +129,41 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
         out.flush()
         rows += len(piece)
     return names, rows
+
+
+@contextmanager
+def _telling(out: IO[bytes]) -> Iterator[IO[bytes]]:
+    """A file that raises its OSError itself: polars raises an error of its own, which does not name the cause."""
+    told = _Telling(out)
+    try:
+        yield cast("IO[bytes]", told)
+    except Exception:
+        if told.error is not None:
+            raise told.error from None
+        raise
+
+
+class _Telling:
+    """A file for writing that keeps its error."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write it all. Raises OSError."""
+        return self._kept(lambda: self._out.write(data))
+
+    def flush(self) -> None:
+        """Write what waits. Raises OSError."""
+        self._kept(self._out.flush)
+
+    def _kept(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except OSError as error:
+            self.error = error
+            raise
 
 
 def _small(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from ..files.whole import replacing
 from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
@@ -41,28 +44,30 @@ def command(
     Payloads are zeroed, header values, addresses and names replaced; sizes, times, TCP, HTTP/2, statuses and
     implementations stay. Nothing is written when the analysis would differ.
     """
-    with spooled(files) as paths, _unfinished(output, paths) as unfinished:
+    with spooled(files) as paths, _written(output, paths) as (out, target):
         with decoding():
-            report = write_scrubbed(paths, unfinished, hide_methods, port, quiet)
+            report = write_scrubbed(paths, out, hide_methods, port, quiet)
             with busy(quiet, "comparing the analyses"):
-                differences = _differences(paths, unfinished, report, port)
+                differences = _differences(paths, target, report, port)
         if differences:
             more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
             why = "".join(f"\n  {note}" for note in _notes(report))
             fail(f"not written: the analysis would differ in {', '.join(differences[:SHOWN])}{more}{why}", DIFFERS)
-        _publish(unfinished, output)
     if not quiet:
         say("\n  ".join([f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_notes(report)]))
 
 
-def write_scrubbed(paths: list[str], target: Path, hide_methods: bool, ports: list[int] | None, quiet: bool) -> Report:
+def write_scrubbed(
+    paths: list[str], out: IO[bytes], hide_methods: bool, ports: list[int] | None, quiet: bool
+) -> Report:
     """Write a scrubbed capture with a key of its own. Raises CaptureError and OSError."""
     from ..analyzer.scrubbing import Scrubbing
 
     scrubbing = Scrubbing(paths, key=secrets.token_bytes(KEY_BYTES), hide_methods=hide_methods, ports=ports)
-    with progress(quiet) as told, target.open("wb") as out:
+    with progress(quiet) as told:
         for piece in scrubbing.pieces(_twice(paths, told)):
             out.write(piece)
+        out.flush()
     return scrubbing.report()
 
 
@@ -76,13 +81,13 @@ def _twice(
     return lambda read, _: told(read, total)
 
 
-def _differences(paths: list[str], target: Path, report: Report, ports: list[int] | None) -> list[str]:
+def _differences(paths: list[str], target: str, report: Report, ports: list[int] | None) -> list[str]:
     """What differs between the capture as it was and as it is now, read anew from the file."""
     from ..analyzer.scrubbing import analyses, row_differences
     from ..reports.scrub import differences
 
-    before, after = analyses(paths, [str(target)], report, ports)
-    return [*differences(before, after), *row_differences(paths, [str(target)], ports)]
+    before, after = analyses(paths, [target], report, ports)
+    return [*differences(before, after), *row_differences(paths, [target], ports)]
 
 
 def _notes(report: Report) -> Iterator[str]:
@@ -92,27 +97,27 @@ def _notes(report: Report) -> Iterator[str]:
 
 
 @contextmanager
-def _unfinished(output: Path, paths: list[str]) -> Iterator[Path]:
-    """A file beside the output that only its owner can read; removed unless it was published."""
+def _written(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], str]]:
+    """A file for the scrubbed capture, and a path at which it can be read; it becomes the output at the end."""
     if output.is_dir() or any(output.exists() and Path(p).exists() and output.samefile(p) for p in paths):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
     try:
-        handle, name = tempfile.mkstemp(prefix=".grpcdiag-scrub-", dir=output.parent)
+        with replacing(output) as out, _readable(out) as written:
+            yield written
+    except BrokenPipeError:
+        raise
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
-    os.close(handle)
-    unfinished = Path(name)
-    try:
-        yield unfinished
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
-def _publish(unfinished: Path, output: Path) -> None:
-    """Give the file its name, and the rights of files that the user makes."""
-    umask = os.umask(0)
-    os.umask(umask)
-    unfinished.chmod(0o666 & ~umask)
-    unfinished.replace(output)
+@contextmanager
+def _readable(out: IO[bytes]) -> Iterator[tuple[IO[bytes], str]]:
+    """The file with a path that leads to it under any name; a temporary one in the place of what cannot be read."""
+    path = f"/proc/self/fd/{out.fileno()}"
+    if stat.S_ISREG(os.fstat(out.fileno()).st_mode) and os.path.exists(path):  # noqa: PTH110
+        yield out, path
+        return
+    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as spare:
+        yield cast("IO[bytes]", spare), spare.name
+        spare.seek(0)
+        shutil.copyfileobj(spare, out)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from ..files.whole import replacing
 from .beside import recorded_beside
 from .common import decoding, fail, one_place, progress, say
-from .whole import replacing
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How
@@ -72,17 +72,17 @@ def _read(files: list[str], chosen: How, quiet: bool) -> tuple[Analysis, Traced]
 
 def _write(pieces: Iterable[bytes], output: Path | None) -> int:
     """Write the pieces and give their size."""
+    if output is None:
+        size = _pour(pieces, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return size
     try:
-        if output is None:
-            size = _pour(pieces, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-            return size
         with replacing(output) as out:
             return _pour(pieces, out)
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(f"cannot write {output or 'standard output'}: {error.strerror}", 2)
+        fail(f"cannot write {output}: {error.strerror}", 2)
 
 
 def _pour(pieces: Iterable[bytes], out: IO[bytes]) -> int:

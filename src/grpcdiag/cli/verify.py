@@ -31,7 +31,7 @@ from .common import (
     spooled,
     write,
 )
-from .whole import scratch
+from .scratch import scratch
 
 if TYPE_CHECKING:
     from ..analyzer.difference import Comparison

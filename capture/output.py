@@ -1,0 +1,248 @@
+"""The files of a recording: under names of their own while it goes on, in their places once it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+from ..files.folder import Place, find_in_roots_folder, open_device
+from ..files.whole import Part, begin, random_name, random_part
+from . import sidefile
+from .errors import RecordingError, UsageError
+from .tcpdump import Rotation
+
+STDOUT = "-"
+"""Output that is a stream."""
+LEAST_FREE = 2_000_000
+"""Bytes that must be free on the disk to begin, and at which a recording ends (heuristic: room for what waits)."""
+_ENDING = ".pcap"
+"""AppArmor's profile of tcpdump (Debian, Ubuntu) allows names that end like this."""
+_LONGEST = 180
+"""Bytes of a name that are kept beside a random part, of the 255 that file systems take."""
+
+
+class Output:
+    """Where one recording goes. Nothing that is there changes before `publish`."""
+
+    def __init__(self, path: Path, user: pwd.struct_passwd | None, mode: int, rotate: Rotation | None) -> None:
+        """Make the first new file beside `path`. Raises RecordingError."""
+        self.path = path
+        self.mode = mode
+        self._rotate = rotate
+        self._user = user
+        self._unique = random_part()
+        self._parts: list[Part] = []
+        self._side: Part | None = None
+        self._samples: Part | None = None
+        try:
+            self._place, self._first = self._begin()
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {_reason(error, user)}") from None
+        if self._first:
+            self._parts.append(self._first)
+            os.fchmod(self._first.descriptor, mode)
+        if self.device and rotate:
+            self.discard()
+            raise UsageError(f"cannot write {path}: --rotate needs ordinary files")
+        if not self.device and self.free_bytes() < LEAST_FREE:
+            free = self.free_bytes()
+            self.discard()
+            raise RecordingError(f"cannot write {path}: {free:,} bytes are free on the disk: too little to begin")
+
+    def _begin(self) -> tuple[Place, Part | None]:
+        """A ring begins with its side file: tcpdump makes its files itself. Raises OSError."""
+        ending = sidefile.SUFFIX if self._rotate else ""
+        place, part = begin(self.path, self._user, self.mode, lambda name: self._named(name) + ending)
+        if part is not None and self._rotate and os.geteuid() == 0 and place.folder.rights.user is None:
+            try:  # tcpdump opens these files by their paths, as root
+                find_in_roots_folder(self.path).folder.close()
+            except OSError:
+                part.discard()
+                place.folder.close()
+                raise PermissionError(errno.EACCES, "root rotates files only in a folder that root alone can change")
+        return place, part
+
+    def _named(self, name: str) -> str:
+        stem = name.removesuffix(_ENDING)
+        stem = os.fsdecode(os.fsencode(stem)[:_LONGEST])
+        return f"{stem}.recording-{self._unique}{_ENDING}"
+
+    @property
+    def device(self) -> bool:
+        """Whether it is no ordinary file, but a pipe or a device: a stream with nothing beside it."""
+        return self._place.device
+
+    @property
+    def name(self) -> str:
+        """The capture's name at the end."""
+        return self._place.name
+
+    @property
+    def unfinished(self) -> str:
+        """The capture's name meanwhile, without the numbers of a ring."""
+        return self._named(self._place.name)
+
+    def open(self) -> tuple[int, str, pwd.struct_passwd | None]:
+        """Descriptor and path that tcpdump writes to, and as which user: `-` for the descriptor. Raises OSError."""
+        if self._rotate:
+            folder = self._place.folder
+            with folder.rights.taken():
+                where = os.path.realpath(os.path.dirname(os.path.realpath(self.path)))
+            return os.open(os.devnull, os.O_WRONLY), os.path.join(where, self.unfinished), folder.rights.user
+        if self._first is None:
+            return open_device(self.path, self._place), "-", self._user
+        return os.dup(self._first.descriptor), "-", self._user
+
+    def free_bytes(self) -> int:
+        """Bytes that are free on its disk. Raises OSError."""
+        return self._place.folder.free_bytes()
+
+    def descriptor(self) -> int | None:
+        """The one file that is recorded to; None for a ring and a device."""
+        return None if self._rotate or self._first is None else self._first.descriptor
+
+    def samples(self) -> int:
+        """A new file for samples of sockets. Raises OSError."""
+        self._samples = self._part(self.unfinished + sidefile.SAMPLES_SUFFIX)
+        return self._samples.descriptor
+
+    def write_side(self, document: dict[str, Any]) -> None:
+        """Write the side file whole, or leave the one before. Raises OSError."""
+        text = sidefile.encoded(document)
+        if self._side is None:
+            name = self.unfinished + sidefile.SUFFIX
+            self._side = self._first if self._rotate and self._first else self._part(name)
+            _write(self._side.descriptor, text)
+            return
+        new = self._part(random_name())
+        try:
+            _write(new.descriptor, text)
+        except OSError:
+            new.discard()
+            raise
+        self._side.remove()
+        self._side = new
+
+    def _part(self, name: str) -> Part:
+        part = Part(self._place.folder, name, self.mode)
+        os.fchmod(part.descriptor, self.mode)
+        self._parts.append(part)
+        return part
+
+    def beside(self, host: str) -> tuple[Part, str]:
+        """A new file for the capture of another host, and its name at the end. Raises OSError."""
+        stem, ending = os.path.splitext(self._place.name)
+        name = f"{stem}.{host}{ending or _ENDING}"
+        return self._part(self._named(name)), name
+
+    def shown(self, name: str) -> str:
+        """A file's path as the user knows the folder."""
+        folder = Path(os.path.realpath(self.path)).parent if self.path.is_symlink() else self.path.parent
+        return str(folder / name)
+
+    def keep(self) -> None:
+        """From now on what is recorded stays, whatever happens."""
+        for part in self._parts:
+            part.keep()
+
+    def withdraw(self) -> None:
+        """Nothing stays of it."""
+        for part in self._parts:
+            part.remove()
+
+    def publish(self) -> tuple[list[str], list[str]]:
+        """Put everything in its place: the paths of the capture's files, and what went wrong."""
+        if self.device:
+            return [], []
+        folder, problems = self._place.folder, list[str]()
+        try:
+            old = self._old_ring() if self._rotate else []
+            names = self._ring() if self._rotate else [self.unfinished]
+            for suffix in (sidefile.SUFFIX, sidefile.SAMPLES_SUFFIX):  # of the recording before
+                folder.remove(self.name + suffix)
+            for name in names:
+                folder.rename(name, self.name + name.removeprefix(self.unfinished))
+            ends = [name.removeprefix(self.unfinished) for name in names]
+            for end in set(old) - set(ends):
+                folder.remove(self.name + end)
+        except OSError as error:
+            kept = self.shown(self.unfinished)
+            return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
+        for part, suffix in ((self._side, sidefile.SUFFIX), (self._samples, sidefile.SAMPLES_SUFFIX)):
+            if part is not None:
+                try:
+                    part.publish(self.name + suffix)
+                except OSError as error:
+                    problems.append(f"cannot write {self.shown(self.name + suffix)}: {error.strerror}")
+        return [self.shown(self.name + end) for end in ends], problems
+
+    def _ring(self) -> list[str]:
+        """The files that tcpdump has made, each given to its owner. Raises OSError."""
+        folder = self._place.folder
+        names = [name for name in folder.names() if _number(name, self.unfinished) is not None]
+        for name in names:
+            made = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                folder.give(made)
+                with folder.rights.taken():
+                    os.fchmod(made, self.mode)
+            finally:
+                os.close(made)
+        return names
+
+    def _old_ring(self) -> list[str]:
+        """The numbers of a ring that the side file there is about; the new ring takes its place. Raises OSError."""
+        folder = self._place.folder
+        try:
+            side = folder.open(self.name + sidefile.SUFFIX, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return []
+        try:
+            document = json.loads(os.read(side, 1 << 20))
+            ring = stat.S_ISREG(os.fstat(side).st_mode) and bool(document["capture"]["rotate"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return []
+        finally:
+            os.close(side)
+        ends = (_number(name, self.name) for name in folder.names()) if ring else ()
+        return [end for end in ends if end is not None]
+
+    def discard(self) -> None:
+        """Close everything; what is neither published nor kept is gone."""
+        if self._rotate and any(part.unfinished for part in self._parts):
+            with contextlib.suppress(OSError):
+                for name in self._ring():
+                    self._place.folder.remove(name)
+        for part in self._parts:
+            part.discard()
+        self._place.folder.close()
+
+
+def _number(name: str, base: str) -> str | None:
+    """What tcpdump has added to a name of a ring; None for a file that is none of it."""
+    end = name.removeprefix(base)
+    return end if name.startswith(base) and (not end or (end.isascii() and end.isdigit())) else None
+
+
+def _write(descriptor: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+def _reason(error: OSError, user: pwd.struct_passwd | None) -> str:
+    """What went wrong, and what to do where rights are the reason."""
+    said = error.strerror or str(error)
+    if not isinstance(error, PermissionError) or os.geteuid() != 0:
+        return said
+    if user is None:
+        return f"{said}; write to such a folder, or name the folder's owner with --user"
+    return (
+        f"{said}: {user.pw_name} may not write there, and root writes for users only where root alone can change the "
+        "folder; write to another folder, or name another user with --user"
+    )

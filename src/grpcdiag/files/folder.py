@@ -1,0 +1,260 @@
+"""Open folders: what is done in one happens there, wherever its path leads a moment later."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from .rights import Rights
+
+if TYPE_CHECKING:
+    import pwd
+
+_HANDLE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+"""Links followed on the way to a file, as the kernel does (path_resolution(7))."""
+
+
+class Folder:
+    """An open folder, and the rights with which files in it are made, renamed and removed."""
+
+    def __init__(self, descriptor: int, rights: Rights, owner: pwd.struct_passwd | None = None) -> None:
+        """The folder closes `descriptor`. `owner` is given the files that root makes here."""
+        self._descriptor = descriptor
+        self.rights = rights
+        self._owner = owner
+
+    def make(self, name: str, mode: int) -> int:
+        """Make a new file that nobody else has made, and give its descriptor. Raises OSError."""
+        with self.rights.taken():
+            made = os.open(name, _NEW, mode, dir_fd=self._descriptor)
+        try:
+            self.give(made)
+        except OSError:
+            os.close(made)
+            self.remove(name)
+            raise
+        return made
+
+    def give(self, descriptor: int) -> None:
+        """Give a file to the one whom root makes files for here. Raises OSError."""
+        if self._owner is not None:
+            os.fchown(descriptor, self._owner.pw_uid, self._owner.pw_gid)
+
+    def open(self, name: str, flags: int) -> int:
+        """Open a file that is here, and no link. Raises OSError."""
+        with self.rights.taken():
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._descriptor)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file a new name, which replaces a file that has it. Raises OSError."""
+        with self.rights.taken():
+            os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may be gone. Raises OSError."""
+        with self.rights.taken():
+            try:
+                os.unlink(name, dir_fd=self._descriptor)
+            except FileNotFoundError:
+                return
+
+    def look(self, name: str) -> os.stat_result | None:
+        """What has this name; None when nothing has."""
+        with self.rights.taken():
+            try:
+                return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def names(self) -> list[str]:
+        """The names of all that is here. Raises OSError."""
+        with self.rights.taken():
+            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
+            try:
+                return sorted(os.listdir(listing))
+            finally:
+                os.close(listing)
+
+    def free_bytes(self) -> int:
+        """Bytes that are free on the disk. Raises OSError."""
+        room = os.fstatvfs(self._descriptor)
+        return room.f_bavail * room.f_frsize
+
+    def only_roots(self) -> bool:
+        """Whether nobody but root can change what is here."""
+        return _only_roots(os.fstat(self._descriptor))
+
+    def close(self) -> None:
+        """Close the folder."""
+        os.close(self._descriptor)
+
+
+class Place(NamedTuple):
+    """Where a file is or shall be."""
+
+    folder: Folder
+    name: str
+    device: bool
+    """It is there and no ordinary file: a pipe, a device, standard output. It is written as it is."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.folder.close()
+
+
+def find(path: str | Path, user: pwd.struct_passwd | None = None) -> Place:
+    """Open the folder of `path`, after links that lead from there. Raises OSError.
+
+    Root follows links only in folders that root alone can change. `user`: root acts with this user's rights.
+    """
+    name = os.fspath(path)
+    if user is None and os.geteuid() == 0:
+        return _find_as_root(name, only_roots=False)
+    rights = Rights(user)
+    with rights.taken():
+        device = _is_device(name)
+        target = os.path.abspath(name) if device else os.path.realpath(name)
+        folder = Folder(os.open(os.path.dirname(target), _HANDLE), rights)
+    return Place(folder, _last(target, folder), device)
+
+
+def find_in_roots_folder(path: str | Path, owner: pwd.struct_passwd | None = None) -> Place:
+    """As `find` for root, in a folder that root alone can change and to which root alone can change the way.
+
+    Raises PermissionError for all other folders.
+    """
+    return _find_as_root(os.fspath(path), only_roots=True, owner=owner)
+
+
+def open_device(path: str | Path, place: Place) -> int:
+    """Open what is no ordinary file for writing. Raises OSError."""
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC
+    if os.geteuid() == 0 and place.folder.rights.user is None and not place.folder.only_roots():
+        descriptor = place.folder.open(place.name, flags)
+    else:
+        with place.folder.rights.taken():
+            descriptor = os.open(path, flags)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):  # somebody has put a file there meanwhile
+        os.close(descriptor)
+        raise OSError(errno.EAGAIN, "it has just become an ordinary file")
+    return descriptor
+
+
+def _is_device(path: str) -> bool:
+    try:
+        kind = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)
+
+
+def _last(target: str, folder: Folder) -> str:
+    name = os.path.basename(target)
+    there = folder.look(name) if name else None
+    if not name or (there is not None and stat.S_ISDIR(there.st_mode)):
+        folder.close()
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return name
+
+
+def _find_as_root(path: str, *, only_roots: bool, owner: pwd.struct_passwd | None = None) -> Place:
+    walk = _Walk(only_roots, owner)
+    try:
+        return walk.to(os.path.join(os.getcwd(), path))
+    except BaseException:
+        walk.close(())
+        raise
+
+
+class _Walk:
+    """Root's way to a file, one open folder after the other, so that nobody can put a link in between."""
+
+    def __init__(self, only_roots: bool, owner: pwd.struct_passwd | None) -> None:
+        self._only_roots = only_roots
+        self._owner = owner
+        self._trail: list[tuple[int, bool]] = []
+        """Open folders, and whether root alone could have led the way there."""
+
+    def to(self, path: str) -> Place:
+        """Walk to the folder of `path`. Raises OSError."""
+        left, links = self._restart(path), 0
+        while left:
+            here, trusted = self._trail[-1]
+            name = left.pop()
+            if name == "..":
+                if len(self._trail) > 1:
+                    os.close(self._trail.pop()[0])
+                continue
+            found = _stat(name, here)
+            if found is not None and stat.S_ISLNK(found.st_mode):
+                links += 1
+                if not trusted or not _only_roots(os.fstat(here)) or links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, f"root does not follow the link {name!r}, which others can change")
+                if not left and _leads_to_device(name, here):  # of procfs, as of /dev/stdout: no path says where
+                    return self._arrive(name, device=True)
+                target = os.readlink(name, dir_fd=here)
+                left += self._restart(target) if target.startswith("/") else _parts(target)
+            elif left:
+                self._enter(name, here, trusted)
+            elif found is not None and stat.S_ISDIR(found.st_mode):
+                break
+            else:
+                return self._arrive(name, device=found is not None and not stat.S_ISREG(found.st_mode))
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+    def _restart(self, path: str) -> list[str]:
+        self.close(())
+        self._trail = [(os.open("/", _HANDLE), True)]
+        return _parts(path)
+
+    def _enter(self, name: str, here: int, trusted: bool) -> None:
+        inner = os.open(name, _HANDLE | os.O_NOFOLLOW, dir_fd=here)
+        above, this = os.fstat(here), os.fstat(inner)
+        # in a folder such as /tmp (sticky) nobody can move what is root's
+        kept = _only_roots(above) or (above.st_uid == 0 and above.st_mode & stat.S_ISVTX != 0)
+        self._trail.append((inner, trusted and kept and this.st_uid == 0))
+
+    def _arrive(self, name: str, *, device: bool) -> Place:
+        here, trusted = self._trail[-1]
+        if self._only_roots and not (trusted and _only_roots(os.fstat(here))):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        self.close((here,))
+        return Place(Folder(here, Rights(), self._owner), name, device)
+
+    def close(self, kept: tuple[int, ...]) -> None:
+        """Close all folders on the way but those `kept`."""
+        for descriptor, _ in self._trail:
+            if descriptor not in kept:
+                os.close(descriptor)
+        self._trail = []
+
+
+def _parts(path: str) -> list[str]:
+    """The names in a path, the last one first."""
+    return [part for part in reversed(path.split("/")) if part not in ("", ".")]
+
+
+def _stat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _leads_to_device(name: str, folder: int) -> bool:
+    try:
+        kind = os.stat(name, dir_fd=folder).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind) and not os.readlink(name, dir_fd=folder).startswith("/")
+
+
+def _only_roots(folder: os.stat_result) -> bool:
+    return folder.st_uid == 0 and not folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

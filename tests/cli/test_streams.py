@@ -1,0 +1,79 @@
+"""Standard streams that take nothing, or are closed: one line, a documented exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import recorded
+
+FILE = recorded("impl-go.pcap")
+COMMANDS = {
+    "analyze": ["analyze", FILE],
+    "analyze json": ["analyze", "--json", FILE],
+    "analyze html": ["analyze", FILE, "--format", "html"],
+    "analyze perfetto": ["analyze", FILE, "--format", "perfetto"],
+    "rpcs": ["rpcs", FILE],
+    "rpcs csv": ["rpcs", FILE, "--format", "csv"],
+    "rpcs jsonl": ["rpcs", FILE, "--format", "jsonl"],
+    "rpcs parquet": ["rpcs", FILE, "--format", "parquet"],
+    "compare": ["compare", FILE, FILE],
+    "timeline": ["timeline", FILE, "-c", "0"],
+    "explain": ["explain", "slow-start-after-idle"],
+    "doctor": ["doctor"],
+    "lab": ["lab"],
+    "version": ["--version"],
+    "help": ["--help"],
+}
+
+
+def run(words: list[str], redirected: str) -> tuple[int, str]:
+    line = ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-m", "grpcdiag", *words]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("redirected", "why"), [(">/dev/full", "No space left on device"), (">&-", "Bad file desc")])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_standard_output_that_takes_nothing(name: str, redirected: str, why: str) -> None:
+    if name == "analyze perfetto":
+        pytest.importorskip("perfetto")
+    code, said = run(COMMANDS[name], redirected)
+    assert (code, said.count("\n")) == (2, 1), said
+    assert said.startswith(f"grpcdiag: cannot write standard output: {why}")
+
+
+def test_standard_error_that_takes_nothing_changes_no_exit_code(tmp_path: Path) -> None:
+    for redirected in ("2>/dev/full", "2>&-"):
+        assert run(["analyze", str(tmp_path / "none")], redirected)[0] == 3
+        assert run(["analyze", FILE], redirected)[0] == 0
+
+
+def test_a_closed_stream_is_no_file_of_ours(tmp_path: Path) -> None:
+    """The report is not mixed with what is meant for standard output, and standard input is empty."""
+    report = tmp_path / "report"
+    assert run(["analyze", FILE, "-o", str(report)], "<&- >&- 2>&-")[0] == 0
+    assert "verdict" in report.read_text()
+    code, said = run(["analyze", "-"], "<&-")
+    assert (code, "standard input: is empty" in said) == (3, True)
+
+
+@pytest.mark.parametrize("command", ["scrub", "attach", "analyze", "rpcs"])
+def test_devices_pipes_and_links_stay_what_they_are(command: str, tmp_path: Path) -> None:
+    pipe, link, target = tmp_path / "out.zip", tmp_path / "link.zip", tmp_path / "target.zip"
+    os.mkfifo(pipe)
+    link.symlink_to(target.name)
+    read = tmp_path / "read"
+    with read.open("wb") as out, subprocess.Popen(["cat", str(pipe)], stdout=out):
+        code, said = run([command, FILE, "-o", str(pipe)], "")
+        assert code == 0, said
+    assert pipe.is_fifo() and read.stat().st_size > 100
+    code, said = run([command, FILE, "-o", str(link)], "")
+    assert code == 0, said
+    assert link.is_symlink() and target.stat().st_size > 100
+    if command != "attach":  # which makes a folder of a name without .zip
+        assert run([command, FILE, "-o", os.devnull], "")[0] == 0
+        assert Path(os.devnull).is_char_device()
