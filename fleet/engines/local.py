@@ -14,9 +14,9 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
-from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
+from ... import interruption
 from ..task import Outcome, Task
 from . import LOSSES, Work, lost
 
@@ -31,16 +31,24 @@ class Local:
         """`workers` processes, as many as there are cores by default."""
         self.workers = workers or _cores()
         self._stopped = threading.Event()
-        self._scratch = TemporaryDirectory(prefix="grpcdiag-fleet-", ignore_cleanup_errors=True)
+        self._scratch = interruption.scratch("grpcdiag-fleet-")
+        self._workers = interruption.Unfinished(lambda: None, lambda _: self._end_workers())
         self._pids: set[int] = set()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Local:
-        """Nothing to start."""
+        """Make the folder that the processes write to; they start with the work."""
+        self._folder = self._scratch.__enter__()
+        self._workers.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Processes that still work are ended: what they had not put into the dataset is done anew."""
+        """End the processes and remove their folder."""
+        self._workers.__exit__()
+        self._scratch.__exit__()
+
+    def _end_workers(self) -> None:
+        """End processes that still work: what they had not put into the dataset is done anew."""
         self._stopped.set()
         with self._lock:
             pids = set(self._pids)
@@ -49,7 +57,6 @@ class Local:
         deadline = monotonic() + _PATIENCE_S
         while any(map(_is_there, pids)) and monotonic() < deadline:
             sleep(0.01)
-        self._scratch.cleanup()
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """See `Engine.run`."""
@@ -102,7 +109,7 @@ class Local:
     def _pool(self) -> tuple[ProcessPoolExecutor, int]:
         """One process; a fresh interpreter, for the core has threads."""
         pool = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._scratch.name,)
+            1, mp_context=get_context("spawn"), initializer=_begin, initargs=(str(self._folder),)
         )
         pid = pool.submit(os.getpid).result()
         with self._lock:
@@ -122,6 +129,7 @@ def _cores() -> int:
 def _begin(scratch: str) -> None:
     """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interruption.heed_signals()  # SIGTERM, with which the parent ends it
     tempfile.tempdir = scratch
     parent = parent_process()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..interruption import scratch
 from .beside import recorded_beside
 from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled
 from .scrub import DIFFERS, SHOWN, write_scrubbed
@@ -260,8 +261,6 @@ def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
 @contextmanager
 def _unfinished(output: Path) -> Iterator[Path]:
     """A folder beside the output that only its owner can read; nothing of it stays unless it was published."""
-    from .whole import scratch
-
     try:
         with scratch(".grpcdiag-attach-", output.parent) as parent:
             folder = parent / "files"

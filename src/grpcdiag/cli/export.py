@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..interruption import Indivisible, Unfinished, remove_folder
 from .beside import recorded_beside
 from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
 from .rows import Format as RowFormat
@@ -111,19 +111,24 @@ def _export(
 def _unfinished(output: Path) -> Iterator[Path]:
     """A folder beside the tables; its files become theirs at the end, and it is gone after an error or Ctrl-C."""
     new = not output.exists()
-    output.mkdir(parents=True, exist_ok=True)
     folder = output / f".grpcdiag-{os.getpid()}"
-    folder.mkdir()
-    done = False
-    try:
+
+    def make() -> Path:
+        output.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        return folder
+
+    def undo(folder: Path) -> None:
+        remove_folder(folder)
+        if new:
+            with suppress(OSError):  # the tables are in it
+                output.rmdir()
+
+    with Unfinished(make, undo):
         yield folder
-        for path in sorted(folder.iterdir()):
-            path.replace(output / path.name)
-        done = True
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if new and not done:
-            shutil.rmtree(output, ignore_errors=True)
+        with Indivisible():
+            for path in sorted(folder.iterdir()):
+                path.replace(output / path.name)
 
 
 def _whole(

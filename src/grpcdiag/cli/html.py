@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import decoding, fail, progress, write
+from .common import decoding, fail, progress, spooled, write
 
 if TYPE_CHECKING:
     from ..analyzer.reading import How, Progress
@@ -26,7 +23,7 @@ def write_page(files: list[str], chosen: How, output: Path | None, quiet: bool, 
     """Write the page and give the analysis it is about."""
     if output is None and sys.stdout.isatty():
         fail("an HTML report is nothing for a terminal: name a file with -o", 2)
-    with readable_twice(files) as paths, decoding():
+    with spooled(files) as paths, decoding():
         from ..analyzer.scene import scene
 
         with progress(quiet) as told:
@@ -39,18 +36,6 @@ def write_page(files: list[str], chosen: How, output: Path | None, quiet: bool, 
 
     write(html.render(analysis, rows), output)
     return analysis
-
-
-@contextmanager
-def readable_twice(files: list[str]) -> Iterator[list[str]]:
-    """Paths of files that can be read more than once: standard input is kept in a file meanwhile."""
-    if STANDARD_INPUT not in files:
-        yield files
-        return
-    with tempfile.NamedTemporaryFile(prefix="grpcdiag-") as kept:
-        shutil.copyfileobj(sys.stdin.buffer, kept)
-        kept.flush()
-        yield [kept.name if file == STANDARD_INPUT else file for file in files]
 
 
 def _named(analysis: Analysis, files: list[str], paths: list[str]) -> Analysis:

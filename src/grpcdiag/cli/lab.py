@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..interruption import Raising, scratch
 from .common import Quiet, coloured, columns, fail, write
 from .completion import lab_cases
 
@@ -72,8 +72,8 @@ def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgem
             typer.echo(f"{done} of {runs}: {run}", err=True)
 
     try:
-        with tempfile.TemporaryDirectory(prefix="grpcdiag-lab-") as scratch:
-            folder = keep or Path(scratch)
+        with scratch("grpcdiag-lab-") as temporary, Raising():
+            folder = keep or temporary
             folder.mkdir(parents=True, exist_ok=True)
             return perform(case, folder, fast, told)
     except (LabError, OSError) as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..interruption import Unfinished
 from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
@@ -96,18 +97,17 @@ def _unfinished(output: Path, paths: list[str]) -> Iterator[Path]:
     """A file beside the output that only its owner can read; removed unless it was published."""
     if output.is_dir() or any(output.exists() and Path(p).exists() and output.samefile(p) for p in paths):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
-    try:
+
+    def make() -> Path:
         handle, name = tempfile.mkstemp(prefix=".grpcdiag-scrub-", dir=output.parent)
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
-    os.close(handle)
-    unfinished = Path(name)
+        os.close(handle)
+        return Path(name)
+
     try:
-        yield unfinished
+        with Unfinished(make, lambda path: path.unlink(missing_ok=True)) as unfinished:
+            yield unfinished
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _publish(unfinished: Path, output: Path) -> None:
