@@ -202,16 +202,15 @@ def _end(number: int) -> NoReturn:
         time.sleep(LIMIT_S)
         os._exit(128 + number)
     _ender = _thread.get_ident()
+    for child in _children():
+        _try(_ask_to_end, child)
     for unfinished in reversed(_unfinished):
         _try(Unfinished.undo, unfinished)
-    for child in _children():
-        _try(_kill, child)
     os._exit(128 + number)
 
 
-def _kill(child: int) -> None:
-    os.kill(child, _signal.SIGKILL)
-    os.waitpid(child, 0)
+def _ask_to_end(child: int) -> None:
+    os.kill(child, _signal.SIGTERM)
 
 
 def _try(undo: Callable[[Any], object], what: Any) -> None:
