@@ -85,10 +85,12 @@ class Recording:
         self._sampler: Sampler | None = None
         self._document: dict[str, Any] = {}
         self._full = False
+        self._started = False
 
     def run(self) -> Outcome:
         """Record. Raises RecordingError before the command has started, never afterwards."""
         with contextlib.ExitStack() as stack:
+            stack.callback(self._remove_unstarted)
             remotes = [stack.enter_context(contextlib.closing(Remote(host))) for host in self.plan.also]
             for remote in remotes:
                 remote.start(self.plan)
@@ -120,6 +122,15 @@ class Recording:
             rotate=plan.rotate,
             user=user,
         )
+
+    def _remove_unstarted(self) -> None:
+        """Remove the files of a recording that ended before its command started."""
+        if self._started or self.path is None:
+            return
+        if self._sampler:
+            self._sampler.stop()
+        for path in [*map(Path, written(self.path, self.plan.rotate)), *leftovers(self.path)]:
+            path.unlink(missing_ok=True)
 
     def _begin(self) -> None:
         """Write down what is known, and begin to look at sockets."""
@@ -170,11 +181,13 @@ class Recording:
         """Run the command to its end, and wait for its last packets."""
         assert self._tcpdump is not None
         if not self.plan.arguments:
+            self._started = True
             self._until_interrupted()
             return
         # a stream and a command cannot both write to standard output
         running = command.Command(self.plan.arguments, self.user, 2 if self.path is None else None)
         started = time.time_ns()
+        self._started = True
         try:
             self.outcome.code = running.wait(self._tick)
             said = self._document.get("command", {})
