@@ -43,7 +43,9 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = Run(paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", file_times=True, **how)
+    run = Run(
+        paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", file_times=True, **how
+    )
     rows = 0
     while run.step(STEP):
         columns = run.take(name)

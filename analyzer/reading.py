@@ -33,6 +33,10 @@ PATIENCE_S = 0.1
 """Seconds between two looks at progress and at signals, which wake nobody once polars has been imported."""
 
 
+STOP_S = 1.0
+"""Seconds that a thread in the core may take to come back from it: it must not meet an interpreter that finalises."""
+
+
 def threads() -> int:
     """Threads the core uses: one per core this process may use, or as many as GRPCDIAG_THREADS says.
 
@@ -101,6 +105,7 @@ class Reading:
                     progress(self._read, self._total)
         except BaseException:
             self._stopped = True
+            self._thread.join(STOP_S)
             raise
         if self._found is None:
             raise self._error or AssertionError
@@ -155,8 +160,12 @@ def _heard(work: Callable[[], _T]) -> _T:
 
     thread = threading.Thread(target=call, name="grpcdiag-read", daemon=True)
     thread.start()
-    while thread.is_alive():
-        thread.join(PATIENCE_S)
+    try:
+        while thread.is_alive():
+            thread.join(PATIENCE_S)
+    except BaseException:
+        thread.join(STOP_S)
+        raise
     if errors:
         raise errors[0]
     return results[0]

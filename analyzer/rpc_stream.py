@@ -20,7 +20,7 @@ from msgspec import Struct
 from . import _core
 from .errors import NoGrpcError
 from .facts import why_no_grpc
-from .reading import PATIENCE_S, How, Progress
+from .reading import PATIENCE_S, STOP_S, How, Progress
 from .spilled import Columns, Part, Spilled, renumber
 from .tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
 
@@ -136,6 +136,7 @@ def stream_rpcs(
             yield rows.nothing(read.end)
     finally:
         reader.stopped = True
+        reader.join(STOP_S)
 
 
 class _Waiting(Struct):

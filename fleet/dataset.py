@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from msgspec import MsgspecError, Struct, json
 
+from ..interruption import scratch
 from . import store
 from .series import File, Recording, digest
 
@@ -115,8 +114,8 @@ def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
     url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
     # first gone, then there: a version and its successor are never there together
     store.remove([other for other in older if other != url])
-    with TemporaryDirectory(prefix="grpcdiag-") as scratch:
-        store.put_bytes(json.encode(marker), url, Path(scratch))
+    with scratch("grpcdiag-") as folder:
+        store.put_bytes(json.encode(marker), url, folder)
 
 
 def markers(found: Iterable[Committed]) -> list[Marker]:
@@ -157,8 +156,8 @@ def prepare(dataset: str) -> None:
     """Whether a dataset can be written, before hours of work go into it. Raises WriteError."""
     url = f"{dataset.rstrip('/')}/{MARKERS}/.try"
     try:
-        with TemporaryDirectory(prefix="grpcdiag-") as scratch:
-            store.put_bytes(b"", url, Path(scratch))
+        with scratch("grpcdiag-") as folder:
+            store.put_bytes(b"", url, folder)
     except store.StoreError as error:
         reason = str(error).removeprefix(f"{url}: ")
         raise store.WriteError(f"cannot write {dataset}: {reason}") from error

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ..analyzer.budget import CAUSES
+from ..interruption import scratch
 from . import dataset, store, summary, sums
 from .answers import Answers, answers
 from .changes import Since, since
@@ -202,13 +202,13 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
         raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
     dataset.check(present)
     there = summary.written(target, present)
-    with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
+    with scratch("grpcdiag-fleet-") as folder:
         if there:
-            paths = store.fetch_all(list(there.values()), Path(folder) / "summary")
-            yield dict(zip(there, paths, strict=True)), Path(folder) / "spill"
+            paths = store.fetch_all(list(there.values()), folder / "summary")
+            yield dict(zip(there, paths, strict=True)), folder / "spill"
             return
-        made = summary.make(target, present, Path(folder))
-        yield {table: str(path) for table, path in made.items()}, Path(folder) / "spill"
+        made = summary.make(target, present, folder)
+        yield {table: str(path) for table, path in made.items()}, folder / "spill"
 
 
 def _views(database: Any, files: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..analyzer.beside_names import descriptions, is_beside, samples
+from ..interruption import Unfinished
 from .series import File, Found, is_capture
 
 _Given = TypeVar("_Given")
@@ -275,12 +276,9 @@ def put(path: Path, url: str) -> None:
         final = Path(target)
         final.parent.mkdir(parents=True, exist_ok=True)
         part = final.with_name(f".{final.name[-150:]}.{os.getpid()}")
-        try:
+        with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
             system.copy(str(path), str(part))
             part.replace(final)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
 
     tried(replace, url)
 

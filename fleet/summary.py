@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from .. import interruption
 from . import dataset, joining, store, sums
 from .dataset import Committed, Marker
 
@@ -63,8 +63,7 @@ def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None
 def write(target: str, present: dict[str, Committed]) -> int:
     """Bring the dataset's summary up to date and give the number of RPCs that both ends recorded. Raises StoreError."""
     state, folder = dataset.state(present), f"{target.rstrip('/')}/{FOLDER}"
-    with TemporaryDirectory(prefix="grpcdiag-fleet-") as name:
-        scratch = Path(name)
+    with interruption.scratch("grpcdiag-fleet-") as scratch:
         there = written(target, present)
         if there:
             return _rows(store.fetch_all([there["ends"]], scratch / "ends")[0])

@@ -9,11 +9,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from .. import interruption
 from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES
 from . import dataset, feeding, store, sums
 from .dataset import LeftOut, Marker
@@ -89,8 +89,7 @@ def _failed(task: Task, reason: str) -> Outcome:
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
     # a worker is one core: others of the machine have workers of their own (read when polars is imported first)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    with TemporaryDirectory(prefix="grpcdiag-fleet-") as name:
-        scratch = Path(name)
+    with interruption.scratch("grpcdiag-fleet-") as scratch:
         (scratch / "captures").mkdir()
         with feeding.feed(task.recording.files, scratch / "captures") as feed:
             read = _read(task, feed)

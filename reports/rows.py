@@ -31,7 +31,6 @@ from ..analyzer.tables import (
     Tables,
     names_of,
 )
-from .undisturbed import undisturbed
 
 _FRAME_TYPES = [*_core.FRAME_TYPES, *(f"UNKNOWN_0x{number:02x}" for number in range(len(_core.FRAME_TYPES), 256))]
 
@@ -59,7 +58,6 @@ def _known(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
     return pl.select(pl.when(series != not_known).then(series)).to_series()
 
 
-@undisturbed()
 def frames(table: Frames) -> pl.DataFrame:
     """`grpcdiag frames`."""
     return pl.DataFrame(
@@ -78,7 +76,6 @@ def frames(table: Frames) -> pl.DataFrame:
     )
 
 
-@undisturbed()
 def messages(table: Messages) -> pl.DataFrame:
     """`grpcdiag messages`."""
     return pl.DataFrame(
@@ -102,7 +99,6 @@ _FLAG_SETS = ["-", *(",".join(n for bit, n in enumerate(_TCP_FLAGS) if flags >> 
 """Names of all sets of TCP flags by their number (RFC 9293 section 3.1, RFC 9768 for AE)."""
 
 
-@undisturbed()
 def packets(table: Packets) -> pl.DataFrame:
     """`grpcdiag packets`."""
     notes = np.where(table.note == 0, len(_core.PACKET_NOTES), table.note)
@@ -129,7 +125,6 @@ def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CA
     return rpcs_of(RpcRows(tables.rpcs, tables.deadlines, sums, names_of(tables.methods)), causes)
 
 
-@undisturbed()
 def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
     """The same of rows that come piece by piece."""
     table = some.rpcs
@@ -182,7 +177,6 @@ def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str
         yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names), causes)
 
 
-@undisturbed()
 def waits(tables: Tables) -> pl.DataFrame:
     """`grpcdiag waits`."""
     table = tables.waits
@@ -210,7 +204,6 @@ def waits(tables: Tables) -> pl.DataFrame:
     )
 
 
-@undisturbed()
 def connections(tables: Tables) -> pl.DataFrame:
     """`grpcdiag connections`: all TCP connections, of other protocols too."""
     return _connections(tables, range(len(tables.connections.client_ip)))

@@ -1,4 +1,4 @@
-"""This machine's cores: processes, each in a pool of its own, so that a process that is killed costs its task only."""
+"""This machine's cores: processes, one by one, so that a process that is killed costs its task only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
-from tempfile import TemporaryDirectory
-from time import monotonic, sleep
+from multiprocessing.connection import Connection
+from time import monotonic
 
+from ... import interruption
 from ..task import Outcome, Task
 from . import LOSSES, Work, lost
 
@@ -31,25 +30,32 @@ class Local:
         """`workers` processes, as many as there are cores by default."""
         self.workers = workers or _cores()
         self._stopped = threading.Event()
-        self._scratch = TemporaryDirectory(prefix="grpcdiag-fleet-", ignore_cleanup_errors=True)
-        self._pids: set[int] = set()
+        self._scratch = interruption.scratch("grpcdiag-fleet-")
+        self._workers = interruption.Unfinished(lambda: None, lambda _: self._end_workers())
+        self._working: list[_Worker] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Local:
-        """Nothing to start."""
+        """Make the folder that the processes write to; they start with the work."""
+        self._folder = self._scratch.__enter__()
+        self._workers.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Processes that still work are ended: what they had not put into the dataset is done anew."""
+        """End the processes and remove their folder."""
+        self._workers.__exit__()
+        self._scratch.__exit__()
+
+    def _end_workers(self) -> None:
+        """End processes that still work: what they had not put into the dataset is done anew."""
         self._stopped.set()
         with self._lock:
-            pids = set(self._pids)
-        for pid in pids:
-            _end(pid)
+            working = list(self._working)
+        for worker in working:
+            worker.process.terminate()
         deadline = monotonic() + _PATIENCE_S
-        while any(map(_is_there, pids)) and monotonic() < deadline:
-            sleep(0.01)
-        self._scratch.cleanup()
+        for worker in working:
+            worker.process.join(max(deadline - monotonic(), 0))
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
         """See `Engine.run`."""
@@ -73,19 +79,18 @@ class Local:
     def _lane(
         self, work: Work, todo: queue.SimpleQueue[Task], outcomes: queue.SimpleQueue[Outcome | BaseException]
     ) -> None:
-        pool, pid = None, 0
+        worker: _Worker | None = None
         try:
             while not self._stopped.is_set():
                 task = todo.get_nowait()
                 for loss in range(1, LOSSES + 1):
+                    worker = worker or self._start(work)
                     try:
-                        if pool is None:
-                            pool, pid = self._pool()
-                        outcomes.put(pool.submit(work, task).result())
+                        outcomes.put(worker.do(task))
                         break
-                    except BrokenProcessPool:
-                        self._forget(pid)
-                        pool = None
+                    except (EOFError, OSError):  # the process has ended
+                        self._end(worker)
+                        worker = None
                         if self._stopped.is_set():
                             return
                         if loss == LOSSES:
@@ -95,23 +100,45 @@ class Local:
         except BaseException as error:  # told to whoever waits
             outcomes.put(error)
         finally:
-            if pool:
-                self._forget(pid)
-                pool.shutdown(wait=not self._stopped.is_set())
+            if worker and not self._stopped.is_set():
+                self._end(worker)
 
-    def _pool(self) -> tuple[ProcessPoolExecutor, int]:
-        """One process; a fresh interpreter, for the core has threads."""
-        pool = ProcessPoolExecutor(
-            1, mp_context=get_context("spawn"), initializer=_begin, initargs=(self._scratch.name,)
-        )
-        pid = pool.submit(os.getpid).result()
+    def _start(self, work: Work) -> _Worker:
+        worker = _Worker(work, str(self._folder))
         with self._lock:
-            self._pids.add(pid)
-        return pool, pid
+            self._working.append(worker)
+        return worker
 
-    def _forget(self, pid: int) -> None:
+    def _end(self, worker: _Worker) -> None:
         with self._lock:
-            self._pids.discard(pid)
+            self._working.remove(worker)
+        worker.connection.close()
+        worker.process.join()
+
+
+class _Worker:
+    """One process; a fresh interpreter, for the core has threads."""
+
+    def __init__(self, work: Work, scratch: str) -> None:
+        context = get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, work, scratch), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def do(self, task: Task) -> Outcome:
+        """Have a task done. Raises EOFError or OSError when the process ends before."""
+        self.connection.send(task)
+        outcome: Outcome = self.connection.recv()
+        return outcome
+
+
+def _serve(tasks: Connection, work: Work, scratch: str) -> None:
+    """Do tasks until there are no more."""
+    _begin(scratch)
+    with suppress(EOFError):
+        while True:
+            tasks.send(work(tasks.recv()))
 
 
 def _cores() -> int:
@@ -122,6 +149,7 @@ def _cores() -> int:
 def _begin(scratch: str) -> None:
     """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interruption.heed_signals()  # SIGTERM, with which the parent ends it
     tempfile.tempdir = scratch
     parent = parent_process()
 
@@ -132,16 +160,3 @@ def _begin(scratch: str) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _end(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)

@@ -1,7 +1,6 @@
 """grpcdiag: where the time of every RPC in a packet capture went, why, and which packets prove it."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # a signal is heeded sooner without typing
 if TYPE_CHECKING:
     from .analyzer.analysis import analyze as analyze
 

@@ -60,7 +60,7 @@ def test_version_is_short_and_fast() -> None:
 
 
 def test_version_loads_no_libraries() -> None:
-    script = "import sys; sys.argv[1:] = ['--version']; from grpcdiag.__main__ import main; main(); "
+    script = "import sys; sys.argv[1:] = ['--version']; from grpcdiag.__main__ import run; run(); "
     script += "print(*[m for m in ('numpy', 'polars', 'typer', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1] == ""

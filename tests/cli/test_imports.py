@@ -12,11 +12,8 @@ CAPTURE = recorded("rtt205-go-14000.pcap")
 _PROGRAM = """
 import sys
 sys.argv[1:] = {arguments!r}
-from grpcdiag.__main__ import main
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
+from grpcdiag.__main__ import run
+assert run() == 0
 print(*sys.modules, sep="\\n", file=sys.stderr)
 """
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..files.whole import replacing, replacing_in
+from ..interruption import scratch
 from .beside import recorded_beside
 from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
-from .scratch import scratch
 from .scrub import DIFFERS, SHOWN, write_scrubbed
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from ..interruption import Raising
 from .common import Quiet, fail, say
 
 if TYPE_CHECKING:
@@ -161,7 +162,8 @@ def _record(plan: Plan, quiet: bool) -> Outcome:
         say(SNAPLEN_COSTS.format(plan.snaplen))
     if not plan.arguments:
         say(f"recording on {plan.interface}: {plan.expression}; Ctrl-C ends it")
-    outcome = record(plan, say)
+    with Raising():  # tcpdump takes an orderly end
+        outcome = record(plan, say)
     for problem in outcome.problems:
         tell(problem)
     say(_summary(plan, outcome))

@@ -8,15 +8,19 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from ..interruption import Unfinished, scratch
+
 if TYPE_CHECKING:
     from ..analyzer.reading import How
+
+_Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
 _FROM_HELP = "Begin here: 1.5, 1.5s, 800ms after the first packet."
 _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
@@ -217,14 +221,11 @@ def spooled(files: list[str]) -> Iterator[list[str]]:
     if "-" not in files:
         yield files
         return
-    import shutil
-    import tempfile
-
     with ExitStack() as stack:
         with temporary_files():
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="grpcdiag-"))
-            shutil.copyfileobj(sys.stdin.buffer, file)
-            file.flush()
+            folder = stack.enter_context(scratch("grpcdiag-"))
+            with (folder / "standard-input").open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
         yield [file.name if path == "-" else path for path in files]
 
 
@@ -258,8 +259,15 @@ def busy(quiet: bool, what: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
+    with drawn(Console(stderr=True).status(what)):
         yield
+
+
+@contextmanager
+def drawn(bar: _Drawn) -> Iterator[_Drawn]:
+    """Draw a bar on standard error for the block; a signal clears its line and shows the cursor again."""
+    with Unfinished(lambda: bar, lambda _: os.write(2, b"\r\x1b[2K\x1b[?25h"), only_for_signals=True), bar:
+        yield bar
 
 
 class _Bar:
@@ -298,7 +306,7 @@ class _Bar:
             TextColumn("{task.fields[left]}"),
         )
         bar = Progress(*columns, console=Console(stderr=True), transient=True, get_time=monotonic)
-        self._shown.enter_context(bar)
+        self._shown.enter_context(drawn(bar))
 
         def update(read: int, total: int | None) -> None:
             share = f"{100 * min(read, total) // total}%" if total else ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..interruption import scratch
 from .beside import recorded_beside
 from .common import (
     UNREADABLE,
@@ -113,10 +113,10 @@ def _document(capture: str, reading: How, quiet: bool) -> Saved:
     """One of the captures: read as it was saved, or analysed."""
     from ..reports.compare.saved import DocumentError, of_document, of_text
 
-    with tempfile.TemporaryDirectory(prefix="grpcdiag-") as folder:
+    with scratch("grpcdiag-") as folder:
         path = capture
         if capture == "-" or Path(capture).is_fifo():  # looked at before it is read, which a pipe allows once
-            path = str(Path(folder) / "piped")
+            path = str(folder / "piped")
             _spool(capture, Path(path))
         try:
             saved = _saved_text(path)

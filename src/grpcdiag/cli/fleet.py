@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, fail, say, write
+from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
 
 if TYPE_CHECKING:
     from ..fleet.run import Plan, Result, Told
@@ -151,7 +151,8 @@ def _progress(planned: Plan, quiet: bool) -> Iterator[Told]:
             TextColumn("left:"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:
+        bars = Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600)
+        with drawn(bars) as bar:
             task = bar.add_task("analysing", total=len(planned.tasks))
 
             def advance(outcome: Outcome) -> None:

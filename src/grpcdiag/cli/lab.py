@@ -15,9 +15,9 @@ from ..capture.command import choose_user
 from ..capture.errors import UsageError
 from ..files.rights import Rights
 from ..files.whole import PRIVATE, replacing
+from ..interruption import Raising, scratch
 from .common import Quiet, coloured, columns, fail, write
 from .completion import lab_cases
-from .scratch import scratch
 
 if TYPE_CHECKING:
     import pwd
@@ -83,7 +83,7 @@ def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgem
 
     try:
         user = choose_user(None)
-        with private_files(), scratch("grpcdiag-lab-") as folder:
+        with private_files(), scratch("grpcdiag-lab-") as folder, Raising():
             try:
                 return perform(case, folder, fast, told)
             finally:

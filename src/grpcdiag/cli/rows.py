@@ -112,19 +112,17 @@ def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limi
 def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
     """Write all rows of a table and give the names of its columns and their number. Not for `Format.table`."""
     from ..reports.parquet import escaped, write_parquet
-    from ..reports.undisturbed import undisturbed
 
     if format_ is Format.parquet:
         with _telling(out) as told:
             return write_parquet(map(escaped, pieces), told, table)
     names, rows = list[str](), 0
     for number, piece in enumerate(_small(pieces)):
-        with undisturbed():
-            if format_ is Format.jsonl:
-                text = piece.write_ndjson()
-            else:
-                flat = escaped(_flat(piece))
-                names, text = flat.columns, flat.write_csv(include_header=number == 0)
+        if format_ is Format.jsonl:
+            text = piece.write_ndjson()
+        else:
+            flat = escaped(_flat(piece))
+            names, text = flat.columns, flat.write_csv(include_header=number == 0)
         out.write(text.encode())
         out.flush()
         rows += len(piece)

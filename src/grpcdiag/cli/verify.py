@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..interruption import scratch
 from .common import (
     NO_GRPC,
     UNREADABLE,
@@ -25,13 +26,13 @@ from .common import (
     coloured,
     columns,
     decoding,
+    drawn,
     fail,
     how,
     progress,
     spooled,
     write,
 )
-from .scratch import scratch
 
 if TYPE_CHECKING:
     from ..analyzer.difference import Comparison
@@ -126,6 +127,6 @@ def _counting(quiet: bool, packets: int) -> Iterator[Callable[[int], None] | Non
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("Wireshark"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with drawn(Progress(*columns, console=Console(stderr=True), transient=True)) as bar:
         task = bar.add_task("packets", total=packets)
         yield lambda packet: bar.update(task, completed=min(packet, packets))

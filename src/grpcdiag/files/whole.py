@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from .. import interruption
 from .folder import Folder, Place, find, find_in_roots_folder, open_device
 
 if TYPE_CHECKING:
@@ -37,9 +38,15 @@ class Part:
         """Make it. Raises OSError."""
         self.folder = folder
         self.name = name
-        self.descriptor = folder.make(name, mode)
         self.unfinished = True
         """It goes when it is discarded."""
+        with interruption.Indivisible():
+            self.descriptor = folder.make(name, mode)
+            interruption.remember(self)
+
+    def undo(self) -> None:
+        """Remove it before a signal ends the process, unless it is published or kept."""
+        self.discard()
 
     def publish(self, name: str) -> None:
         """Give it the name that it is for. Raises OSError; it then keeps its own."""
@@ -57,6 +64,7 @@ class Part:
 
     def discard(self) -> None:
         """Close it, and remove it unless it is published or kept."""
+        interruption.forget(self)
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -138,7 +146,7 @@ def replacing_in(folder: Path, *, parents: bool = False) -> Iterator[Callable[[s
     made: dict[str, Part] = {}
     with ExitStack() as stack:
         if new:
-            stack.callback(_remove_empty, folder)
+            stack.enter_context(interruption.Unfinished(lambda: folder, _remove_empty))
         here = stack.enter_context(find(folder / "any")).folder
 
         def make(name: str) -> IO[bytes]:
@@ -147,8 +155,9 @@ def replacing_in(folder: Path, *, parents: bool = False) -> Iterator[Callable[[s
             return open(part.descriptor, "wb", closefd=False)
 
         yield make
-        for name, part in made.items():
-            part.publish(name)
+        with interruption.Indivisible():
+            for name, part in made.items():
+                part.publish(name)
 
 
 def _remove_empty(folder: Path) -> None:
