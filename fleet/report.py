@@ -15,6 +15,7 @@ from ..analyzer.budget import CAUSES
 from . import dataset, store, summary, sums
 from .answers import Answers, answers
 from .changes import Since, since
+from .credentials import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ def report(target: str, most: int | None = 10) -> Report:
         losers = {name: _losers(database, expression, most) for name, expression in DIMENSIONS.items()}
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
-            dataset=target,
+            dataset=without_credentials(target),
             recordings=told[0],
             hosts=told[1],
             bytes=int(told[2] or 0),
@@ -199,7 +200,7 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
     """
     present = dataset.committed(target)
     if not present:
-        raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
+        raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze", target)
     dataset.check(present)
     there = summary.written(target, present)
     with TemporaryDirectory(prefix="grpcdiag-fleet-") as folder:
@@ -365,7 +366,7 @@ def commands(
     names = " ".join(shlex.quote(path) for path in paths if path)
     if None in paths:
         folder = shlex.quote(recording)
-        fetch = (f"grpcdiag fleet fetch {shlex.quote(target)} {folder} -o {folder}",)
+        fetch = (f"grpcdiag fleet fetch {shlex.quote(without_credentials(target))} {folder} -o {folder}",)
         names = f"{folder}/*"
     elif len(paths) > _NAMED_FILES:
         names = f"{shlex.quote(_common([path for path in paths if path]))}*"
