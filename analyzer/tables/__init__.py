@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
+from ..durations import MOST_NS, clip_ns
 from .calls import Delays, Failures, Messages, Method, Names, Rpcs, names_of
 from .columns import (
     BEGUN_BEFORE,
@@ -178,11 +179,24 @@ def _method(found: dict[str, Any]) -> Method:
     columns = {
         "label": _label(found["label"]),
         "statuses": tuple(found["statuses"]),
-        "budget": tuple(found["budget"]),
-        "latency_intervals": latency and latency.pop("intervals"),
-        "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+        "budget": tuple(map(clip_ns, found["budget"])),
+        "latency_intervals": latency and _clipped(latency.pop("intervals")),
+        "turnaround_intervals": turnaround and _clipped(turnaround.pop("intervals")),
+        "latency": _clipped(latency),
+        "turnaround": _clipped(turnaround),
     }
     return Method(**found | columns)
+
+
+def _clipped(durations: Any) -> Any:
+    """Durations by name as the core counts them, without a sign, as they are told: with one."""
+    if isinstance(durations, dict):
+        for name, value in durations.items():
+            durations[name] = _clipped(value)
+        return durations
+    if isinstance(durations, tuple):
+        return durations if all(n is None or n <= MOST_NS for n in durations) else tuple(map(_clipped, durations))
+    return durations if durations is None or durations <= MOST_NS else MOST_NS
 
 
 def tables_of(result: Mapping[str, Any]) -> Tables:

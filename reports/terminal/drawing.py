@@ -52,7 +52,10 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
         soft_wrap=not wrap,
     )
     for part in parts:
-        console.print(part)
+        if isinstance(part, Text) and not (colour or wrap):  # as rich does it, without rendering segments
+            out.write(f"{part.plain}\n")
+        else:
+            console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
