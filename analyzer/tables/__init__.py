@@ -175,28 +175,27 @@ def _label(number: int | None) -> str | None:
 
 
 def _method(found: dict[str, Any]) -> Method:
-    latency, turnaround = found["latency"], found["turnaround"]
+    latency, turnaround = _clipped(found["latency"]), _clipped(found["turnaround"])
     columns = {
         "label": _label(found["label"]),
         "statuses": tuple(found["statuses"]),
         "budget": tuple(map(clip_ns, found["budget"])),
-        "latency_intervals": latency and _clipped(latency.pop("intervals")),
-        "turnaround_intervals": turnaround and _clipped(turnaround.pop("intervals")),
-        "latency": _clipped(latency),
-        "turnaround": _clipped(turnaround),
+        "latency_intervals": latency and latency.pop("intervals"),
+        "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+        "latency": latency,
+        "turnaround": turnaround,
     }
     return Method(**found | columns)
 
 
-def _clipped(durations: Any) -> Any:
-    """Durations by name as the core counts them, without a sign, as they are told: with one."""
-    if isinstance(durations, dict):
-        for name, value in durations.items():
-            durations[name] = _clipped(value)
-        return durations
-    if isinstance(durations, tuple):
-        return durations if all(n is None or n <= MOST_NS for n in durations) else tuple(map(_clipped, durations))
-    return durations if durations is None or durations <= MOST_NS else MOST_NS
+def _clipped(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Limit durations that the core counts in 64 bits without a sign."""
+    if quantiles is None or quantiles["max"] <= MOST_NS:
+        return quantiles
+    intervals = quantiles["intervals"]
+    found = {name: min(value, MOST_NS) for name, value in quantiles.items() if name != "intervals"}
+    known = {name: tuple(end if end is None else min(end, MOST_NS) for end in ends) for name, ends in intervals.items()}
+    return found | {"intervals": known}
 
 
 def tables_of(result: Mapping[str, Any]) -> Tables:

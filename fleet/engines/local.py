@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -122,6 +123,8 @@ def _cores() -> int:
 def _begin(scratch: str) -> None:
     """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not sys.warnoptions:  # as in the command
+        warnings.simplefilter("ignore")
     tempfile.tempdir = scratch
     parent = parent_process()
 

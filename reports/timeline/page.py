@@ -206,10 +206,9 @@ class Page:
         self, at: int | None, first: int | None, last: int | None, lane: str, style: str, sides: str = "||"
     ) -> Text:
         when = "" if at is None else self.time(at)
-        line = Text(f" {when:>{self.when}}")
-        if self.numbers:
-            line.append(f"  {'' if first is None or last is None else _packets(first, last):<{self.numbers}}")
-        line.append(f" {sides[0]}")
+        packets = "" if first is None or last is None else _packets(first, last)
+        numbers = f"  {packets:<{self.numbers}}" if self.numbers else ""
+        line = Text(f" {when:>{self.when}}{numbers} {sides[0]}")
         line.append(set_cell_size(lane, self.inner), style=style)
         line.append(sides[1])
         return line

@@ -51,6 +51,10 @@ def _run() -> None:
     gc.disable()
     # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if not sys.warnoptions:  # a library's warning says nothing to who reads a report; -W and PYTHONWARNINGS show them
+        import warnings
+
+        warnings.simplefilter("ignore")
     asked = _heed_requests_to_end()
     try:
         from .ahead import read_ahead
