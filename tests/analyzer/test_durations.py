@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from grpcdiag.analyzer.budget import CAUSES, named, total
 from grpcdiag.analyzer.durations import MOST_NS, clip_ns, total_ns, totals_ns
+from grpcdiag.analyzer.ends.clock import NoClock, fit
 
 TIMES = st.one_of(st.integers(-MOST_NS - 1, MOST_NS), st.sampled_from([0, 1, MOST_NS, -MOST_NS - 1, 1 << 62]))
 
@@ -28,3 +30,11 @@ def test_columns_without_a_sign_and_tables() -> None:
 def test_budgets_of_many_long_rpcs() -> None:
     assert total([[MOST_NS] * len(CAUSES)] * 2) == (MOST_NS,) * len(CAUSES)
     assert named([1 << 63, *[0] * (len(CAUSES) - 1)]) == {CAUSES[0]: MOST_NS}
+
+
+def test_clocks_centuries_apart_are_not_put_in_relation() -> None:
+    """The sum of two such differences would go round."""
+    times = np.arange(4, dtype=np.int64)
+    for apart in (MOST_NS, -MOST_NS - 1, 1 << 62):
+        with pytest.raises(NoClock, match="73 years"):
+            fit((times, np.full(4, apart)), (times, np.full(4, apart)))
