@@ -23,8 +23,9 @@ def budget(of: str = "total_ns(budget.{cause})", causes: Sequence[str] = CAUSES)
 
 
 def clipped(nanoseconds: str) -> str:
-    """An expression of SQL as 64 bits, see `analyzer.durations`."""
-    return f"least(greatest({nanoseconds}, -{MOST_NS}), {MOST_NS})::BIGINT"
+    """An expression of SQL as 64 bits, see `analyzer.durations`; NULL stays NULL, which `least` would pass over."""
+    sides = f"WHEN {nanoseconds} > {MOST_NS} THEN {MOST_NS} WHEN {nanoseconds} < -{MOST_NS} THEN -{MOST_NS}"
+    return f"(CASE {sides} ELSE {nanoseconds} END)::BIGINT"
 
 
 def rpcs_of_connections(rpcs: str, connections: str) -> str:
