@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint check bench profile fuzz docs clean
+.PHONY: help dev demo test lint check bench profile fuzz fuzz-commands docs clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 NOT_PRODUCT := analyzer/core
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 dev: $(BUILT) ## Create .venv with the tool, the core built in release mode, and what the checks need
 
@@ -92,6 +92,12 @@ fuzz: dev ## Search for input that breaks the core (RUNS of each of FUZZ_TARGETS
 		cargo +nightly fuzz run -s none --no-trace-compares --fuzz-dir $(FUZZ) $$target \
 			$(FUZZ)/corpus/$$target $(FUZZ)/seeds/$$target $$(ls -d $(FUZZ)/regressions/$$target 2>/dev/null) -- $(LIBFUZZER); \
 	done
+
+MINUTES ?= 60
+SEED ?= 1
+
+fuzz-commands: dev ## Run every command on captures changed at random, for MINUTES, from SEED on
+	$(BIN)/python -m grpcdiag.fixtures.bench.fuzz --minutes $(MINUTES) --first $(SEED)
 
 docs: dev ## Write the generated pages and the outputs in pages anew, and build the site into build/site
 	$(BIN)/python docs/generate.py

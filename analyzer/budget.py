@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ._core import CAUSES as _CAUSES
+from .durations import clip_ns
 
 CAUSES: tuple[str, ...] = tuple(_CAUSES)
 """The causes of `contract.md`, in the order of every budget's columns."""
@@ -12,7 +13,7 @@ CAUSES: tuple[str, ...] = tuple(_CAUSES)
 
 def named(nanoseconds: Iterable[int]) -> Mapping[str, int]:
     """A budget by cause, causes without time left out. It adds up to the duration it divides."""
-    return {cause: int(ns) for cause, ns in zip(CAUSES, nanoseconds, strict=True) if ns}
+    return {cause: clip_ns(int(ns)) for cause, ns in zip(CAUSES, nanoseconds, strict=True) if ns}
 
 
 def total(budgets: Iterable[Iterable[int]]) -> tuple[int, ...]:
@@ -21,4 +22,4 @@ def total(budgets: Iterable[Iterable[int]]) -> tuple[int, ...]:
     for budget in budgets:
         for index, ns in enumerate(budget):
             sums[index] += int(ns)
-    return tuple(sums)
+    return tuple(map(clip_ns, sums))

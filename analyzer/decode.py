@@ -43,9 +43,8 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = Run(
-        paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", file_times=True, **how
-    )
+    wanted = {table: table == name for table in _STREAMED.values()}
+    run = Run(paths, file_times=True, **wanted, **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)

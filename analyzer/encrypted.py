@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from .budget import CAUSES
+from .durations import total_ns
 from .result import Finding, Verdict
 from .result_tls import Blocked, RecordFacts, Silences, TlsFacts
 from .tables import PROTOCOLS, Ints, Tables
@@ -89,7 +90,7 @@ def _blocked(tables: Tables, row: int) -> dict[str, Blocked]:
     mine = np.flatnonzero(waits.connection == row)
     causes = sorted(set(waits.cause[mine].tolist()))
     of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
-    return {CAUSES[cause]: Blocked(len(rows), int(waits.duration_ns[rows].sum())) for cause, rows in of.items()}
+    return {CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()}
 
 
 def verdict(told: Sequence[TlsFacts], found: Sequence[Finding]) -> Verdict:

@@ -121,8 +121,8 @@ def _warnings(tables: Tables) -> Iterator[str]:
 def _clock_steps(tables: Tables) -> Iterator[str]:
     for packet, ns in tables.capture["clock_steps"]:
         yield (
-            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}, for no time passed by the "
-            "TCP timestamps of both hosts: times from there on are given without the step"
+            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: by the TCP timestamps of "
+            "both hosts no time passed, so later times are given without the step"
         )
     if more := tables.capture["clock_steps_not_listed"]:
         yield f"{more:,} further steps of the capture's clock"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from .durations import total_ns
 from .result import Interval
 
 Durations = npt.NDArray[np.int64]
@@ -26,7 +28,7 @@ def quantiles_of(durations: Durations) -> dict[str, int] | None:
         return None
     ordered = np.sort(durations)
     found = {name: int(ordered[max(1, math.ceil(share * count)) - 1]) for name, share in QUANTILES.items()}
-    mean = int(durations.sum()) // count
+    mean = total_ns(durations) // count
     return {"count": count, "min": int(ordered[0]), **found, "max": int(ordered[-1]), "mean": mean}
 
 
@@ -51,6 +53,7 @@ def interval_of(durations: Durations) -> dict[str, Interval] | None:
     return found
 
 
+@lru_cache(maxsize=4_096)
 def _lower_rank(share: float, count: int) -> int | None:
     """The largest rank with a chance of `_TAIL` at most that fewer values than it lie below the quantile."""
     below = np.arange(count + 1)

@@ -272,13 +272,13 @@ def _rpcs(tables: Tables, zero: int, most: int) -> SceneRpcs:
     rpcs = tables.rpcs
     kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most))
     budgets = gathered(tables.rpc_budgets, kept)
-    total = np.maximum(budgets.sum(axis=1, keepdims=True), 1)
+    total = np.maximum(budgets.sum(axis=1, keepdims=True, dtype=np.float64), 1)
     names = ("connection", "stream", "duration_ns", "status", "first_packet", "last_packet")
     table = SceneRpcs(
         method=_method_numbers(tables, gathered(rpcs.method, kept)),
         start_ns=gathered(rpcs.start_time_ns, kept) - zero,
         complete=_seen_whole(gathered(rpcs.flags, kept)),
-        shares=np.rint(budgets / total * 1000).astype(np.int64),
+        shares=np.rint(budgets / total * 1000).clip(0, 1000).astype(np.int64),
         **{name: gathered(getattr(rpcs, name), kept) for name in names},
     )
     return _rows(table, np.argsort(table.start_ns, kind="stable"))

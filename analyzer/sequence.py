@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from .durations import total_ns
 from .excerpt import Excerpt
 from .tables import DIRECTIONS, Ints, Packets, Waits
 
@@ -128,7 +129,7 @@ def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
     bursts = _bursts(packets, sent, gap, excerpt.tables.waits.resumed_at_packet[wait_rows], excerpt, frame_rows)
     silences = _silences(excerpt, bursts, wait_rows, max(limits.silence_ns, int(limits.burst_rtt_share * rtt)))
     kind, row, shape = _ordered(excerpt, bursts, silences, wait_rows, frame_rows)
-    short_ns = int(excerpt.tables.waits.duration_ns[short].sum())
+    short_ns = total_ns(excerpt.tables.waits.duration_ns[short])
     return Sequence(
         bursts, silences, excerpt.tables.waits, wait_rows, frame_rows, len(short), short_ns, kind, row, shape
     )
@@ -266,7 +267,7 @@ def _sums(values: npt.NDArray[Any], first: Ints) -> Ints:
 def _silences(excerpt: Excerpt, bursts: Bursts, wait_rows: Ints, shortest_ns: int) -> Silences:
     """Gaps between bursts that no wait already tells: none that covers all but a fifth at either end."""
     start, stop = bursts.last_time_ns[:-1], bursts.first_time_ns[1:]
-    long = stop - start >= shortest_ns
+    long = (stop > start) & (stop - start >= shortest_ns)  # not where times step back, by whatever
     if len(wait_rows):
         waits, rest = excerpt.tables.waits, (stop - start) // 5
         begun = waits.start_time_ns[wait_rows]

@@ -65,7 +65,8 @@ class Output:
             except OSError:
                 part.discard()
                 place.folder.close()
-                raise PermissionError(errno.EACCES, "root rotates files only in a folder that root alone can change")
+                reason = "root rotates files only in a folder that root alone can change"
+                raise PermissionError(errno.EACCES, reason) from None
         return place, part
 
     def _named(self, name: str) -> str:

@@ -18,6 +18,7 @@ from msgspec import MsgspecError, Struct, json
 
 from ..interruption import scratch
 from . import store
+from .credentials import without_credentials
 from .series import File, Recording, digest
 
 TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
@@ -85,7 +86,7 @@ class Committed(Struct, frozen=True):
 def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
     """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
     files = [*recording.files, *recording.beside, *([keylog] if keylog else [])]
-    return digest(repr(([(file.url, file.size, file.version) for file in files], sorted(ports))))
+    return digest(repr(([(file.named, file.size, file.version) for file in files], sorted(ports))))
 
 
 def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
@@ -159,8 +160,8 @@ def prepare(dataset: str) -> None:
         with scratch("grpcdiag-") as folder:
             store.put_bytes(b"", url, folder)
     except store.StoreError as error:
-        reason = str(error).removeprefix(f"{url}: ")
-        raise store.WriteError(f"cannot write {dataset}: {reason}") from error
+        reason = str(error).removeprefix(f"{without_credentials(url)}: ")
+        raise store.WriteError(f"cannot write {dataset}: {reason}", dataset) from None
     with suppress(store.StoreError):  # some may only write
         store.remove([url])
 

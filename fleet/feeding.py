@@ -69,7 +69,7 @@ def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
         for number, path in heads.items():
             store.get(files[number].url, Path(path))
         reasons = _unreadable(heads)
-        whole = {path: files[number].url for number, path in heads.items() if number not in reasons}
+        whole = {path: files[number].named for number, path in heads.items() if number not in reasons}
         yield Feed(list(whole), reasons, whole)
         return
     kept.sort(key=lambda number: (times.get(number) is None, times.get(number)))
@@ -116,7 +116,7 @@ class _Pipes(Feed):
     """Files of a store, given to the core one after the other."""
 
     def __init__(self, files: Sequence[File], paths: Sequence[str], reasons: dict[int, str]) -> None:
-        super().__init__(paths, reasons, {path: file.url for path, file in zip(paths, files, strict=True)})
+        super().__init__(paths, reasons, {path: file.named for path, file in zip(paths, files, strict=True)})
         self._files = files
         self._error: store.StoreError | None = None
         self._begun, self._closed = threading.Event(), threading.Event()
@@ -155,7 +155,7 @@ class _Pipes(Feed):
                 except store.StoreError as error:
                     self._error = error
                 except BaseException as error:  # told to whoever reads
-                    self._error = store.StoreError(f"{file.url}: it could not be handed on: {error!r}")
+                    self._error = store.StoreError(f"{file.url}: it could not be handed on: {error!r}", file.url)
                 finally:
                     os.close(pipe)
 

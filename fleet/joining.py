@@ -74,7 +74,12 @@ def candidates(connections: str) -> str:
         )
         SELECT a_recording, a_connection, a_vantage,
                recording AS b_recording, connection AS b_connection, vantage AS b_vantage
-        FROM pairs WHERE abs(a_time_ns - first_time_ns) < {_DAY_NS}"""
+        FROM pairs WHERE {_near("a_time_ns", "first_time_ns")}"""
+
+
+def _near(time: str, other: str) -> str:
+    """Whether two times are within a day: those of a hostile capture may be further apart than 64 bits tell."""
+    return f"abs({time}::HUGEINT - {other}) < {_DAY_NS}"
 
 
 def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
@@ -120,13 +125,14 @@ def ends(rpcs: str, hosts: str) -> str:
             SELECT p.*, a.stream, a.method, a.start_time_ns, a.duration_ns, b.duration_ns AS server_duration_ns,
                    a.request_messages <= 1 AND a.response_messages <= 1 AS one_turn,
                    b.start_time_ns - a.start_time_ns AS up, {own},
-                   a.start_time_ns + a.duration_ns - b.start_time_ns - b.duration_ns AS down,
+                   a.start_time_ns - b.start_time_ns + (a.duration_ns - b.duration_ns) AS down,
                    b.budget.server + if(b_vantage = 'server', b.budget.network, 0) AS at_server
             FROM pairs p
             JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
             JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
             WHERE a.complete AND b.complete AND a.request_bytes = b.request_bytes
               AND a.response_bytes = b.response_bytes AND NOT a.touches_gap AND NOT b.touches_gap
+              AND {_near("a.start_time_ns", "b.start_time_ns")} AND greatest(a.duration_ns, b.duration_ns) < {1 << 62}
         ), clocked AS (
             SELECT *, (min(up) OVER slot - min(down) OVER slot) // 2 AS clock_offset_ns,
                    (min(up) OVER slot + min(down) OVER slot) // 2 AS clock_uncertainty_ns

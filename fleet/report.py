@@ -15,6 +15,7 @@ from ..interruption import scratch
 from . import dataset, store, summary, sums
 from .answers import Answers, answers
 from .changes import Since, since
+from .credentials import without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,7 +159,7 @@ def report(target: str, most: int | None = 10) -> Report:
         losers = {name: _losers(database, expression, most) for name, expression in DIMENSIONS.items()}
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
-            dataset=target,
+            dataset=without_credentials(target),
             recordings=told[0],
             hosts=told[1],
             bytes=int(told[2] or 0),
@@ -185,7 +186,7 @@ def report(target: str, most: int | None = 10) -> Report:
 
 def _slots(database: Any) -> Iterator[Slot]:
     query = f"""
-        SELECT slot_time_ns, sum(rpcs)::BIGINT, sum(duration_ns)::BIGINT, sum(lost_ns)::BIGINT, {sums.budget()}
+        SELECT slot_time_ns, sum(rpcs)::BIGINT, total_ns(duration_ns), total_ns(lost_ns), {sums.budget()}
         FROM t GROUP BY ALL ORDER BY ALL"""
     for time, rpcs, duration, lost, budget in database.execute(query).fetchall():
         yield Slot(time, rpcs, duration, lost, _named(budget))
@@ -199,7 +200,7 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
     """
     present = dataset.committed(target)
     if not present:
-        raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze")
+        raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze", target)
     dataset.check(present)
     there = summary.written(target, present)
     with scratch("grpcdiag-fleet-") as folder:
@@ -216,7 +217,7 @@ def _views(database: Any, files: Mapping[str, str]) -> None:
     for table, url in files.items():
         database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url])}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
-    lost = " + ".join(f"budget.{cause}" for cause in WAITING)
+    lost = sums.clipped(" + ".join(f"budget.{cause}::HUGEINT" for cause in WAITING))
     pair = """coalesce(c.host, client) || ' -> '
               || coalesce(s.host || ':' || regexp_extract(server, ':(\\d+)$', 1), server) AS pair,
               coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
@@ -242,7 +243,7 @@ def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ..
             SELECT name, {quantile.format(q=0.5)} AS p50, {quantile.format(q=0.99)} AS p99 FROM ranked GROUP BY ALL
         ), losers AS (
             SELECT {expression} AS name, sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
-                   sum(duration_ns)::BIGINT AS duration_ns, sum(lost_ns)::BIGINT AS lost_ns, {sums.budget()} AS budget
+                   total_ns(duration_ns) AS duration_ns, total_ns(lost_ns) AS lost_ns, {sums.budget()} AS budget
             FROM t GROUP BY ALL
         )
         , placed AS (
@@ -309,7 +310,7 @@ def _causes(database: Any, target: str) -> Iterator[Cause]:
         hours.setdefault(id_, {})[name] = count
     groups = database.execute(f"""
         SELECT id, max({severity}), count(*), count(DISTINCT recording), count(DISTINCT host),
-               coalesce(sum({alone}), 0)::BIGINT AS lost, min(first_time_ns), max(last_time_ns), mode(remedy)
+               coalesce(total_ns({alone}), 0) AS lost, min(first_time_ns), max(last_time_ns), mode(remedy)
         FROM findings GROUP BY id ORDER BY max({severity}) = 1, lost DESC, count(*) DESC, id""").fetchall()
     worst = _cases(database, target, f"{severity} DESC, coalesce(lost_ns, 0) DESC")
     typical = _cases(database, target, "abs(coalesce(lost_ns, 0) - middle)")
@@ -365,7 +366,7 @@ def commands(
     names = " ".join(shlex.quote(path) for path in paths if path)
     if None in paths:
         folder = shlex.quote(recording)
-        fetch = (f"grpcdiag fleet fetch {shlex.quote(target)} {folder} -o {folder}",)
+        fetch = (f"grpcdiag fleet fetch {shlex.quote(without_credentials(target))} {folder} -o {folder}",)
         names = f"{folder}/*"
     elif len(paths) > _NAMED_FILES:
         names = f"{shlex.quote(_common([path for path in paths if path]))}*"

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from ..analyzer.beside_names import descriptions, is_beside, samples
+from .credentials import without_credentials
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$", re.IGNORECASE)
 _CAPTURE = re.compile(r"^(?P<stem>.*)\.(?:pcapng|pcap|cap|dmp|dump)(?:\.?(?P<sequence>\d{1,9}))?$", re.IGNORECASE)
@@ -54,6 +55,9 @@ _GENERIC = frozenset(
 """Names of folders and files that are no host's."""
 
 
+_LOCAL = "file://"
+
+
 class File(Struct, frozen=True):
     """A capture file of a store."""
 
@@ -61,6 +65,15 @@ class File(Struct, frozen=True):
     size: int
     version: str
     """What the store says of its contents (ETag, time of change): another version is another file."""
+
+    @property
+    def named(self) -> str:
+        """The URL as it may be shown and stored."""
+        return self.url if self.url.startswith(_LOCAL) else without_credentials(self.url)
+
+    def __repr__(self) -> str:
+        """As engines show it in their logs."""
+        return f"File({self.named!r})"
 
 
 class Found(Struct, frozen=True):

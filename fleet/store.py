@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from ..analyzer.beside_names import descriptions, is_beside, samples
 from ..interruption import Unfinished
+from .credentials import HIDDEN, without_credentials
 from .series import File, Found, is_capture
 
 _Given = TypeVar("_Given")
@@ -33,7 +34,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class StoreError(Exception):
-    """A store that cannot be read or written, with its own words."""
+    """A store that cannot be read or written, with its own words and without the credentials of its URL."""
+
+    def __init__(self, text: str, url: str = "", *, lasting: bool = False) -> None:
+        """Name `url` as the one whose credentials `text` may repeat; `lasting` when asking later changes nothing."""
+        super().__init__(without_credentials(text, url))
+        self.lasting = lasting
 
 
 class WriteError(StoreError):
@@ -60,7 +66,10 @@ def tried(call: Callable[[], _Given], what: str) -> _Given:
         except Exception as error:  # clients of stores raise errors of their own libraries
             lacks_keys = type(error).__name__ in _NO_CREDENTIALS
             if not left or lacks_keys or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
-                raise StoreError(f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}") from error
+                lasting = isinstance(error, PermissionError)
+                raise StoreError(
+                    f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}", what, lasting=lasting
+                ) from None
         time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
         wait *= 2
     raise AssertionError
@@ -75,15 +84,17 @@ def opened(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise SchemeError(f"{url}: fsspec is not installed: pip install 'grpcdiag[fleet]'") from None
+        raise SchemeError(f"{url}: fsspec is not installed: pip install 'grpcdiag[fleet]'", url) from None
     try:
         system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
-        raise SchemeError(f"{url}: {_lacking(url, error)}") from None
+        raise SchemeError(f"{url}: {_lacking(url, error)}", url) from None
     except ValueError as error:
-        raise SchemeError(f"{url}: {_words(error)}") from None
+        raise SchemeError(f"{url}: {_words(error)}", url) from None
     except Exception as error:  # clients of stores raise errors of their own libraries, for credentials say
-        raise StoreError(f"{url}: {_words(error)}") from None
+        raise StoreError(f"{url}: {_words(error)}", url) from None
+    if not path.startswith(("http://", "https://")) and without_credentials(f"x://{path}") != f"x://{path}":
+        raise SchemeError(f"{url}: this store takes no credentials from a URL{_KEYS}", url)
     return system, path
 
 
@@ -154,8 +165,9 @@ def _alone(system: Any, path: str, source: str) -> _Listed:
     try:
         listed = {path: tried(lambda: system.info(path), source)}
     except FileNotFoundError:
-        raise StoreError(f"{source}: no such file or folder") from None
-    for description in descriptions(path):
+        raise StoreError(f"{source}: no such file or folder", source) from None
+    # a URL with parameters, such as a signature, opens this file and no other
+    for description in descriptions(path) if "://" not in path or "?" not in path else ():
         for name in (description, samples(description)):
             with suppress(FileNotFoundError):
                 listed[name] = tried(partial(system.info, name), source)
@@ -168,7 +180,7 @@ def one(url: str) -> File:
     try:
         info = tried(lambda: system.info(path), url)
     except FileNotFoundError:
-        raise StoreError(f"{url}: no such file") from None
+        raise StoreError(f"{url}: no such file", url) from None
     return _found(system, "", path, info).file
 
 
@@ -177,8 +189,8 @@ def head(url: str, most: int) -> bytes:
     system, path = opened(url)
     try:
         return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
-    except FileNotFoundError as error:
-        raise StoreError(f"{url}: it is gone") from error
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
 
 
 def part(url: str, begin: int, end: int) -> bytes:
@@ -186,12 +198,12 @@ def part(url: str, begin: int, end: int) -> bytes:
     system, path = opened(url)
     try:
         content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
-    except FileNotFoundError as error:
-        raise StoreError(f"{url}: it is gone") from error
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
     if len(content) > end - begin:  # of a web server that gives no parts of files
         content = content[begin:end]
     if len(content) != end - begin:
-        raise StoreError(f"{url}: it became shorter while it was read")
+        raise StoreError(f"{url}: it became shorter while it was read", url)
     return content
 
 
@@ -207,7 +219,7 @@ def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
         try:
             got = tried(partial(system.cat_ranges, paths, zeros, ends, on_error="raise"), some[0].url) if some else []
         except FileNotFoundError as error:
-            raise StoreError(f"{error}: it is gone") from error
+            raise StoreError(f"{error}: it is gone", some[0].url) from None
         of = dict(zip((file.url for file in some), got, strict=True))
         for file in files[begin : begin + _HEADS_AT_ONCE]:
             yield bytes(of.get(file.url, b""))[:most]
@@ -224,7 +236,12 @@ def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
     if size is None:  # listings of web servers do not tell it
         size = tried(lambda: system.size(path), path)
     file = File(system.unstrip_protocol(path), int(size or 0), str(version))
-    return Found(file, tuple(below[:-1]), below[-1], system.unstrip_protocol(root))
+    name, folder = below[-1], system.unstrip_protocol(root)
+    if local_path(folder) is None:
+        name, folder = without_credentials(name), without_credentials(folder)
+        if HIDDEN in name:  # a signed URL: the parameters are no part of the file's name
+            name = name.partition("?")[0]
+    return Found(file, tuple(below[:-1]), name, folder)
 
 
 def local_path(url: str) -> str | None:
@@ -238,7 +255,7 @@ def get(url: str, target: Path) -> None:
     try:
         tried(lambda: system.get_file(source, str(target)), url)
     except FileNotFoundError:
-        raise StoreError(f"{url}: it is gone") from None
+        raise StoreError(f"{url}: it is gone", url) from None
 
 
 AT_ONCE = 500
@@ -258,7 +275,7 @@ def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
         try:
             tried(partial(system.get, sources, paths[some]), urls[0])
         except FileNotFoundError as error:
-            raise StoreError(f"{error}: it is gone") from None
+            raise StoreError(f"{error}: it is gone", urls[begin]) from None
     return paths
 
 
@@ -269,7 +286,7 @@ def put(path: Path, url: str) -> None:
         try:
             tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
         except FileNotFoundError as error:  # such as a bucket that does not exist
-            raise StoreError(f"{url}: {_words(error)}") from error
+            raise StoreError(f"{url}: {_words(error)}", url) from None
         return
 
     def replace() -> None:
@@ -308,7 +325,7 @@ def read(urls: Sequence[str]) -> dict[str, bytes]:
     try:
         found = tried(lambda: system.cat(list(paths), on_error="raise"), urls[0])
     except FileNotFoundError as error:
-        raise StoreError(f"{error}: it is gone") from None
+        raise StoreError(f"{error}: it is gone", urls[0]) from None
     if isinstance(found, bytes):
         return {urls[0]: found}
     return {paths[path]: content for path, content in found.items()}

@@ -123,7 +123,7 @@ def _totals(relations: Mapping[str, str], hosts: str) -> str:
     less = sums.totals(_counted_twice(relations))
     return f"""
         SELECT {_TOTAL_KEYS}, sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
-               sum(duration_ns)::BIGINT AS duration_ns, max(longest_ns) AS longest_ns, {sums.budget()} AS budget
+               total_ns(duration_ns) AS duration_ns, max(longest_ns) AS longest_ns, {sums.budget()} AS budget
         FROM (
             SELECT * FROM {relations["totals"]}
             UNION ALL BY NAME

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..analyzer.budget import CAUSES
+from ..analyzer.durations import MOST_NS
 
 SLOT_NS = 300_000_000_000
 """Width of the intervals of `totals`."""
@@ -16,9 +17,15 @@ STEPS_PER_OCTAVE = 4
 _KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage"
 
 
-def budget(of: str = "sum(budget.{cause})::BIGINT", causes: Sequence[str] = CAUSES) -> str:
+def budget(of: str = "total_ns(budget.{cause})", causes: Sequence[str] = CAUSES) -> str:
     """A budget made of an expression per cause."""
     return "{" + ", ".join(f"'{cause}': {of.format(cause=cause)}" for cause in causes) + "}"
+
+
+def clipped(nanoseconds: str) -> str:
+    """An expression of SQL as 64 bits, see `analyzer.durations`; NULL stays NULL, which `least` would pass over."""
+    sides = f"WHEN {nanoseconds} > {MOST_NS} THEN {MOST_NS} WHEN {nanoseconds} < -{MOST_NS} THEN -{MOST_NS}"
+    return f"(CASE {sides} ELSE {nanoseconds} END)::BIGINT"
 
 
 def rpcs_of_connections(rpcs: str, connections: str) -> str:
@@ -40,7 +47,7 @@ def totals(rpcs: str) -> str:
     return f"""
         SELECT {_KEYS}, start_time_ns // {SLOT_NS} * {SLOT_NS} AS slot_time_ns, count(*) AS rpcs,
                count(*) FILTER (status IS NOT NULL AND status <> 'OK') AS failed_rpcs,
-               sum(duration_ns)::BIGINT AS duration_ns, max(duration_ns) AS longest_ns, {budget()} AS budget
+               total_ns(duration_ns) AS duration_ns, max(duration_ns) AS longest_ns, {budget()} AS budget
         FROM ({rpcs}) GROUP BY ALL ORDER BY ALL"""
 
 
@@ -75,6 +82,7 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
     connection.execute("SET preserve_insertion_order = false")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET enable_progress_bar = false")
+    connection.execute(f"CREATE TEMP MACRO total_ns(column_ns) AS {clipped('sum(column_ns)')}")
     return connection
 
 

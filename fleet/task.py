@@ -16,6 +16,7 @@ from msgspec import Struct
 from .. import interruption
 from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES
 from . import dataset, feeding, store, sums
+from .credentials import without_credentials
 from .dataset import LeftOut, Marker
 from .series import File, Recording
 
@@ -40,6 +41,10 @@ class Task(Struct, frozen=True):
     """Markers of other versions of the recording, which this one replaces."""
     keylog: File | None = None
     """TLS secrets, which workers read for themselves: they travel no other way."""
+
+    def __repr__(self) -> str:
+        """As engines show it in their logs."""
+        return f"Task({self.recording.id}.{self.version})"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -68,7 +73,7 @@ def analyse(task: Task) -> Outcome:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the core is no Exception; other recordings shall go on
-        return _failed(task, f"internal error: {type(error).__name__}: {error}"[:500])
+        return _failed(task, f"internal error: {type(error).__name__}: {error}")
     return Outcome(
         recording=task.recording.id,
         host=task.recording.host,
@@ -83,7 +88,15 @@ def analyse(task: Task) -> Outcome:
 
 def _failed(task: Task, reason: str) -> Outcome:
     recording = task.recording
-    return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)
+    for url in (task.dataset, *(file.url for file in (*recording.files, *recording.beside))):
+        reason = without_credentials(reason, url)
+    return Outcome(
+        recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason[:_REASON]
+    )
+
+
+_REASON = 1_000
+"""Characters of what went wrong that are kept."""
 
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
@@ -119,7 +132,7 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
     from ..analyzer.errors import CaptureError, NoGrpcError
 
     files = task.recording.files
-    left_out = tuple(LeftOut(files[number].url, reason) for number, reason in feed.reasons.items())
+    left_out = tuple(LeftOut(files[number].named, reason) for number, reason in feed.reasons.items())
     if not feed.paths:
         return _Read(None, None, None, None, left_out)
     beside, notes = _beside(task.recording)
@@ -127,7 +140,7 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
         tables, marks = _decoded(feed, _how(task))
     except CaptureError as error:
         feed.check()
-        others = (file.url for number, file in enumerate(files) if number not in feed.reasons)
+        others = (file.named for number, file in enumerate(files) if number not in feed.reasons)
         reason = feed.named(str(error))
         return _Read(None, None, None, None, (*left_out, *(LeftOut(url, reason) for url in others)))
     feed.check()
@@ -192,8 +205,8 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
         version=task.version,
         host=recording.host,
         interface=recording.interface,
-        files=tuple(file.url for file in recording.files),
-        beside=tuple(file.url for file in recording.beside) if analysis and analysis.recording else (),
+        files=tuple(file.named for file in recording.files),
+        beside=tuple(file.named for file in recording.beside) if analysis and analysis.recording else (),
         size=recording.size,
         first_time_ns=capture.get("first_time_ns"),
         last_time_ns=capture.get("last_time_ns"),
@@ -226,15 +239,15 @@ def _beside(recording: Recording) -> tuple[Beside | None, tuple[str, ...]]:
         return None, ()
     from ..analyzer import beside
 
-    description, samples = recording.beside[0].url, recording.beside[1:]
+    description, samples = recording.beside[0].named, recording.beside[1:]
     try:
-        document = store.head(description, MOST_BYTES)
+        document = store.head(recording.beside[0].url, MOST_BYTES)
         lines = store.head(samples[0].url, MOST_SAMPLE_BYTES).splitlines() if samples else []
         return beside.read(description, document, lines), ()
     except beside.Mismatch as mismatch:
         return None, (f"{description} is not used: {mismatch}",)
     except store.StoreError as error:
-        if not isinstance(error.__cause__, (PermissionError, FileNotFoundError)):
+        if not error.lasting:
             raise  # it may be read the next time
         return None, (f"{error}; it is not used",)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 def safe(text: str) -> str:
     """Text from a capture without anything a terminal would obey: control and invisible characters are escaped."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -19,6 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
+from ..analyzer.durations import clip_ns
 from .text import safe
 
 Value = bool | int | str | None | Mapping[str, int] | Mapping[str, str]
@@ -173,7 +174,7 @@ class Writer:
             if isinstance(value, bool):
                 note.bool_value = value
             elif isinstance(value, int):
-                note.int_value = value
+                note.int_value = clip_ns(value)
             elif isinstance(value, str):
                 note.string_value_iid = self._number(packet, self._texts, value)
             else:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..budget import CAUSES
+from ..durations import total_ns
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from . import _shared, _stalls, capture_quality, loss_recovery
@@ -59,9 +60,9 @@ def _of_records(tables: Tables, connections: Sequence[int]) -> tuple[Tables, Int
 def _share(tables: Tables, rows: Ints) -> float:
     """Waits as a part of themselves and of all time in which the server's answers were awaited on their connections."""
     waits, records = tables.waits, tables.records
-    waited = int(waits.duration_ns[rows].sum())
+    waited = total_ns(waits.duration_ns[rows])
     mine = np.isin(records.connection, waits.connection[rows]) & (records.direction == 1)
-    return waited / max(1, waited + int(records.answer_ns[mine].sum()))
+    return waited / max(1, waited + total_ns(records.answer_ns[mine]))
 
 
 def _finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Finding:
@@ -78,7 +79,7 @@ def _finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -> Fin
         share=None,
         metrics={
             "waits": len(rows),
-            "wait_ns": int(waits.duration_ns[rows].sum()),
+            "wait_ns": total_ns(waits.duration_ns[rows]),
             "median_wait_ns": int(np.median(waits.duration_ns[rows])),
             "round_trip_ns": int(np.median(waits.rtt_ns[rows])),
             "bytes_in_flight_at_stop": int(np.median(waits.in_flight_bytes[rows])),
@@ -195,7 +196,7 @@ def receive_window_stall(tables: Tables, connections: Sequence[int]) -> Iterator
     stalls = _stalls.Stalls(rows, 0, 0.0, _stalls._ends(tables, rows))
     connection, direction = stalls.first
     reader = _shared.host(tables, connection, 1 - direction)
-    waited = _shared.milliseconds(float(waits.duration_ns[rows].sum()))
+    waited = _shared.milliseconds(total_ns(waits.duration_ns[rows]))
     found = (
         f"Senders stood still inside a record {_stalls.times(len(rows))}, {waited} in all, because TCP's receive "
         f"window of the reader had no room: {_stalls.where(tables, stalls)}. Mostly {reader} reads too slowly, or its "
@@ -232,8 +233,8 @@ def connection_churn(tables: Tables, connections: Sequence[int]) -> Iterator[Fin
         at_once = churn._churning(tables, group, limits)
         if not at_once or turns[group].mean() > _LIMITS.few_turns:
             continue
-        life = int((table.closed_time_ns[group] - table.opened_time_ns[group]).sum())
-        share = int(setup[group].sum()) / max(1, life)
+        life = total_ns(table.closed_time_ns[group] - table.opened_time_ns[group])
+        share = total_ns(setup[group]) / max(1, life)
         if share >= _LIMITS.told_share:
             yield _churn(tables, group, at_once, setup[group], float(turns[group].mean()), share)
 
@@ -268,7 +269,7 @@ def _churn(tables: Tables, group: Ints, at_once: int, setup: Ints, turns: float,
             "open_at_once": at_once,
             "answers_per_connection": turns,
             "setup_p50_ns": int(np.median(setup)),
-            "setup_ns": int(setup.sum()),
+            "setup_ns": total_ns(setup),
             "setup_share_of_life": round(share, 5),
         },
         evidence=tuple(evidence),

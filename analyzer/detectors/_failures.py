@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..budget import named
+from ..durations import totals_ns
 from ..result import Evidence, Remedy, Severity
 from ..tables import Codes, Counts, Ints, Tables
 from ._shared import distinct, implementation, milliseconds, severity
@@ -153,7 +154,7 @@ def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
     if not len(rows) or len(budgets) != len(tables.failures.rpc):
         return {}
     kept = rows.row[rows.row >= 0]
-    return dict(sorted(named(budgets[kept].sum(axis=0)).items(), key=lambda item: -item[1]))
+    return dict(sorted(named(totals_ns(budgets[kept])).items(), key=lambda item: -item[1]))
 
 
 def reset_words(tables: Tables, rows: Failed, place: int) -> str:

@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import facts
+from ..durations import clip_ns
 from ..result import Confidence, Severity
 from ..tables import DIRECTIONS, Counts, Ints, Tables
 
 
 def rpc_time(tables: Tables) -> int:
     """The time of all RPCs together, nanoseconds: what shares of time are shares of."""
-    return sum(sum(method.budget) for method in tables.methods)
+    return clip_ns(sum(sum(method.budget) for method in tables.methods))
 
 
 def share_of_time(tables: Tables, lost_ns: int) -> float:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..budget import CAUSES
+from ..durations import total_ns
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Counts, Ints, Tables
 from . import _shared
@@ -75,7 +76,7 @@ def find(tables: Tables, cause: str) -> Stalls | None:
         return None
     ends = _ends(tables, rows)
     connections = sorted({connection for connection, *_ in ends})
-    lost = min(int(tables.connection_budgets[connections, number].sum()), _shared.rpc_time(tables))
+    lost = min(total_ns(tables.connection_budgets[connections, number]), _shared.rpc_time(tables))
     return Stalls(rows, lost, _shared.share_of_time(tables, lost), ends) if lost > 0 else None
 
 
@@ -116,7 +117,7 @@ def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
     known = waits.rtt_ns[rows] >= 0
     return {
         "waits": len(rows),
-        "wait_ns": int(waits.duration_ns[rows].sum()),
+        "wait_ns": total_ns(waits.duration_ns[rows]),
         "median_wait_ns": int(np.median(waits.duration_ns[rows])),
         "longest_wait_ns": int(waits.duration_ns[rows].max()),
         "round_trip_ns": int(np.median(waits.rtt_ns[rows][known])) if known.any() else -1,

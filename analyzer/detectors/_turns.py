@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Evidence
 from ..tables import Ints, Tables
 from . import _shared
@@ -168,7 +169,7 @@ def gaps(tables: Tables, rows: Rows) -> Gaps:
         return int(1000 * 2 ** (place + inside))
 
     words = [f"{1 << n}-{2 << n} µs: {count:,}" for n, count in enumerate(counts.tolist()) if count]
-    return Gaps(int(counts.sum()), int(idles.total_ns[mine].sum()), quantile(0.5), quantile(0.9), ", ".join(words))
+    return Gaps(int(counts.sum()), total_ns(idles.total_ns[mine]), quantile(0.5), quantile(0.9), ", ".join(words))
 
 
 def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:

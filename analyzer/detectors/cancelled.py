@@ -44,6 +44,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from . import _failures as common
@@ -156,7 +157,7 @@ def _metrics(rows: Failed, everything: int) -> dict[str, int | float | str]:
         "reset_by_server_rpcs": int((rows.reset_by == 1).sum()),
         "with_deadline_rpcs": int((rows.deadline_ns > 0).sum()),
         "duration_p50_ns": int(np.median(rows.duration_ns)),
-        "cancelled_rpc_time_ns": int(rows.duration_ns.sum()),
+        "cancelled_rpc_time_ns": total_ns(rows.duration_ns),
     }
 
 

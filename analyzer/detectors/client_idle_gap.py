@@ -47,6 +47,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _knobs, _shared, _turns, shared_connection
@@ -100,7 +101,7 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
     worst = int(rows[np.argmax(tables.turns.idle_ns[rows])])
     turn = _turns.turns_of(tables, np.array([worst]))
     seen, held, callers = _turns.gaps(tables, rows), float(turn.held[0]), int(turn.callers[0])
-    lost = min(int(tables.turns.idle_ns[rows].sum()), _shared.rpc_time(tables)) if costs else None
+    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
     client, gap = _shared.host(tables, worst, 0), _shared.milliseconds(seen.p50_ns)
     return Finding(
         id=ID,

@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..facts import HTTP2
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
@@ -87,7 +88,7 @@ class _Churn(Struct, frozen=True, eq=False):
     @property
     def share(self) -> float:
         """Set-up as a part of set-up and RPC time together."""
-        setup = int(self.setup_ns.sum())
+        setup = total_ns(self.setup_ns)
         return setup / (setup + self.rpc_time_ns) if setup else 0.0
 
 
@@ -101,7 +102,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     found = [_measure(tables, group, at_once, limits) for group, at_once in groups]
     told = [churn for churn in found if len(churn.connections) and churn.share >= limits.told_share]
     if told:
-        yield _finding(tables, max(told, key=lambda churn: int(churn.setup_ns.sum())), limits)
+        yield _finding(tables, max(told, key=lambda churn: total_ns(churn.setup_ns)), limits)
 
 
 def _pairs(tables: Tables, rows: Ints) -> list[Ints]:
@@ -134,13 +135,13 @@ def _measure(tables: Tables, group: Ints, at_once: int, limits: Limits) -> _Chur
     first_rpc = mine[first]
     setup = rpcs.start_time_ns[first_rpc] - table.opened_time_ns[connections]
     kept = (setup >= 0) & (setup <= limits.early_ns)
-    spent = int(tables.connection_budgets[group].sum())
+    spent = total_ns(tables.connection_budgets[group])
     return _Churn(connections[kept].astype(np.int64), first_rpc[kept], setup[kept], at_once, spent)
 
 
 def _share_of_capture(tables: Tables, churn: _Churn) -> float:
     """The set-up as a part of itself and the time of all RPCs, also those of other clients and servers."""
-    setup = int(churn.setup_ns.sum())
+    setup = total_ns(churn.setup_ns)
     return setup / (setup + rpc_time(tables))
 
 
@@ -195,8 +196,8 @@ def _metrics(tables: Tables, churn: _Churn, per: float, trips: float) -> dict[st
         "open_at_once": churn.at_once,
         "rpcs_per_connection": per,
         "setup_p50_ns": int(np.median(churn.setup_ns)),
-        "setup_ns": int(churn.setup_ns.sum()),
-        "setup_per_rpc_ns": int(churn.setup_ns.sum() // max(1, int(tables.connections.rpcs[churn.connections].sum()))),
+        "setup_ns": total_ns(churn.setup_ns),
+        "setup_per_rpc_ns": total_ns(churn.setup_ns) // max(1, int(tables.connections.rpcs[churn.connections].sum())),
         "setup_round_trips": trips,
         "setup_share": churn.share,
         "setup_share_of_capture": _share_of_capture(tables, churn),

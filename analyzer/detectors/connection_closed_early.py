@@ -43,6 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from . import _failures as common
@@ -160,7 +161,7 @@ def _finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
 def _loss(tables: Tables, lost: Counts, count: str) -> str:
     if not len(lost):
         return f"No RPC was lost by it, on {count}."
-    waited = milliseconds(float(tables.rpcs.duration_ns[lost].sum()))
+    waited = milliseconds(total_ns(tables.rpcs.duration_ns[lost]))
     return (
         f"{len(lost):,} of {tables.rpc_count:,} RPCs had no answer when their connection ended, on {count}; "
         f"they had waited {waited} together."
@@ -203,7 +204,7 @@ def _metrics(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
         "lost_rpcs": len(lost),
         "rpcs": tables.rpc_count,
         "lost_share": len(lost) / tables.rpc_count,
-        "lost_rpc_time_ns": int(tables.rpcs.duration_ns[lost].sum()),
+        "lost_rpc_time_ns": total_ns(tables.rpcs.duration_ns[lost]),
         "closed_by_server": sum(int(tables.connections.closed_by[end.connection]) == 1 for end in ends),
         "closed_by_client": sum(int(tables.connections.closed_by[end.connection]) == 0 for end in ends),
         "without_goaway": sum(end.goaway < 0 for end in ends),

@@ -42,6 +42,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _failures as common
@@ -98,7 +99,7 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
-            f"{common.listed(methods)}. They took {milliseconds(rows.duration_ns.sum())} together, and the callers "
+            f"{common.listed(methods)}. They took {milliseconds(total_ns(rows.duration_ns))} together, and the callers "
             f"got nothing for it. {time}"
         ),
         remedies=(_stop(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
@@ -139,7 +140,7 @@ def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
         "reset_by_client_rpcs": int((rows.reset_by == 0).sum()),
         "reset_by_server_rpcs": int((rows.reset_by == 1).sum()),
         **deadline,
-        "time_in_vain_ns": int(rows.duration_ns.sum()),
+        "time_in_vain_ns": total_ns(rows.duration_ns),
         **{f"time_in_vain_{cause}_ns": ns for cause, ns in went.items()},
         "deadline_exceeded_by_method": common.listed(methods),
     }

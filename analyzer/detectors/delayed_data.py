@@ -51,6 +51,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..budget import CAUSES
+from ..durations import total_ns
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from . import _shared, _stalls
@@ -124,7 +125,7 @@ def _held_inside(tables: Tables, limits: Limits) -> Ints:
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     prompt = (waits.cause[rows] != _CONGESTION_WINDOW) | (duration <= limits.longest_round_trips * rtt)
     rows = rows[(duration >= limits.shortest_ns) & (duration >= limits.round_trips * rtt) & prompt]
-    if not len(rows) or not _enough(tables, int(waits.duration_ns[rows].sum()), limits):
+    if not len(rows) or not _enough(tables, total_ns(waits.duration_ns[rows]), limits):
         return _none()
     columns = (waits.start_time_ns[rows], waits.stream[rows], waits.direction[rows], waits.connection[rows])
     return np.asarray(rows[np.lexsort(columns)])
@@ -159,7 +160,7 @@ def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
 def _by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
     """(kind, messages, nanoseconds), the longest first."""
     found = [
-        (kind, int(_messages(tables, chosen).sum()), int(tables.waits.duration_ns[chosen].sum()))
+        (kind, int(_messages(tables, chosen).sum()), total_ns(tables.waits.duration_ns[chosen]))
         for kind, chosen in _kinds(tables, rows)
         if len(chosen)
     ]
@@ -180,11 +181,11 @@ def _held_by_client(tables: Tables, limits: Limits) -> Ints:
         & (delays.duration_ns >= limits.round_trips * rtt)
         & lossless[delays.connection]
     )
-    if len(rows) < limits.least_calls or not _enough(tables, int(delays.duration_ns[rows].sum()), limits):
+    if len(rows) < limits.least_calls or not _enough(tables, total_ns(delays.duration_ns[rows]), limits):
         return _none()
     rows = rows[~_during_a_wait(tables, rows)]
     rows = rows[_one_message_each_way(tables, rows)]
-    if len(rows) < limits.least_calls or not _enough(tables, int(delays.duration_ns[rows].sum()), limits):
+    if len(rows) < limits.least_calls or not _enough(tables, total_ns(delays.duration_ns[rows]), limits):
         return _none()
     return rows
 
@@ -216,7 +217,7 @@ def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 
 
 def _finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
-    lost = int(tables.delays.duration_ns[late].sum()) if len(late) else None
+    lost = total_ns(tables.delays.duration_ns[late]) if len(late) else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     messages = int(_messages(tables, held).sum()) if len(held) else 0
     return Finding(
@@ -249,9 +250,9 @@ def _scope(tables: Tables, held: Ints, late: Ints) -> Scope:
 def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:
     found: dict[str, int | float | str] = {
         "messages_held": messages,
-        "messages_held_ns": int(tables.waits.duration_ns[held].sum()),
+        "messages_held_ns": total_ns(tables.waits.duration_ns[held]),
         "calls_held_by_client": len(late),
-        "calls_held_by_client_ns": int(tables.delays.duration_ns[late].sum()),
+        "calls_held_by_client_ns": total_ns(tables.delays.duration_ns[late]),
     }
     for kind, number, time in _by_kind(tables, held):
         found |= {f"{kind}_messages": number, f"{kind}_ns": time}
@@ -331,7 +332,7 @@ def _remedies(tables: Tables, held: Ints, late: Ints) -> Iterator[Remedy]:
 
 def _verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str:
     if len(late):
-        time = int(tables.delays.duration_ns[late].sum())
+        time = total_ns(tables.delays.duration_ns[late])
         return (
             f"{len(late):,} calls lost {_shared.milliseconds(time)} ({_shared.share_of_time(tables, time):.0%} of all "
             "RPC time) between their HEADERS and their message, which the client sent late: make the message first and "

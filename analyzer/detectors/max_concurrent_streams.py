@@ -45,6 +45,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _knobs, _shared, _turns
@@ -93,7 +94,7 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     streams = counted(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
     share = min(1.0, at_limit / int(_turns.turns_of(tables, np.array([row])).active_ns[0]))
-    lost = min(int(turns.at_limit_ns[rows].sum()), _shared.rpc_time(tables))
+    lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)

@@ -45,6 +45,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..durations import total_ns
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NOT_SEEN, Tables
 from . import _failures as common
@@ -102,13 +103,13 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "failed_share": share,
             **{f"{status.lower()}_rpcs": count for status, count in statuses.items()},
             "failed_by_method": common.listed(methods),
-            "failed_rpc_time_ns": int(rows.duration_ns.sum()),
+            "failed_rpc_time_ns": total_ns(rows.duration_ns),
         },
         evidence=tuple(_evidence(tables, rows, statuses, limits)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with another status than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{rows.duration_ns.sum() / 1e6:,.1f} ms. {_hint(first)} RPCs that missed a deadline or were cancelled "
+            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_hint(first)} RPCs that missed a deadline or were cancelled "
             "are not among them."
         ),
         remedies=_remedies(first),

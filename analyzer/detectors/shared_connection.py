@@ -53,6 +53,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..durations import total_ns
 from ..result import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
 from . import _knobs, _shared, _turns
@@ -127,7 +128,7 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: bool) 
     turn = _turns.turns_of(tables, np.array([worst]))
     callers, held = int(turn.callers[0]), float(turn.held[0])
     seen = _turns.gaps(tables, rows)
-    lost = min(int(tables.turns.idle_ns[rows].sum()), _shared.rpc_time(tables)) if costs else None
+    lost = min(total_ns(tables.turns.idle_ns[rows]), _shared.rpc_time(tables)) if costs else None
     client = _shared.host(tables, worst, 0)
     remedies = _remedies(_shared.implementation(tables, worst, 0))
     gap = _shared.milliseconds(seen.p50_ns)

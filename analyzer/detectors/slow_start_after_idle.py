@@ -55,6 +55,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..budget import CAUSES
+from ..durations import total_ns
 from ..result import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from . import _shared, _stalls
@@ -165,7 +166,7 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     waits = tables.waits
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
-    lost = int(waits.duration_ns[lost_rows].sum())
+    lost = total_ns(waits.duration_ns[lost_rows])
     all_time = _shared.rpc_time(tables)
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
@@ -225,7 +226,7 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
 
     metrics: dict[str, int | float | str] = {
         "bursts": len(first),
-        "lost_per_burst_ns": int(waits.duration_ns[lost].sum()) // len(first),
+        "lost_per_burst_ns": total_ns(waits.duration_ns[lost]) // len(first),
         "round_trip_ns": median(waits.rtt_ns, first),
         "idle_before_ns": median(waits.idle_before_ns, first),
         "retransmission_timeout_ns": median(waits.rto_ns, first),

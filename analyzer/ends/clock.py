@@ -27,6 +27,8 @@ _FEWEST = 3
 """Packets in each direction without which nothing is concluded (own choice)."""
 _LONGEST_NS = 30 * 86_400 * 1_000_000_000
 """Longest time between shared packets: beyond, sums of drifts need more than 64 bits."""
+_FARTHEST_NS = 1 << 61
+"""Farthest that clocks may be apart, 73 years: beyond, a round trip, the sum of two differences, needs more bits."""
 _RESOLUTION_NS = 2_000
 """Two stamps of a microsecond each."""
 
@@ -69,6 +71,8 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
     for (_, differences), way in ((outward, "from the first to the second"), (back, "from the second to the first")):
         if len(differences) < _FEWEST:
             raise NoClock(f"only {len(differences)} packets {way} capture point are in both")
+    if max(abs(int(edge)) for _, apart in (outward, back) for edge in (apart.min(), apart.max())) > _FARTHEST_NS:
+        raise NoClock("the clocks are more than 73 years apart")
     since = int(min(outward[0].min(), back[0].min()))
     span = int(max(outward[0].max(), back[0].max())) - since
     if span > _LONGEST_NS:

@@ -15,6 +15,7 @@ from ..analysis import analyze, of_tables
 from ..beside import Beside
 from ..decode import decode
 from ..detectors import loss_recovery
+from ..durations import totals_ns
 from ..errors import NoGrpcError, TooLargeError
 from ..facts import HTTP2, TLS
 from ..reading import How, Progress
@@ -274,7 +275,7 @@ def _ends(met: _Met) -> Ends:
         only_server_connections=_lonely(met.server, {pair.second for pair in met.shared}),
         up=_way(met.up, met.up_losses),
         down=_way(met.down, met.down_losses),
-        budget=_named(divided.budgets.sum(axis=0)),
+        budget=_named(totals_ns(divided.budgets)),
         methods=tuple(_methods(met.client, divided)),
     )
 
@@ -406,11 +407,11 @@ def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
                 label=method.label,
                 rpcs=int(mine.sum()),
                 divided_rpcs=int(divided.divided[mine].sum()),
-                budget=_named(divided.budgets[mine].sum(axis=0)),
+                budget=_named(totals_ns(divided.budgets[mine])),
             )
         )
     return sorted(found, key=lambda m: (-sum(m.budget.values()), m.method or m.label or ""))
 
 
-def _named(sums: npt.NDArray[Any]) -> Mapping[str, int]:
+def _named(sums: Sequence[int]) -> Mapping[str, int]:
     return {cause: int(ns) for cause, ns in zip(SPLIT_CAUSES, sums, strict=True) if ns}

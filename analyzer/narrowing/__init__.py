@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..chosen import Chosen
+from ..durations import total_ns
 from ..result import Narrowed
 from ..tables import Tables
 from .choice import NAMED, chosen_rpcs, without_rpcs
@@ -92,7 +93,7 @@ def _told(tables: Tables, mine: Mask, chosen: Chosen, in_part: tuple[int, ...]) 
         to_ns=chosen.to_ns,
         rpcs=int(mine.sum()),
         of_rpcs=len(mine),
-        rpc_time_ns=int(rpcs.duration_ns[mine].sum()),
-        of_rpc_time_ns=int(rpcs.duration_ns.sum()),
+        rpc_time_ns=total_ns(rpcs.duration_ns[mine]),
+        of_rpc_time_ns=total_ns(rpcs.duration_ns),
         connections_in_part=in_part,
     )

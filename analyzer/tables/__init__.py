@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
+from ..durations import MOST_NS, clip_ns
 from .calls import Delays, Failures, Messages, Method, Names, Rpcs, names_of
 from .columns import (
     BEGUN_BEFORE,
@@ -175,15 +176,27 @@ def _label(number: int | None) -> str | None:
 
 
 def _method(found: dict[str, Any]) -> Method:
-    latency, turnaround = found["latency"], found["turnaround"]
+    latency, turnaround = _clipped(found["latency"]), _clipped(found["turnaround"])
     columns = {
         "label": _label(found["label"]),
         "statuses": tuple(found["statuses"]),
-        "budget": tuple(found["budget"]),
+        "budget": tuple(map(clip_ns, found["budget"])),
         "latency_intervals": latency and latency.pop("intervals"),
         "turnaround_intervals": turnaround and turnaround.pop("intervals"),
+        "latency": latency,
+        "turnaround": turnaround,
     }
     return Method(**found | columns)
+
+
+def _clipped(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Limit durations that the core counts in 64 bits without a sign."""
+    if quantiles is None or quantiles["max"] <= MOST_NS:
+        return quantiles
+    intervals = quantiles["intervals"]
+    found = {name: min(value, MOST_NS) for name, value in quantiles.items() if name != "intervals"}
+    known = {name: tuple(end if end is None else min(end, MOST_NS) for end in ends) for name, ends in intervals.items()}
+    return found | {"intervals": known}
 
 
 def tables_of(result: Mapping[str, Any]) -> Tables:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ..credentials import without_credentials
 from ..task import Outcome, Task
 
 Work = Callable[[Task], Outcome]
@@ -20,6 +21,10 @@ LOSSES = 3
 
 class EngineError(Exception):
     """An engine that is not there, or is gone."""
+
+    def __init__(self, text: str, url: str = "") -> None:
+        """Name `url` as the one whose credentials `text` may repeat."""
+        super().__init__(without_credentials(text, url))
 
 
 class Engine(Protocol):
@@ -42,7 +47,7 @@ def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
         from .dask import Dask
 
         return Dask(name.removeprefix("dask://"))
-    raise EngineError(f"unknown engine {name}: local or dask://HOST:PORT")
+    raise EngineError(f"unknown engine {name}: local or dask://HOST:PORT", name)
 
 
 def lost(task: Task, reason: str) -> Outcome:

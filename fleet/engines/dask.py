@@ -18,7 +18,7 @@ class Dask:
         try:
             self._client: Any = distributed.Client(f"tcp://{address}")
         except (OSError, ValueError) as error:
-            raise EngineError(f"dask://{address}: {error}") from None
+            raise EngineError(f"dask://{address}: {error}", f"dask://{address}") from None
         # threads of one process are as good as processes: a task is the core's work, which lets others run
         self.workers = sum(self._client.nthreads().values())
 

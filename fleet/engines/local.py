@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from multiprocessing import get_context, parent_process
@@ -150,6 +151,8 @@ def _begin(scratch: str) -> None:
     """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interruption.heed_signals()  # SIGTERM, with which the parent ends it
+    if not sys.warnoptions:  # as in the command
+        warnings.simplefilter("ignore")
     tempfile.tempdir = scratch
     parent = parent_process()
 

@@ -51,9 +51,17 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
         markup=False,
         soft_wrap=not wrap,
     )
+    lines: list[str] = []
     for part in parts:
-        console.print(part)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+        if isinstance(part, Text) and not (colour or wrap):  # as rich does it, without rendering segments
+            drawn = part.plain
+        else:
+            console.print(part)
+            drawn = out.getvalue()
+            out.seek(0)
+            out.truncate()
+        lines += [line.rstrip() for line in drawn.splitlines() or ("",)]
+    return "\n".join(lines) + "\n"
 
 
 def more(number: int, noun: str) -> list[Text]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from rich.text import Text
 
 from ...analyzer.excerpt import Excerpt
@@ -21,7 +23,7 @@ _LEAST_LINES = 20
 def render(excerpt: Excerpt, *, width: int = 100, colour: bool = False, limit: int = LINES) -> str:
     """The time line as text; `limit` bounds the lines of events, 0 draws all of them and folds nothing."""
     page = _page(excerpt, width)
-    parts = [*head(page), Text(), page.axis(), *page.events(limit), *page.legend()]
+    parts = chain(head(page), [Text(), page.axis()], page.events(limit), page.legend())
     return draw(parts, width=page.width, colour=colour, wrap=False)
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ...analyzer import _core
 from ...analyzer.budget import CAUSES
+from ...analyzer.durations import total_ns
 from ...analyzer.excerpt import Excerpt
 from ...analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
 from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
@@ -23,6 +24,7 @@ from ..text import count, duration, safe, size
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2
 _LONGEST = 5
+UNKNOWN_METHOD = "method not in the capture"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
 _LEGEND = (
     "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n. "
@@ -52,6 +54,7 @@ class Page:
         self.by_start = rows[np.argsort(rpcs.first_packet[rows], kind="stable")]
         self.by_end = rows[np.argsort(rpcs.last_packet[rows], kind="stable")]
         self.starts, self.ends = rpcs.first_packet[self.by_start], rpcs.last_packet[self.by_end]
+        self._method_names = {m.number: safe(m.name or m.label or UNKNOWN_METHOD) for m in excerpt.tables.methods}
 
     def waits_by_cause(self, rows: Ints) -> list[str]:
         """How many waits of each cause, and how long they lasted; the longest first."""
@@ -59,7 +62,7 @@ class Page:
         said = []
         for cause in np.unique(waits.cause[rows]):
             mine = rows[waits.cause[rows] == cause]
-            said.append((int(waits.duration_ns[mine].sum()), f"{len(mine):,} {CAUSES[cause]}"))
+            said.append((total_ns(waits.duration_ns[mine]), f"{len(mine):,} {CAUSES[cause]}"))
         return [f"{text} {duration(ns)}" for ns, text in sorted(said, reverse=True)]
 
     def axis(self) -> Text:
@@ -135,7 +138,7 @@ class Page:
         parts += [f"{count(rpcs, 'RPC')} begun"] if rpcs and self.excerpt.stream is None else []
         waits = self.waits_by_cause(rows[kinds == WAIT])
         parts += [f"waits {', '.join(waits)}"] if waits else []
-        silent = int(self.sequence.silences.duration_ns[rows[kinds == SILENCE]].sum())
+        silent = total_ns(self.sequence.silences.duration_ns[rows[kinds == SILENCE]])
         return "; ".join([*parts, *([f"silent {duration(silent)}"] if silent else [])])
 
     def burst(self, row: int) -> list[Text]:
@@ -146,7 +149,7 @@ class Page:
         meta = f"{payload:,} B" if packets == 1 else f"{packets:,} packets, {payload:,} B"
         if bursts.retransmissions[row]:
             meta += f", {int(bursts.retransmissions[row]):,} retransmitted"
-        lasted = int(bursts.last_time_ns[row] - bursts.first_time_ns[row])
+        lasted = int(bursts.last_time_ns[row]) - int(bursts.first_time_ns[row])
         if lasted >= 1_000_000:
             meta += f", {duration(lasted)}"
         first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
@@ -203,10 +206,9 @@ class Page:
         self, at: int | None, first: int | None, last: int | None, lane: str, style: str, sides: str = "||"
     ) -> Text:
         when = "" if at is None else self.time(at)
-        line = Text(f" {when:>{self.when}}")
-        if self.numbers:
-            line.append(f"  {'' if first is None or last is None else _packets(first, last):<{self.numbers}}")
-        line.append(f" {sides[0]}")
+        packets = "" if first is None or last is None else _packets(first, last)
+        numbers = f"  {packets:<{self.numbers}}" if self.numbers else ""
+        line = Text(f" {when:>{self.when}}{numbers} {sides[0]}")
         line.append(set_cell_size(lane, self.inner), style=style)
         line.append(sides[1])
         return line
@@ -286,9 +288,9 @@ class Page:
     def _begun(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
         numbers = list(dict.fromkeys(int(rpcs.method[r]) for r in rows))
-        names = [method_name(self.excerpt.tables, n) for n in numbers]
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}: {names[0]}{more}"
+        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        begin = f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}"
+        return f"{begin}: {self._method_names.get(numbers[0], UNKNOWN_METHOD)}{more}"
 
     def _ended(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
@@ -338,7 +340,7 @@ def _packets(first: int, last: int) -> str:
 def method_name(tables: Tables, number: int) -> str:
     """A method by its number, as it may be shown."""
     found = next((method for method in tables.methods if method.number == number), None)
-    return safe((found and (found.name or found.label)) or "method not in the capture")
+    return safe((found and (found.name or found.label)) or UNKNOWN_METHOD)
 
 
 def wrapped(text: str, width: int, indent: str, style: str = "") -> list[Text]:
@@ -348,6 +350,8 @@ def wrapped(text: str, width: int, indent: str, style: str = "") -> list[Text]:
 
 def _fill(text: str, width: int, *, indent: str = "") -> list[str]:
     """Lines of a text, none of which parts a number from its unit; characters two columns wide count as two."""
+    if len(text) <= width and text.isascii() and text.isprintable():
+        return [text.rstrip()] if text.strip() else []
     spaced = "".join(c + "\0" * (cell_len(c) - 1) for c in _UNIT.sub("\xa0", text))
     lines = textwrap.wrap(spaced, width, subsequent_indent=indent)
     return [line.replace("\xa0", " ").replace("\0", "") for line in lines]

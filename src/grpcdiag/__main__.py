@@ -56,6 +56,10 @@ def _answer() -> None:
     gc.disable()
     # numpy's linear algebra is not used: without this its threads wait beside ours, spinning
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if not sys.warnoptions:  # a library's warning says nothing to who reads a report; -W and PYTHONWARNINGS show them
+        import warnings
+
+        warnings.simplefilter("ignore")
     from .ahead import read_ahead
 
     read_ahead(sys.argv[1:])

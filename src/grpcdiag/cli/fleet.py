@@ -75,6 +75,7 @@ def analyze(
     gc.enable()  # a run may take hours; the command line has turned it off
     with _told():
         from ..fleet import run
+        from ..fleet.credentials import without_credentials
         from ..fleet.engines import engine as engine_of
 
         planned = run.plan(sources, output, port or [], layout, keylog)
@@ -85,7 +86,7 @@ def analyze(
             _say_what_is_cut(planned)
         with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
             if planned.tasks and not chosen.workers:
-                say(f"{engine} has no workers now; the work begins when some come")
+                say(f"{without_credentials(engine)} has no workers now; the work begins when some come")
             result = run.execute(planned, chosen, told)
     _tell(result, quiet)
 
@@ -94,6 +95,7 @@ def analyze(
 def _told() -> Iterator[None]:
     """Turn what the fleet raises into messages and exit codes."""
     try:
+        from ..fleet.credentials import without_credentials
         from ..fleet.engines import EngineError
         from ..fleet.series import LayoutError
         from ..fleet.store import SchemeError, StoreError, WriteError
@@ -110,7 +112,7 @@ def _told() -> Iterator[None]:
     except Exception as error:
         if "duckdb" not in type(error).__module__:
             raise
-        told = str(error)
+        told = without_credentials(str(error))
     else:
         return
     fail(f"the dataset cannot be queried: {told}", UNREADABLE)
@@ -132,7 +134,7 @@ def _say_what_is_cut(planned: Plan) -> None:
     from ..analyzer.reading import KEY_LOG_BYTES
 
     if planned.keylog and planned.keylog.size > KEY_LOG_BYTES:
-        say(f"{planned.keylog.url}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
+        say(f"{planned.keylog.named}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
 
 
 @contextmanager
@@ -269,12 +271,13 @@ def fetch(
     with _told():
         from ..fleet import dataset as dataset_of
         from ..fleet import store
+        from ..fleet.credentials import without_credentials
 
         present = dataset_of.committed(dataset)
         if not present:
-            fail(f"{dataset}: no dataset of grpcdiag fleet analyze", UNREADABLE)
+            fail(f"{without_credentials(dataset)}: no dataset of grpcdiag fleet analyze", UNREADABLE)
         found = present.get(recording)
         if found is None:
-            fail(f"{dataset}: no recording {recording}", 2)
+            fail(f"{without_credentials(dataset)}: no recording {recording}", 2)
         for path in store.copy(dataset_of.markers([found])[0].files, output):
             typer.echo(path)

@@ -103,9 +103,11 @@ class Place(NamedTuple):
     """It is there and no ordinary file: a pipe, a device, standard output. It is written as it is."""
 
     def __enter__(self) -> Self:
+        """Hold the folder open."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close it."""
         self.folder.close()
 
 

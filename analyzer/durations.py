@@ -1,0 +1,34 @@
+"""Sums of nanoseconds. One rule for all of them: what passes 64 bits with a sign, 292 years, is told as these.
+
+Times of a capture may lie centuries apart, truly or by a damaged clock, and every RPC counts the time between. Tables,
+Parquet and traces hold 64 bits: a sum that went round there would be a wrong number, even a negative one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+MOST_NS = (1 << 63) - 1
+"""The longest time that is told."""
+
+
+def clip_ns(nanoseconds: int) -> int:
+    """Limit a sum of Python's integers, which know no end."""
+    return max(-MOST_NS, min(nanoseconds, MOST_NS))
+
+
+def total_ns(durations: npt.NDArray[Any]) -> int:
+    """Add up a column of durations, or all of several."""
+    if not durations.size:
+        return 0
+    farthest = max(abs(int(durations.max())), abs(int(durations.min())))
+    if farthest * durations.size <= MOST_NS:  # no sum of a part can pass 64 bits
+        return int(durations.sum())
+    return clip_ns(sum(durations.reshape(-1).tolist()))
+
+
+def totals_ns(rows: npt.NDArray[Any]) -> tuple[int, ...]:
+    """Add up each column of a table of durations."""
+    return tuple(total_ns(rows[:, column]) for column in range(rows.shape[1]))
