@@ -49,6 +49,7 @@ class Run:
         ports: list[int] = ...,
         keylog: bytes | None = None,
         own_secrets: bool = True,
+        unlisted_packets: bool = False,
         threads: int = 1,
         spill: int = 0,
         memory: int | None = None,

@@ -43,7 +43,8 @@ def stream(
     after a capture that gave no row.
     """
     name = _STREAMED[kind]
-    run = Run(paths, frames=name == "frames", messages=name == "messages", packets=name == "packets", **how)
+    wanted = {flag: name == flag for flag in _STREAMED.values()}
+    run = Run(paths, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)

@@ -90,6 +90,8 @@ def _warnings(tables: Tables) -> Iterator[str]:
         (capture["packets_without_time"], "packets carry no time of their own"),
         (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
     ]
+    if capture["connections_not_listed"]:
+        yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
     yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
@@ -273,7 +275,8 @@ def why_no_grpc(tables: Tables) -> str:
             f"--keylog FILE. {ways}"
         )
     if not (protocol == HTTP2).any():
-        return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+        connections = len(protocol) + capture["connections_not_listed"]
+        return f"none of the {connections:,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (

@@ -239,6 +239,7 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     dict.set_item("fragments", counts.fragments)?;
     dict.set_item("unsupported_link_packets", counts.unsupported_link)?;
     dict.set_item("time_steps_back", counts.time_steps_back)?;
+    dict.set_item("connections_not_listed", counts.connections_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
     dict.set_item("link_types", counts.link_types.clone())
 }
