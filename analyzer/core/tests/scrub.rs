@@ -207,7 +207,7 @@ proptest! {
 /// Of the octets of each side, only headers, versions, cipher suites and protocols of ALPN are written.
 #[test]
 fn tls_keeps_no_octets_of_keys_names_and_certificates() {
-    const KNOWN_PROTOCOLS: &[u8] = b"\0\x10\0\x0e\0\x0c\x02h2\x08http/1.1";
+    const KNOWN_PROTOCOLS: &[u8] = b"\0\x10\0\x0e\0\x0c\x02h2\x08http/1.1\0";
     let whole = Fate { sizes: vec![1_448], first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX };
     for (name, session) in sessions() {
         let said: Vec<Vec<u8>> = session.iter().map(|(_, bytes)| bytes.clone()).collect();
