@@ -115,8 +115,11 @@ impl Fate {
     }
 }
 
-/// Recorded TLS sessions: by name what each side said, in pieces.
-fn sessions() -> Vec<(String, Vec<(usize, Vec<u8>)>)> {
+/// What each side said, in pieces.
+type Session = Vec<(usize, Vec<u8>)>;
+
+/// Recorded TLS sessions by name.
+fn sessions() -> Vec<(String, Session)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/tests/sessions");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let hex = |text: &str| {
