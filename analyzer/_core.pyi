@@ -52,6 +52,7 @@ class Run:
         keylog: bytes | None = None,
         own_secrets: bool = True,
         file_times: bool = False,
+        unlisted_packets: bool = False,
         threads: int = 1,
         spill: int = 0,
         memory: int | None = None,

@@ -44,7 +44,7 @@ def stream(
     """
     name = _STREAMED[kind]
     wanted = {table: table == name for table in _STREAMED.values()}
-    run = Run(paths, file_times=True, **wanted, **how)
+    run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
     while run.step(STEP):
         columns = run.take(name)

@@ -92,6 +92,8 @@ def _warnings(tables: Tables) -> Iterator[str]:
         (capture["packets_without_time"], "packets carry no time of their own"),
         (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
     ]
+    if capture["connections_not_listed"]:
+        yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
     yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
     for bit, side in enumerate(DIRECTIONS):
         unheard = int((connections.unheard & (1 << bit) != 0).sum())
@@ -121,7 +123,7 @@ def _warnings(tables: Tables) -> Iterator[str]:
 def _clock_steps(tables: Tables) -> Iterator[str]:
     for packet, ns in tables.capture["clock_steps"]:
         yield (
-            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: by the TCP timestamps of "
+            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: by TCP timestamps of "
             "both hosts no time passed, so later times are given without the step"
         )
     if more := tables.capture["clock_steps_not_listed"]:
@@ -298,7 +300,8 @@ def why_no_grpc(tables: Tables) -> str:
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
         return f"the capture has nothing that the {side} sent: capture both directions (`port N`, not `dst port N`)"
     if not (protocol == HTTP2).any():
-        return f"none of the {len(protocol):,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+        connections = len(protocol) + capture["connections_not_listed"]
+        return f"none of the {connections:,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (

@@ -92,6 +92,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},
     "frames": {"direction": _DIRECTION, "type": "name of the frame type (RFC 9113 section 6)"},
     "packets": {
+        "connection": "number of its connection; null for one of those without payload that have no row",
         "direction": _DIRECTION,
         "flags": "names of its TCP flags (RFC 9293 section 3.1), - for none",
         "seq": "offset of its first payload byte in its direction, from 0",

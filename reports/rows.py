@@ -106,7 +106,7 @@ def packets(table: Packets) -> pl.DataFrame:
         {
             "packet": table.packet,
             "time_ns": table.time_ns,
-            "connection": table.connection,
+            "connection": _known(table.connection, 0xFFFF_FFFF),
             "direction": _named(table.direction, DIRECTIONS),
             "flags": _named(table.flags & 511, _FLAG_SETS),
             "seq": table.seq,

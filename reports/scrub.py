@@ -13,7 +13,7 @@ SHOWN = 5
 """Connections named of a kind."""
 
 _LOST = {
-    "tls": "TLS, which cannot be written anew, with its secrets neither: only the headers of its records stay",
+    "tls": "TLS, which cannot be written anew, with its secrets neither: headers and what was negotiated stay",
     "other": "not HTTP/2: its payload is zeroed",
 }
 

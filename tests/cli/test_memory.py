@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import filecmp
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -147,6 +149,69 @@ def test_more_than_is_allowed_is_told() -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "--memory is too little for this command and capture" in err.decode()
+
+
+def connections(path: Path, count: int, payload: bytes) -> None:
+    """A capture of as many connections, each of a SYN and, if there is any, payload."""
+    octets = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 101))
+    for nth in range(count):
+        for flags, content in ((0x02, b""), (0x18, payload)):
+            if flags == 0x02 or content:
+                ends = struct.pack(">4s4sHH", (0x0A000000 + nth).to_bytes(4), bytes([10, 99, 0, 1]), 40_000, 50_051)
+                tcp = struct.pack(">IIBBHHH", 7 + (flags != 0x02), 0, 0x50, flags, 65_535, 0, 0)
+                ip = struct.pack(">BBHHHBBH", 0x45, 0, 40 + len(content), nth & 0xFFFF, 0, 64, 6, 0)
+                octets += struct.pack("<IIII", 1_700_000_000 + nth // 10_000, nth % 10_000, *[40 + len(content)] * 2)
+                octets += ip + ends + tcp + content
+    path.write_bytes(octets)
+
+
+def peak_of(*command: str) -> tuple[int, int, str]:
+    """Exit code, largest resident set in bytes, and what a command says on standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpcdiag", *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    assert process.stderr
+    with process.stderr:
+        said = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss * 1024, said
+
+
+@pytest.mark.parametrize("command", [["analyze", "--json"], ["connections", "--format", "csv"], ["packets"]])
+def test_a_flood_of_connections_stays_below(command: list[str], tmp_path: Path) -> None:
+    """Of 120,000 SYNs 16,384 are listed, and the others counted."""
+    capture = tmp_path / "syns.pcap"
+    connections(capture, 120_000, b"")
+    code, peak, said = peak_of(*command, "--memory", "200M", str(capture))
+    assert peak < 200_000_000
+    if command[0] == "analyze":
+        assert (code, "none of the 120,000 TCP connections" in said) == (4, True), said
+    else:
+        assert code == 0, said
+    if command[0] == "connections":
+        assert "103,616 more connections carried no payload" in said
+
+
+def test_packets_of_connections_without_a_row_are_listed(tmp_path: Path) -> None:
+    capture, out = tmp_path / "syns.pcap", tmp_path / "packets.csv"
+    connections(capture, 17_000, b"")
+    assert grpcdiag("packets", "--format", "csv", "-o", str(out), str(capture)).code == 0
+    rows = list(csv.DictReader(out.open()))
+    assert [row["packet"] for row in rows] == [str(number) for number in range(1, 17_001)]
+    assert [row["connection"] for row in rows] == [str(n) for n in range(16_384)] + [""] * (17_000 - 16_384)
+    assert {row["flags"] for row in rows} == {"SYN"}
+
+
+def test_a_command_ends_before_it_takes_more(tmp_path: Path) -> None:
+    """Connections that carry something cost some 16 kB each, these 500 MB."""
+    capture = tmp_path / "open.pcap"
+    connections(capture, 30_000, b"PRI * HTTP/2.0")
+    code, peak, said = peak_of("analyze", "--memory", "200M", str(capture))
+    assert code == 2
+    assert "--memory is too little for this command and capture" in said
+    assert "connections may need" in said
+    assert peak < 200_000_000
 
 
 @pytest.mark.skipif(os.environ.get("GRPCDIAG_WIDE") != "1", reason="makes a capture of 400 MB: set GRPCDIAG_WIDE=1")

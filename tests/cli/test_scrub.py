@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from canaries import PREFACE, Places, everything, pcapng
-from support import ALL_CAPTURES, grpcdiag, recorded, require_tool, synthetic
+from support import ALL_CAPTURES, RECORDED, grpcdiag, recorded, require_tool, synthetic
 
 from grpcdiag.analyzer.scrubbing import Report, Scrubbing, analyses, row_differences
 from grpcdiag.reports.scrub import differences, notes
@@ -197,7 +197,63 @@ def test_tls_is_said_and_has_no_content(tmp_path: Path) -> None:
     told = "\n".join(notes(report))
     assert "1 connection (" in told
     assert "TLS" in told
-    assert b"\x02h2" not in out.read_bytes(), "ALPN's names are in the hello, as is the server's"
+    assert b"\x02h2" in out.read_bytes(), "ALPN's offer, which findings need"
+
+
+HTTPS = RECORDED / "tls" / "https.pcap"
+
+
+def records(capture: Path) -> list[tuple[int, bytes]]:
+    """Times in nanoseconds and packets of a pcap file in this machine's byte order."""
+    octets, at, found = capture.read_bytes(), 24, []
+    unit = {0xA1B2C3D4: 1_000, 0xA1B23C4D: 1}[struct.unpack_from("<I", octets)[0]]
+    while at < len(octets):
+        seconds, fraction, length, _ = struct.unpack_from("<4I", octets, at)
+        found.append((seconds * 10**9 + fraction * unit, octets[at + 16 : at + 16 + length]))
+        at += 16 + length
+    return found
+
+
+@pytest.fixture
+def beside_https(tmp_path: Path) -> Path:
+    """gRPC recorded while HTTPS went over the same interface: both captures merged, as if begun at one time."""
+    grpc, https = records(Path(recorded("impl-go.pcap"))), records(HTTPS)
+    later = grpc[0][0] - https[0][0]
+    merged = sorted([*grpc, *((time + later, packet) for time, packet in https)], key=lambda one: one[0])
+    lines = (struct.pack("<4I", *divmod(time, 10**9), len(p), len(p)) + p for time, p in merged)
+    file = tmp_path / "merged.pcap"
+    file.write_bytes(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1) + b"".join(lines))
+    return file
+
+
+def test_https_beside_grpc_hinders_nothing_and_keeps_no_secret(beside_https: Path, tmp_path: Path) -> None:
+    truth = json.loads(HTTPS.with_suffix("").with_suffix(".truth.json").read_text())
+    out = tmp_path / "out.pcap"
+    done = grpcdiag("scrub", str(beside_https), "-o", str(out))
+    assert (done.code, "same analysis" in done.err) == (0, True), done.err
+    before, after = (json.loads(grpcdiag("analyze", "--json", str(file)).out) for file in (beside_https, out))
+    assert before["tls"] == after["tls"]
+    told = [(one["version"], one["resumed"], one["offers_h2"]) for one in after["tls"]["connections"]]
+    assert told == [(one["version"], one["resumed"], False) for one in truth["connections"]]
+    secrets = [truth["server_name"].encode(), truth["alpn_offered"][1].encode(), b"ledger", b"\x0c\x03Lab"]
+    assert all(secret in beside_https.read_bytes() for secret in secrets[:3])
+    assert not [secret for secret in secrets if secret in out.read_bytes()]
+
+
+@pytest.mark.parametrize("capture", [HTTPS, *(RECORDED / "tls" / f"{name}.pcap" for name in ("warm", "churn"))])
+def test_no_octets_of_tls_survive_but_headers_and_hellos(capture: Path, tmp_path: Path) -> None:
+    """Of twelve consecutive octets of a payload with few zeros none are written."""
+    out = tmp_path / "out.pcap"
+    report = scrubbed([str(capture)], out)
+    assert list(differences(*analyses([str(capture)], [str(out)], report))) == []
+    assert list(row_differences([str(capture)], [str(out)])) == []
+    payloads, written = ([packet[66:] for _, packet in records(file)] for file in (capture, out))
+    shown = {w for w in windows(payloads) & windows(written) if w.count(0) < 3}
+    assert not {w for w in shown if b"http" not in w and b"tp/1.1" not in w}, "ALPN's names but for the private one"
+
+
+def windows(payloads: Sequence[bytes]) -> set[bytes]:
+    return {payload[at : at + 12] for payload in payloads for at in range(len(payload) - 11)}
 
 
 def test_fragments_are_scrubbed_whole(tmp_path: Path) -> None:

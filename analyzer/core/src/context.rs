@@ -26,6 +26,8 @@ pub struct Options {
     pub messages: bool,
     /// Keep one row per TCP packet.
     pub packets: bool,
+    /// Also of packets of connections that have no row themselves.
+    pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
     /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
@@ -62,6 +64,8 @@ pub trait Tap: Watch + std::fmt::Debug + Send {
     fn missing(&mut self, connection: u32, side: usize, length: u64);
     /// The connection is over, and it was not decided what a side's first bytes are.
     fn unread(&mut self, connection: u32, side: usize, kept: &[u8]);
+    /// The connection is over.
+    fn over(&mut self, connection: u32);
     /// Itself, to be taken back when the run is over.
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }

@@ -124,6 +124,25 @@ pub const HELD_INTERVALS: usize = 8;
 pub const RESENT: usize = 8;
 /// Connections told apart in one run; what is left of a closed connection is a table row of about 1 kB.
 pub const CONNECTIONS: usize = 1 << 20;
+/// Packets between two looks at the memory taken, when it is limited.
+pub const MEMORY_PACKETS: u32 = 1_000;
+/// Bytes that packets between two such looks may need: one in a hundred begins a connection, most tables double.
+pub const MEMORY_MARGIN: u64 = 16 << 20;
+/// Bytes that a connection takes while it receives packets, at most but for the streams that are open on it.
+pub const MEMORY_PER_OPEN_CONNECTION: u64 = 20_000;
+/// Bytes that a connection's rows take at the end, in the tables and in reports.
+pub const MEMORY_PER_CONNECTION: u64 = 2_000;
+/// Of them, connections that carried no payload; further ones are counted, and get a row with their first payload. As many
+/// as an open proxy or a busy gateway keeps idle; some 1,500 bytes each.
+pub const BARE_CONNECTIONS: usize = 16_384;
+/// Connections without payload beyond those that are remembered, the last ones, some 400 bytes each: at 100,000 SYNs a
+/// second their payload has a third of a second to come.
+pub const BARE_UNLISTED: usize = 32_768;
+/// Segments without payload kept of such a connection: Linux sends seven SYNs (`net.ipv4.tcp_syn_retries`) and six
+/// SYN-ACKs (`net.ipv4.tcp_synack_retries`). Behind them it is followed as one with payload, if it has a row.
+pub const OPENING_SEGMENTS: usize = 16;
+/// Ends known to listen, which tell the client of a connection begun before the capture.
+pub const LISTENING_ENDS: usize = 65_536;
 /// Connections followed at once by one thread, some 16 kB each; as many as a busy server has. Beyond, those idle longest
 /// are put away as if they were over.
 pub const OPEN_CONNECTIONS: usize = 32_768;

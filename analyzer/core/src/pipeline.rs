@@ -7,12 +7,13 @@ use crate::budget::Budget;
 use crate::capture_file::Packet;
 use crate::clock_steps::{Clock, Step, Then};
 use crate::context::{Context, Options};
+use crate::limits;
 use crate::merge;
 use crate::packet::{Address, Dissector, Malformed, Outcome};
 use crate::settle::settle;
 use crate::shards::Shards;
 use crate::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
-use crate::tcp::{self, CaptureEnd, Router};
+use crate::tcp::{self, CaptureEnd, Opening, Replay, Routed, Router};
 use crate::threads::Remote;
 
 /// Counts of what was recorded.
@@ -46,6 +47,8 @@ pub struct CaptureCounts {
     pub clock_steps: Vec<Step>,
     /// Further ones.
     pub clock_steps_not_listed: u64,
+    /// Connections that carried no payload beyond those with rows.
+    pub connections_not_listed: u64,
     /// Packets that came in a tunnel.
     pub tunnelled: u64,
     /// Link types in the order of first sight.
@@ -58,6 +61,7 @@ pub struct Pipeline {
     dissector: Dissector,
     router: Router,
     shards: Shards,
+    replay: Replay,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
@@ -96,7 +100,8 @@ impl Pipeline {
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
             dissector: Dissector::new(),
-            router: Router::new(weights),
+            router: Router::keeping_openings(weights),
+            replay: Replay::new(options.ports.clone()),
             shards: Shards::new(options, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
@@ -109,6 +114,19 @@ impl Pipeline {
     /// The tables that are filled while the run goes on.
     pub fn tables(&mut self) -> &mut Context {
         &mut self.shards.here.cx
+    }
+
+    /// Connections that get rows.
+    pub fn connections(&self) -> u64 {
+        self.router.known().len() as u64
+    }
+
+    /// Bytes of memory that what was read will need beyond what it has: for connections that wait to be read by either
+    /// thread, for rows at the end, and for the next packets.
+    pub fn memory_to_come(&self) -> u64 {
+        let begun = self.router.begun.saturating_sub(self.shards.begun());
+        let waiting = begun.min(2 * limits::OPEN_CONNECTIONS as u64) * limits::MEMORY_PER_OPEN_CONNECTION;
+        limits::MEMORY_MARGIN + waiting + self.connections() * limits::MEMORY_PER_CONNECTION
     }
 
     /// Takes the next packet.
@@ -155,9 +173,16 @@ impl Pipeline {
                 if at.time >= self.end_time {
                     (self.end_packet, self.end_time) = (at.packet, at.time);
                 }
-                match self.router.route(segment) {
-                    Some(route) => self.shards.deliver(&route, segment, at),
-                    None => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
+                match self.router.place(segment, at) {
+                    Routed::Read(route) => self.shards.deliver(&route, segment, at),
+                    Routed::Begun(opening, route) => {
+                        self.shards.begin(&opening, &route);
+                        self.shards.deliver(&route, segment, at);
+                    }
+                    Routed::Kept(opening, number) => {
+                        show_kept(&mut self.shards.here.cx, &mut self.replay, opening, number);
+                    }
+                    Routed::Ignored => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
                 }
             }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
@@ -204,7 +229,8 @@ impl Pipeline {
             self.counts.clock_steps = std::mem::take(&mut clock.steps);
             self.counts.clock_steps_not_listed = clock.steps_not_listed;
         }
-        let Self { router, shards, counts, end_packet, end_time, .. } = self;
+        let Self { router, shards, mut replay, mut counts, end_packet, end_time, .. } = self;
+        counts.connections_not_listed = router.not_listed;
         let Shards { here: shard, remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
         let (mut rows, mut cx) = shard.into_finished(end);
@@ -219,15 +245,15 @@ impl Pipeline {
                 }
             }
             rows.append(&mut theirs);
-            rows.sort_unstable_by_key(|finished| finished.number);
         }
+        rows.sort_unstable_by_key(|finished| finished.number);
         settle(&mut cx);
-        (connections(&router, &rows), cx, counts)
+        (connections(&router, rows, &mut replay, end), cx, counts)
     }
 }
 
-/// The connections table: rows with the addresses that the router knows.
-fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
+/// The connections table: rows with the addresses that the router knows, also of connections that never carried payload.
+fn connections(router: &Router, rows: Vec<tcp::Finished>, replay: &mut Replay, end: CaptureEnd) -> Finished {
     let mut numbers: HashMap<Address, u32> = HashMap::new();
     let mut addresses = Vec::new();
     let mut number = |address: Address| {
@@ -237,9 +263,15 @@ fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
         })
     };
     let mut table = Connections::default();
-    for (known, finished) in router.known().iter().zip(rows) {
-        let row = finished.ended.row;
-        let (client, server) = match row.client_side {
+    let (mut budgets, mut directions, mut turns) = (Vec::new(), Directions::default(), Turns::default());
+    let mut rows = rows.into_iter();
+    for (row, known) in (0..).zip(router.known()) {
+        let ended = match known.opening() {
+            Some(opening) => replay.end(opening, row, end),
+            None => rows.next().map(|finished| finished.ended),
+        };
+        let Some(ended) = ended else { continue };
+        let (client, server) = match ended.row.client_side {
             0 => (known.first_sender, known.other),
             _ => (known.other, known.first_sender),
         };
@@ -248,16 +280,25 @@ fn connections(router: &Router, rows: &[tcp::Finished]) -> Finished {
             client_port: u32::from(client.1),
             server_ip: number(server.0),
             server_port: u32::from(server.1),
-            ..row
+            ..ended.row
         });
-    }
-    let budgets = rows.iter().map(|finished| finished.ended.budget).collect();
-    let (mut directions, mut turns) = (Directions::default(), Turns::default());
-    for finished in rows {
-        finished.ended.directions.into_iter().for_each(|row| directions.push(row));
-        turns.push(finished.ended.turns);
+        budgets.push(ended.budget);
+        ended.directions.into_iter().for_each(|row| directions.push(row));
+        turns.push(ended.turns);
     }
     Finished { connections: table, budgets, directions, turns, addresses }
+}
+
+/// Writes the row of a packet that is kept back, if there are to be any.
+#[inline]
+fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: Option<u32>) {
+    let Options { packets, unlisted_packets, .. } = cx.options;
+    if packets
+        && (unlisted_packets || number.is_some())
+        && let Some(row) = replay.last_packet(opening, number.unwrap_or(NO_CONNECTION))
+    {
+        cx.packets.push(row);
+    }
 }
 
 #[cold]

@@ -14,6 +14,7 @@ use crate::context::Options;
 use crate::grpc::{implementation, status};
 use crate::http2::frame::FrameType;
 use crate::http2::ping::PURPOSES;
+use crate::limits;
 use crate::pipeline::Pipeline;
 use crate::spill::Spill;
 use crate::tcp::{note, roles};
@@ -68,7 +69,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -80,6 +81,7 @@ impl Run {
         keylog: Option<Vec<u8>>,
         own_secrets: bool,
         file_times: bool,
+        unlisted_packets: bool,
         threads: u8,
         spill: usize,
         memory: Option<u64>,
@@ -100,8 +102,19 @@ impl Run {
         })?;
         let spill = if spill > 0 { Some(Spill::new(spill).map_err(spilling)?) } else { None };
         let keys = Arc::new(keys);
-        let options =
-            Options { frames, messages, packets, rpc_rows, file_times, ports, keys, threads, spill: spill.clone() };
+        let spilled = spill.clone();
+        let options = Options {
+            frames,
+            messages,
+            packets,
+            unlisted_packets,
+            rpc_rows,
+            file_times,
+            ports,
+            keys,
+            threads,
+            spill: spilled,
+        };
         Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)), spill, memory }) })
     }
 
@@ -109,18 +122,23 @@ impl Run {
     fn step(&mut self, py: Python<'_>, packets: u32) -> PyResult<bool> {
         let Inner { reader, pipeline, spill, memory } = self.inner();
         let pipeline = pipeline.as_mut().ok_or_else(finished)?;
-        let more = py.detach(|| {
-            for _ in 0..packets {
-                match reader.next_packet() {
-                    Some(packet) => pipeline.packet(&packet),
-                    None => return false,
+        let more: Result<bool, String> = py.detach(|| {
+            let mut left = packets;
+            while left > 0 {
+                within(*memory, pipeline)?;
+                let some = left.min(limits::MEMORY_PACKETS);
+                for _ in 0..some {
+                    match reader.next_packet() {
+                        Some(packet) => pipeline.packet(&packet),
+                        None => return Ok(false),
+                    }
                 }
+                left -= some;
             }
-            true
+            Ok(true)
         });
         is_well(spill.as_deref())?;
-        within(*memory, pipeline.counts.packets)?;
-        Ok(more)
+        more.map_err(MemoryLimitError::new_err)
     }
 
     /// Bytes read of the files as they are on disk.
@@ -216,22 +234,22 @@ fn is_well(spill: Option<&Spill>) -> PyResult<()> {
     spill.and_then(Spill::failure).map_or(Ok(()), |error| Err(spilling(error)))
 }
 
-/// Raises when this process has taken more memory than it may.
-fn within(memory: Option<u64>, packets: u64) -> PyResult<()> {
-    let Some(allowed) = memory else { return Ok(()) };
-    match peak() {
-        Some(taken) if taken > allowed => {
-            let taken = taken.div_ceil(1_000_000);
-            Err(MemoryLimitError::new_err(format!("{taken} MB were taken after {packets} packets")))
-        }
-        _ => Ok(()),
+/// Why this process would take more memory than it may if it went on; nothing where the system does not tell.
+fn within(memory: Option<u64>, pipeline: &Pipeline) -> Result<(), String> {
+    let Some((allowed, taken)) = memory.zip(resident()) else { return Ok(()) };
+    let (more, connections) = (pipeline.memory_to_come(), pipeline.connections());
+    if taken.saturating_add(more) <= allowed {
+        return Ok(());
     }
+    let [taken, more] = [taken, more].map(|bytes| bytes.div_ceil(1_000_000));
+    let packets = pipeline.counts.packets;
+    Err(format!("{taken} MB were taken after {packets} packets, and {connections} connections may need {more} MB more"))
 }
 
-/// The most bytes that this process has taken, mapped pages included; `None` where the system does not tell.
-fn peak() -> Option<u64> {
+/// Bytes that this process takes now, mapped pages included; `None` where the system does not tell.
+fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 

@@ -1,10 +1,12 @@
 //! Connections shared out between this thread and another one, and what is put by for either.
 
+use std::sync::atomic::Ordering;
+
 use crate::at::At;
 use crate::batch::{self, Batch, Batches};
 use crate::context::Options;
 use crate::packet::Segment;
-use crate::tcp::{Route, Shard};
+use crate::tcp::{Opening, Route, Shard};
 use crate::threads::{REMOTE, Remote};
 
 /// Segments after which it is tried again whether putting them by pays.
@@ -48,6 +50,15 @@ impl Shards {
         }
     }
 
+    /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows.
+    pub fn begin(&mut self, opening: &Opening, route: &Route) {
+        let has_rows = std::mem::take(&mut self.here.cx.options.packets);
+        for (route, segment, at) in opening.routed(route.number, route.place) {
+            self.deliver(&route, &segment, at);
+        }
+        self.here.cx.options.packets = has_rows;
+    }
+
     /// Takes a segment of a connection that this thread reads.
     #[inline]
     fn read(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
@@ -55,6 +66,12 @@ impl Shards {
             Some(held) if held.is_used || batch::pays(&self.here) => held.segment(route, segment, at, &mut self.here),
             _ => self.here.segment(route, segment, at),
         }
+    }
+
+    /// Connections that either thread has begun to read.
+    pub fn begun(&self) -> u64 {
+        let remote = self.remote.as_ref().map_or(0, |remote| remote.begun.load(Ordering::Relaxed));
+        self.here.begun().load(Ordering::Relaxed) + remote
     }
 
     /// Reads what is put by.

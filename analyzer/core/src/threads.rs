@@ -1,5 +1,7 @@
 //! A shard in a thread of its own, fed with batches of segments.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -31,6 +33,8 @@ pub struct Remote {
     spent: Receiver<Batch>,
     filling: Batch,
     thread: JoinHandle<Shard>,
+    /// Connections that the thread has begun to read.
+    pub begun: Arc<AtomicU64>,
 }
 
 impl Remote {
@@ -38,8 +42,9 @@ impl Remote {
     pub fn start(options: Options) -> std::io::Result<Self> {
         let (jobs, receive) = sync_channel::<Job>(BATCHES);
         let (give_back, spent) = sync_channel::<Batch>(BATCHES + 2);
+        let mut shard = Shard::new(options);
+        let begun = shard.begun();
         let run = move || {
-            let mut shard = Shard::new(options);
             let mut waiting = Batches::default();
             // the reader may be gone at the end; then nobody needs a batch
             let mut spend = |batch| drop(give_back.try_send(batch));
@@ -61,7 +66,7 @@ impl Remote {
             shard
         };
         let thread = std::thread::Builder::new().name("grpcdiag-decode".into()).spawn(run)?;
-        Ok(Self { jobs, spent, filling: Batch::default(), thread })
+        Ok(Self { jobs, spent, filling: Batch::default(), thread, begun })
     }
 
     /// Takes a segment that was routed there.

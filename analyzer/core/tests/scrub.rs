@@ -88,9 +88,13 @@ fn fate() -> impl Strategy<Value = Fate> {
 
 impl Fate {
     fn captured(&self, calls: &[Call]) -> Vec<Recorded> {
+        self.of(turns(calls, 2))
+    }
+
+    fn of(&self, turns: Vec<(usize, Vec<u8>)>) -> Vec<Recorded> {
         let mut wire = Wire::opened();
         let mut sizes = self.sizes.iter().copied().cycle();
-        for (side, bytes) in turns(calls, 2) {
+        for (side, bytes) in turns {
             wire.data(side, &bytes, &mut sizes);
         }
         wire.close();
@@ -109,6 +113,31 @@ impl Fate {
         }
         captured
     }
+}
+
+/// What each side said, in pieces.
+type Session = Vec<(usize, Vec<u8>)>;
+
+/// Recorded TLS sessions by name.
+fn sessions() -> Vec<(String, Session)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tls/tests/sessions");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let hex = |text: &str| {
+        let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+        (0..text.len()).step_by(2).map(digit).collect()
+    };
+    let piece = |line: &str| match line.split_once(' ')? {
+        (">", bytes) => Some((0, hex(bytes))),
+        ("<", bytes) => Some((1, hex(bytes))),
+        _ => None,
+    };
+    let session = |path: std::path::PathBuf| {
+        let pieces = std::fs::read_to_string(&path).unwrap().lines().filter_map(piece).collect();
+        (path.file_stem().unwrap().to_string_lossy().into_owned(), pieces)
+    };
+    let mut sessions: Vec<_> = files.map(session).collect();
+    sessions.sort();
+    sessions
 }
 
 fn holds(bytes: &[u8], part: &[u8]) -> bool {
@@ -134,6 +163,16 @@ proptest! {
         let scrubbed = scrub(&captured, b"key");
         prop_assert!(!holds(&scrubbed, &PAYLOAD));
         read_back(scrubbed, &captured);
+    }
+
+    #[test]
+    fn tls_gives_the_same_tables(fate in fate()) {
+        for (name, session) in sessions() {
+            let captured = Fate { first: 0, ..fate.clone() }.of(session);
+            let read = read_back(scrub(&captured, b"key"), &captured);
+            let found = difference(analyse(&read, all_tables()), analyse(&captured, all_tables()));
+            prop_assert!(found.is_none(), "{name}: {}", found.unwrap_or_default());
+        }
     }
 
     #[test]
@@ -165,6 +204,23 @@ proptest! {
         let one = Recorded { time_ns: 1, link_type, original_len, captured: octets };
         let scrubbed = scrub(std::slice::from_ref(&one), b"key");
         prop_assert_eq!(packets(vec![memory("scrubbed", scrubbed)]).len(), 1);
+    }
+}
+
+/// Of the octets of each side, only headers, versions, cipher suites and protocols of ALPN are written.
+#[test]
+fn tls_keeps_no_octets_of_keys_names_and_certificates() {
+    const KNOWN_PROTOCOLS: &[u8] = b"\0\x10\0\x0e\0\x0c\x02h2\x08http/1.1\0";
+    let whole = Fate { sizes: vec![1_448], first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX };
+    for (name, session) in sessions() {
+        let said: Vec<Vec<u8>> = session.iter().map(|(_, bytes)| bytes.clone()).collect();
+        let scrubbed = scrub(&whole.of(session), b"key");
+        let shown = said.iter().flat_map(|bytes| bytes.windows(12)).filter(|window| {
+            // what a record of zeros may have: its own header, a message's, and that of the next
+            let zeros = window.iter().filter(|&&octet| octet == 0).count();
+            zeros < 3 && holds(&scrubbed, window) && !holds(KNOWN_PROTOCOLS, window)
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), Vec::<&[u8]>::new(), "{name}");
     }
 }
 

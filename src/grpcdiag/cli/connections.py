@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .common import say
 from .rows import row_command
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode import decode
     from ..reports import rows
 
-    return rows.connection_pieces(decode(files, rpc_rows=False, **how))
+    tables = decode(files, rpc_rows=False, **how)
+    if more := tables.capture["connections_not_listed"]:
+        say(f"{more:,} more connections carried no payload: they are counted, not listed")
+    return rows.connection_pieces(tables)
 
 
 command = row_command(NAME, "Write one row per TCP connection.", _pieces)

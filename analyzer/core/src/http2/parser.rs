@@ -10,13 +10,13 @@ use super::data::Remaining;
 use super::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
 use super::side::State;
 use super::watch::Watch;
-use super::{Http2, Protocol, blocks, control, late, streams};
+use super::{Http2, Protocol, blocks, control, late, resync, streams};
 
 mod lost;
 mod opening;
 
 pub(in crate::http2) use lost::gap;
-use lost::search;
+use lost::{lose, search};
 use opening::{read_http1_body, read_opening, replay};
 
 /// Takes the next bytes of `side`.
@@ -37,11 +37,27 @@ pub(super) fn feed<W: Watch + ?Sized>(
         sender.habits.packet_begins(inside);
     }
     watch.reads(0);
+    if h2.sides[side].doubtful.is_some() {
+        doubt(h2, side, bytes, at, cx, watch);
+    }
     read(h2, side, bytes, at, cx, watch);
     if h2.sides[side].replay.is_some() {
         replay(h2, side, cx, watch);
     }
     h2.sides[side].habits.packet_ends();
+}
+
+/// Leaves a frame whose length may be none where a packet begins that is a run of frames: damaged octets ended before it.
+#[cold]
+fn doubt<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
+    let sender = &mut h2.sides[side];
+    let inside = matches!(sender.state, State::Skip(_) | State::Data | State::Control);
+    if !inside || sender.doubtful != Some(sender.frame) {
+        sender.doubtful = None;
+    } else if h2.highest_plausible().is_some_and(|highest| resync::is_run_of_frames(bytes, highest)) {
+        h2.sides[side].doubtful = None;
+        lose(h2, side, u64::MAX, at, cx, watch);
+    }
 }
 
 /// Reads bytes; every turn of the loop consumes a byte or leaves its state.
@@ -166,6 +182,7 @@ fn begin_any_frame<'a, W: Watch + ?Sized>(
     }
     if let Err(error) = header.check() {
         h2.problem(Layer::Http2, error.reason, at, cx);
+        h2.sides[side].doubtful = Some(header);
         return begin_wrong_frame(h2, side, header, rest, at, cx);
     }
     if header.length() > DEFAULT_MAX_FRAME_SIZE {
@@ -174,7 +191,10 @@ fn begin_any_frame<'a, W: Watch + ?Sized>(
     match header.kind() {
         FrameType::DATA => begin_data(h2, side, header, rest, at, cx, watch),
         kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx, watch),
-        _ => begin_skip(h2, side, header, rest, at, cx),
+        _ => {
+            h2.sides[side].doubtful = Some(header);
+            begin_skip(h2, side, header, rest, at, cx)
+        }
     }
 }
 
@@ -242,6 +262,7 @@ fn begin_wrong_frame<'a>(
 fn check_frame_size(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
     let allowed = h2.binding(side).max_frame_size.max(h2.sides[1 - side].announced.max_frame_size);
     if header.length() > allowed && !h2.begun_late {
+        h2.sides[side].doubtful = Some(header);
         h2.problem(Layer::Http2, "frame is longer than the peer's SETTINGS_MAX_FRAME_SIZE", at, cx);
     }
 }

@@ -25,6 +25,23 @@ enum Chain {
     None,
 }
 
+/// Whether a packet's payload is a run of frames that ends with it, of streams up to `highest`, with two at least and
+/// HEADERS among them: a request or a response that was written as one. Nothing else looks so by chance.
+pub(super) fn is_run_of_frames(bytes: &[u8], highest: u32) -> bool {
+    let (mut rest, mut frames, mut has_headers) = (bytes, 0, false);
+    while let Some((octets, behind)) = rest.split_first_chunk::<HEADER_LEN>() {
+        let header = FrameHeader::parse(octets);
+        let Some(next) = behind.get(header.length() as usize..) else { return false };
+        if !header.is_plausible() || header.stream > highest || !header.carries_something(behind) {
+            return false;
+        }
+        frames += 1;
+        has_headers |= header.kind() == FrameType::HEADERS;
+        rest = next;
+    }
+    rest.is_empty() && frames >= 2 && has_headers
+}
+
 impl Search {
     /// Bytes kept.
     pub(super) fn len(&self) -> usize {
@@ -70,10 +87,10 @@ impl Search {
     }
 
     /// The first offset that is a frame boundary. A piece's start that is not yet decided holds later offsets back,
-    /// because writers flush whole frames.
+    /// because writers flush whole frames, but not a last piece that is a run of them.
     pub(super) fn find(&mut self, highest: Option<u32>) -> Option<usize> {
         if let Some(highest) = highest {
-            return self.find_known(highest);
+            return self.find_known(highest).or_else(|| self.last_piece(highest));
         }
         for offset in self.tried..self.bytes.len() {
             let starts_piece = self.starts_piece(offset);
@@ -105,6 +122,12 @@ impl Search {
         }
         self.tried = self.bytes.len();
         None
+    }
+
+    /// Where the last piece begins, when it is a run of frames.
+    fn last_piece(&self, highest: u32) -> Option<usize> {
+        let &(start, _) = self.pieces.last()?;
+        is_run_of_frames(self.bytes.get(start..)?, highest).then_some(start)
     }
 
     fn chain_known(&self, offset: usize, highest: u32) -> Chain {

@@ -76,6 +76,8 @@ pub struct Side {
     /// The frame that is being read, and its first byte.
     pub(super) frame: FrameHeader,
     pub(super) frame_first: At,
+    /// The last frame that breaks the protocol or is of an unknown type: its length may be none.
+    pub(super) doubtful: Option<FrameHeader>,
     pub(super) data: Remaining,
     pub(super) slot: u32,
     /// The slot of the stream whose DATA came last.
@@ -180,6 +182,7 @@ impl Side {
             head_have: 0,
             frame: FrameHeader::default(),
             frame_first: At::default(),
+            doubtful: None,
             data: Remaining::default(),
             slot: super::streams::NONE,
             data_slot: super::streams::NONE,

@@ -244,6 +244,7 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     let steps: Vec<_> = counts.clock_steps.iter().map(|step| (step.packet, step.ns)).collect();
     dict.set_item("clock_steps", steps)?;
     dict.set_item("clock_steps_not_listed", counts.clock_steps_not_listed)?;
+    dict.set_item("connections_not_listed", counts.connections_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
     dict.set_item("link_types", counts.link_types.clone())
 }

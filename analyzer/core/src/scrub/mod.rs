@@ -14,6 +14,7 @@ mod edits;
 mod fields;
 mod file;
 mod held;
+mod hello;
 mod messages;
 mod opening;
 mod packet;
@@ -23,6 +24,7 @@ mod tls;
 
 use std::any::Any;
 
+use crate::at::At;
 use crate::capture_file::{CaptureReader, OpenError, Source};
 use crate::context::{Options, Tap};
 use crate::grpc::message::Reader;
@@ -33,7 +35,7 @@ use crate::http2::watch::Watch;
 use crate::limits;
 use crate::packet::{Dissector, Outcome, Segment, TcpFlags};
 use crate::pipeline::Pipeline;
-use crate::tcp::Router;
+use crate::tcp::{Routed, Router};
 
 use file::{Layout, Writer};
 use held::Queue;
@@ -53,7 +55,8 @@ pub struct Wishes {
 /// What the first pass finds.
 #[derive(Debug)]
 struct Learner {
-    conversations: Vec<Conversation>,
+    /// By row; `None` while nothing was delivered.
+    conversations: Vec<Option<Box<Conversation>>>,
     shared: Shared,
     /// Whose bytes are being read: row and side.
     now: (usize, usize),
@@ -68,20 +71,23 @@ impl Learner {
 
     /// Bytes of a side of a connection come next.
     fn turn_to(&mut self, connection: u32, side: usize) {
-        if let Some(before) = self.conversations.get_mut(self.now.0) {
+        if let Some(Some(before)) = self.conversations.get_mut(self.now.0) {
             self.memory += before.grown();
             self.full = self.memory > limits::SCRUB_STRUCTURE_BYTES;
         }
         self.now = (connection as usize, side);
         if self.conversations.len() <= self.now.0 {
-            self.conversations.resize_with(self.now.0 + 1, Conversation::default);
+            self.conversations.resize_with(self.now.0 + 1, || None);
+        }
+        if let Some(conversation) = self.conversations.get_mut(self.now.0) {
+            conversation.get_or_insert_default();
         }
     }
 
     /// Tells the conversation whose bytes are being read.
     fn tell(&mut self, what: impl FnOnce(&mut Conversation, usize, &mut Shared)) {
         let (row, side) = self.now;
-        if let Some(conversation) = self.conversations.get_mut(row).filter(|_| !self.full) {
+        if let Some(Some(conversation)) = self.conversations.get_mut(row).filter(|_| !self.full) {
             what(conversation, side, &mut self.shared);
         }
     }
@@ -101,6 +107,12 @@ impl Tap for Learner {
     fn unread(&mut self, connection: u32, side: usize, kept: &[u8]) {
         self.turn_to(connection, side);
         self.undecided(kept);
+    }
+
+    fn over(&mut self, connection: u32) {
+        if let Some(Some(conversation)) = self.conversations.get_mut(connection as usize) {
+            conversation.over();
+        }
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -343,12 +355,12 @@ impl Scrub {
         while reader.next_packet().is_some() {}
         let learner = cx.tap.and_then(|tap| tap.into_any().downcast::<Learner>().ok());
         let Some(mut learner) = learner.filter(|learner| !learner.full) else { return Err(Refusal::TooLong) };
-        learner.conversations.iter_mut().for_each(Conversation::finish);
+        learner.conversations.iter_mut().flatten().for_each(|conversation| conversation.finish());
         let times = counts.first_time_ns.zip(counts.last_time_ns);
         let layout = Layout::of(reader.info(), times);
         let writer = Writer::new(layout, reader.info());
         let reader = CaptureReader::open((self.sources)()).map_err(Refusal::Open)?;
-        let (dissector, router, rewriter) = (Dissector::new(), Router::new(&[1]), Rewriter::default());
+        let (dissector, router, rewriter) = (Dissector::new(), Router::keeping_openings(&[1]), Rewriter::default());
         let report = Report { format: layout.name(), ..Report::default() };
         let places = Vec::new();
         self.stage = Stage::Writing(Box::new(Writing {
@@ -435,7 +447,7 @@ impl Writing {
                 };
                 std::net::SocketAddr::new(mapped, port).to_string()
             });
-            let carries = match conversations.get(row).map(|conversation| conversation.carries) {
+            let carries = match conversations.get(row).and_then(|conversation| Some(conversation.as_ref()?.carries)) {
                 Some(Carries::Http2) => "http2",
                 Some(Carries::Tls) => "tls",
                 Some(Carries::Other) => "other",
@@ -454,18 +466,26 @@ fn payload_of<'a>(
     captured: &[u8],
     router: &mut Router,
     places: &mut Vec<[Place; 2]>,
-    conversations: &'a [Conversation],
+    conversations: &'a [Option<Box<Conversation>>],
 ) -> Option<Payload<'a>> {
-    let route = router.route(segment)?;
+    let (opening, route) = match router.place(segment, At::default()) {
+        Routed::Read(route) => (None, route),
+        Routed::Begun(opening, route) => (Some(opening), route),
+        Routed::Kept(..) | Routed::Ignored => return None, // without payload
+    };
     let row = route.number as usize;
     if places.len() <= row {
         places.resize(row + 1, [Place::default(); 2]);
     }
-    let offset = places.get_mut(row)?.get_mut(route.side)?.of(segment);
+    let places = places.get_mut(row)?;
+    for (early, segment, _) in opening.iter().flat_map(|opening| opening.routed(route.number, route.place)) {
+        places.get_mut(early.side)?.of(&segment);
+    }
+    let offset = places.get_mut(route.side)?.of(segment);
     // a payload put together from fragments is elsewhere, and no place in this packet
     let at = segment.payload.as_ptr().addr().wrapping_sub(captured.as_ptr().addr());
     let length = segment.payload.len();
     let inside = at <= captured.len() && length <= captured.len() - at;
-    let edits = conversations.get(row).map(|conversation| conversation.edits(route.side));
+    let edits = conversations.get(row).and_then(|one| one.as_ref()).map(|one| one.edits(route.side));
     Some(Payload { at: inside.then_some(at), length, edits, offset })
 }

@@ -78,8 +78,18 @@ impl Conversation {
         &self.sides[side].edits
     }
 
+    /// The connection is over.
+    pub fn over(&mut self) {
+        for side in &mut self.sides {
+            if let Some(mut records) = side.records.take() {
+                records.finish(&mut side.edits);
+            }
+        }
+    }
+
     /// The capture is over.
     pub fn finish(&mut self) {
+        self.over();
         for side in &mut self.sides {
             *side = Side { edits: std::mem::take(&mut side.edits), ..Side::default() };
             side.edits.finish();
@@ -99,8 +109,9 @@ impl Conversation {
 
     /// `length` bytes of a side are not in the capture.
     pub fn missing(&mut self, at: usize, length: u64) {
-        if let Some(records) = &mut self.sides[at].records {
-            records.missing(length);
+        let side = &mut self.sides[at];
+        if let Some(records) = &mut side.records {
+            records.missing(length, &mut side.edits);
         }
     }
 

@@ -368,6 +368,7 @@ impl Connection {
             for side in 0..2 {
                 self.http2.undecided(side).into_iter().for_each(|kept| tap.unread(self.row, side, kept));
             }
+            tap.over(self.row);
         }
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.http2, at, cx);

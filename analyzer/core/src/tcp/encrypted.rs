@@ -11,7 +11,7 @@ use crate::tls::{Decryptor, Event, Facts, Session};
 use super::records::Timing;
 
 /// A handshake record of any version (RFC 8446 section 5.1): every TLS connection begins with one of each side.
-const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
+pub const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
 /// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
 const UNKNOWN_GAP: u64 = u32::MAX as u64;
 

@@ -9,6 +9,7 @@ pub mod duplicate;
 mod encrypted;
 pub mod half;
 pub mod note;
+pub mod opening;
 pub mod reassembly;
 mod records;
 pub mod roles;
@@ -20,5 +21,7 @@ mod summary;
 mod tests;
 
 pub use connection::CaptureEnd;
-pub use router::{Place, Route, Router};
+pub(crate) use encrypted::HANDSHAKE_RECORD;
+pub use opening::{Opening, Replay};
+pub use router::{Place, Route, Routed, Router};
 pub use shard::{Finished, Shard};

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use crate::limits;
 use crate::packet::{Address, Segment, TcpFlags};
 
+use super::opening::Opening;
 use super::roles;
+use crate::at::At;
 
 /// An address and a port.
 pub type End = (Address, u16);
@@ -37,7 +39,7 @@ fn receives(end: &End, segment: &Segment<'_>) -> bool {
 }
 
 /// What is remembered of a connection to recognise its segments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Known {
     /// The end that sent the first packet: side 0.
     pub first_sender: End,
@@ -47,9 +49,43 @@ pub struct Known {
     isn: [Option<u32>; 2],
     /// Sides that have sent anything.
     seen: [bool; 2],
-    /// Where the connection is held.
-    pub place: Place,
+    /// Where the connection is held, unless it is an opening.
+    place: Place,
+    /// Its segments while it has carried no payload.
+    opening: Option<Box<Opening>>,
 }
+
+impl Known {
+    /// Notes that a side sent a segment.
+    #[inline]
+    fn note(&mut self, side: usize, segment: &Segment<'_>) {
+        self.seen[side] = true;
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.isn[side] = Some(segment.seq);
+        }
+    }
+
+    /// Its segments, when it has carried no payload.
+    pub fn opening(&self) -> Option<&Opening> {
+        self.opening.as_deref()
+    }
+}
+
+/// What becomes of a segment.
+#[derive(Debug)]
+pub enum Routed<'a> {
+    /// It is to be read.
+    Read(Route),
+    /// It is to be read after those that were kept.
+    Begun(Box<Opening>, Route),
+    /// It is kept, behind others of an opening. The row of the connection; `None` when that has none.
+    Kept(&'a Opening, Option<u32>),
+    /// There are too many connections.
+    Ignored,
+}
+
+/// Of values in `Router::numbers`, those of connections without a row: the place among `Router::unlisted`.
+const UNLISTED: u32 = 1 << 31;
 
 /// A shard, and the connection's position there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,6 +122,17 @@ pub struct Router {
     /// their own connection.
     last: Option<(End, End, u32)>,
     shards: Vec<Load>,
+    /// Whether segments of connections without payload are kept back.
+    keeps_openings: bool,
+    /// Rows of connections without payload.
+    bare: usize,
+    /// Connections without payload beyond those, the last ones of them: a ring.
+    unlisted: Vec<Option<Known>>,
+    next_unlisted: usize,
+    /// Connections that were given to shards.
+    pub begun: u64,
+    /// Connections without payload that have no row, all of them.
+    pub not_listed: u64,
     /// Segments of connections beyond [`limits::CONNECTIONS`].
     pub ignored: u64,
 }
@@ -115,57 +162,191 @@ impl Router {
         Self { shards, ..Self::default() }
     }
 
-    /// Finds or makes the connection of a segment; `None` when there are too many.
+    /// The same, keeping back the segments of connections that have carried no payload.
+    pub fn keeping_openings(weights: &[u64]) -> Self {
+        Self { keeps_openings: true, ..Self::new(weights) }
+    }
+
+    /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
     #[inline]
     pub fn route(&mut self, segment: &Segment<'_>) -> Option<Route> {
+        match self.place(segment, At::default()) {
+            Routed::Read(route) => Some(route),
+            _ => None,
+        }
+    }
+
+    /// Finds or makes the connection of a segment.
+    #[inline]
+    pub fn place(&mut self, segment: &Segment<'_>, at: At) -> Routed<'_> {
         let (number, side) = match &self.last {
             Some((first, other, number)) if sends(first, segment) && receives(other, segment) => (*number, 0),
             Some((first, other, number)) if sends(other, segment) && receives(first, segment) => (*number, 1),
             _ => match self.look_up(segment) {
                 Some(found) => found,
-                None => return self.open(segment, None),
+                None => return self.open(segment, None, at),
             },
         };
-        let known = self.known.get_mut(number as usize)?;
-        if segment.flags.contains(TcpFlags::SYN) {
-            if is_another(known, side, segment) {
-                let replaces = Some(known.place);
-                return self.open(segment, replaces);
-            }
-            known.isn[side] = Some(segment.seq);
+        if number >= UNLISTED {
+            return self.place_unlisted((number - UNLISTED) as usize, side, segment, at);
         }
-        known.seen[side] = true;
+        let Some(known) = self.known.get_mut(number as usize) else { return Routed::Ignored };
+        if segment.flags.contains(TcpFlags::SYN) && is_another(known, side, segment) {
+            let replaces = known.opening.is_none().then_some(known.place);
+            return self.open(segment, replaces, at);
+        }
+        known.note(side, segment);
+        if known.opening.is_some() {
+            return self.place_opening(number, side, segment, at);
+        }
         let place = known.place;
-        if let Some(load) = self.shards.get_mut(usize::from(place.shard)) {
-            load.segments += 1 + u64::from(segment.payload_len / load.bytes_per_segment);
-        }
-        Some(Route { number, place, side, opens: None, replaces: None })
+        self.give(place, segment);
+        Routed::Read(Route { number, place, side, opens: None, replaces: None })
     }
 
     /// The connection of a segment, and who sent it, when it is not that of the segment before.
     fn look_up(&mut self, segment: &Segment<'_>) -> Option<(u32, usize)> {
         let (source, destination) = ends(segment);
         let number = *self.numbers.get(&key(source, destination))?;
-        let known = self.known.get(number as usize)?;
+        let known = match number.checked_sub(UNLISTED) {
+            Some(slot) => self.unlisted.get(slot as usize)?.as_ref()?,
+            None => self.known.get(number as usize)?,
+        };
         self.last = Some((known.first_sender, known.other, number));
         Some((number, usize::from(known.first_sender != source)))
     }
 
-    fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>) -> Option<Route> {
+    fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>, at: At) -> Routed<'_> {
         let (source, other) = ends(segment);
-        if self.known.len() >= limits::CONNECTIONS {
+        let is_bare = self.keeps_openings && segment.payload_len == 0;
+        let has_row = self.known.len() < limits::CONNECTIONS && !(is_bare && self.bare >= limits::BARE_CONNECTIONS);
+        if !has_row && !is_bare {
             self.ignored += 1;
-            return None;
+            return Routed::Ignored;
         }
-        let number = u32::try_from(self.known.len()).ok()?;
         let suggested = self.suggest_client(source, other);
         self.learn_server(source, other, segment);
         let isn = segment.flags.contains(TcpFlags::SYN).then_some(segment.seq);
-        let place = self.least_loaded();
-        self.known.push(Known { first_sender: source, other, isn: [isn, None], seen: [true, false], place });
+        let mut known = Known {
+            first_sender: source,
+            other,
+            isn: [isn, None],
+            seen: [true, false],
+            place: Place::default(),
+            opening: None,
+        };
+        let number = if has_row { self.known.len() as u32 } else { self.next_unlisted as u32 | UNLISTED };
+        if !has_row {
+            self.forget_oldest();
+        }
         self.numbers.insert(key(source, other), number);
         self.last = Some((source, other, number));
-        Some(Route { number, place, side: 0, opens: Some(suggested), replaces })
+        if is_bare {
+            let mut opening = Opening::new([source, other], suggested, replaces);
+            opening.push(0, segment, at);
+            known.opening = Some(Box::new(opening));
+            return self.keep(known, has_row);
+        }
+        known.place = self.least_loaded();
+        let place = known.place;
+        self.known.push(known);
+        Routed::Read(Route { number, place, side: 0, opens: Some(suggested), replaces })
+    }
+
+    /// Keeps a new connection without payload, with a row or without.
+    fn keep(&mut self, known: Known, has_row: bool) -> Routed<'_> {
+        let number = has_row.then_some(self.known.len() as u32);
+        let kept = if has_row {
+            self.bare += 1;
+            self.known.push(known);
+            self.known.last()
+        } else {
+            let slot = self.next_unlisted;
+            self.next_unlisted = (slot + 1) % limits::BARE_UNLISTED;
+            if self.unlisted.len() <= slot {
+                self.unlisted.resize_with(slot + 1, || None);
+            }
+            self.not_listed += 1;
+            self.unlisted.get_mut(slot).and_then(|place| {
+                *place = Some(known);
+                place.as_ref()
+            })
+        };
+        kept.and_then(Known::opening).map_or(Routed::Ignored, |opening| Routed::Kept(opening, number))
+    }
+
+    /// Makes room for another connection without a row: the oldest one is not known any more.
+    fn forget_oldest(&mut self) {
+        let slot = self.next_unlisted;
+        if let Some(old) = self.unlisted.get_mut(slot).and_then(Option::take) {
+            let key = key(old.first_sender, old.other);
+            if self.numbers.get(&key) == Some(&(slot as u32 | UNLISTED)) {
+                self.numbers.remove(&key);
+            }
+            self.last = None;
+        }
+    }
+
+    /// A segment of a connection that has a row and has carried no payload before.
+    fn place_opening(&mut self, number: u32, side: usize, segment: &Segment<'_>, at: At) -> Routed<'_> {
+        let keeps = |opening: &Opening| segment.payload_len == 0 && !opening.is_full();
+        let is_kept = self.known.get(number as usize).and_then(Known::opening).is_some_and(keeps);
+        if is_kept {
+            let opening = self.known.get_mut(number as usize).and_then(|known| known.opening.as_deref_mut());
+            let Some(opening) = opening else { return Routed::Ignored };
+            opening.push(side, segment, at);
+            return Routed::Kept(opening, Some(number));
+        }
+        self.bare -= 1;
+        let place = self.least_loaded();
+        self.give(place, segment);
+        let Some(known) = self.known.get_mut(number as usize) else { return Routed::Ignored };
+        known.place = place;
+        let route = Route { number, place, side, opens: None, replaces: None };
+        known.opening.take().map_or(Routed::Ignored, |opening| Routed::Begun(opening, route))
+    }
+
+    /// A segment of a connection without a row: with payload it gets one.
+    fn place_unlisted(&mut self, slot: usize, side: usize, segment: &Segment<'_>, at: At) -> Routed<'_> {
+        let Some(known) = self.unlisted.get_mut(slot).and_then(Option::as_mut) else { return Routed::Ignored };
+        if segment.flags.contains(TcpFlags::SYN) && is_another(known, side, segment) {
+            return self.open(segment, None, at);
+        }
+        known.note(side, segment);
+        if segment.payload_len == 0 {
+            return match self.unlisted.get_mut(slot).and_then(|known| known.as_mut()?.opening.as_deref_mut()) {
+                Some(opening) => {
+                    if !opening.is_full() {
+                        opening.push(side, segment, at);
+                    }
+                    Routed::Kept(opening, None)
+                }
+                None => Routed::Ignored,
+            };
+        }
+        if self.known.len() >= limits::CONNECTIONS {
+            self.ignored += 1;
+            return Routed::Ignored;
+        }
+        let place = self.least_loaded();
+        self.give(place, segment);
+        let Some(mut known) = self.unlisted.get_mut(slot).and_then(Option::take) else { return Routed::Ignored };
+        self.not_listed -= 1;
+        let number = self.known.len() as u32;
+        self.numbers.insert(key(known.first_sender, known.other), number);
+        self.last = Some((known.first_sender, known.other, number));
+        known.place = place;
+        let opening = known.opening.take();
+        self.known.push(known);
+        let route = Route { number, place, side, opens: None, replaces: None };
+        opening.map_or(Routed::Ignored, |opening| Routed::Begun(opening, route))
+    }
+
+    #[inline]
+    fn give(&mut self, place: Place, segment: &Segment<'_>) {
+        if let Some(load) = self.shards.get_mut(usize::from(place.shard)) {
+            load.segments += 1 + u64::from(segment.payload_len / load.bytes_per_segment);
+        }
     }
 
     /// The side a listening end, or else the port numbers, suggest as the client.
@@ -178,6 +359,9 @@ impl Router {
     }
 
     fn learn_server(&mut self, source: End, other: End, segment: &Segment<'_>) {
+        if self.servers.len() >= limits::LISTENING_ENDS {
+            return;
+        }
         match (segment.flags.contains(TcpFlags::SYN), segment.flags.contains(TcpFlags::ACK)) {
             (true, false) => drop(self.servers.insert(other)),
             (true, true) => drop(self.servers.insert(source)),
@@ -189,6 +373,7 @@ impl Router {
         let lightest = self.shards.iter_mut().enumerate().min_by_key(|(_, load)| (load.segments + 1) * load.weight);
         let Some((shard, load)) = lightest else { return Place::default() };
         let local = load.connections;
+        self.begun += 1;
         load.connections += 1;
         load.segments += 1;
         Place { shard: shard as u8, local }

@@ -1,6 +1,8 @@
 //! Connections that are read by one thread.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::at::At;
 use crate::context::{Context, Options};
@@ -13,7 +15,7 @@ use super::router::Route;
 
 /// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
 /// have mixed the order.
-const LINGER_PACKETS: u32 = 256;
+pub(super) const LINGER_PACKETS: u32 = 256;
 
 #[derive(Debug)]
 struct Entry {
@@ -23,7 +25,7 @@ struct Entry {
     due: u32,
     /// Packets after the connection was over.
     late: u32,
-    finished: Option<Finished>,
+    finished: Option<Box<Finished>>,
 }
 
 /// A connection that is over.
@@ -45,6 +47,8 @@ pub struct Shard {
     open: VecDeque<u32>,
     /// How many receive packets.
     live: usize,
+    /// How many there have been, also for who feeds this shard from another thread.
+    begun: Arc<AtomicU64>,
     /// Segments come connection by connection.
     by_connection: bool,
     /// Tables and dictionaries.
@@ -61,6 +65,7 @@ impl Shard {
             lingering: VecDeque::new(),
             open: VecDeque::new(),
             live: 0,
+            begun: Arc::default(),
             by_connection: false,
             cx: Context::new(options),
             end: CaptureEnd::default(),
@@ -107,6 +112,11 @@ impl Shard {
         }
     }
 
+    /// How many connections there have been.
+    pub fn begun(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.begun)
+    }
+
     /// How many connections receive packets.
     #[inline]
     pub fn live(&self) -> usize {
@@ -126,6 +136,7 @@ impl Shard {
         self.entries.push(Entry { number: route.number, live, due: u32::MAX, late: 0, finished: None });
         self.open.push_back(route.place.local);
         self.live += 1;
+        self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
     }
 
     /// Puts a connection away that has carried nothing so far, else of some the one whose last packet is oldest: floods
@@ -177,7 +188,7 @@ impl Shard {
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
         let ended = connection.finish(replaced, end, &mut self.cx);
-        entry.finished = Some(Finished { number: entry.number, ended });
+        entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
     }
 
     /// The capture is over, at `end`: all connections end.
@@ -189,7 +200,7 @@ impl Shard {
         let late = |entry: Entry| {
             entry.finished.map(|mut finished| {
                 finished.ended.row.late_packets = entry.late;
-                finished
+                *finished
             })
         };
         (self.entries.into_iter().filter_map(late).collect(), self.cx)

@@ -8,7 +8,7 @@ use crate::limits::TLS_HELLO_LENGTH;
 const HEADER_LENGTH: usize = 4;
 
 /// Message types (RFC 8446 section 4).
-mod kind {
+pub mod kind {
     pub const CLIENT_HELLO: u8 = 1;
     pub const SERVER_HELLO: u8 = 2;
     pub const NEW_SESSION_TICKET: u8 = 4;
@@ -43,6 +43,15 @@ pub enum Message {
     Malformed(u8),
 }
 
+/// A message that came to its end, as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Its type.
+    pub kind: u8,
+    /// Its body, when it is whole and one that is read.
+    pub body: Option<Vec<u8>>,
+}
+
 /// Reads one direction's handshake messages.
 #[derive(Clone, Debug, Default)]
 pub struct MessageReader {
@@ -58,6 +67,11 @@ pub struct MessageReader {
 impl MessageReader {
     /// Takes bytes off the front of `rest` up to the end of a message; `None` when all are taken before.
     pub fn next(&mut self, rest: &mut &[u8]) -> Option<Message> {
+        self.next_unread(rest).map(Unread::read)
+    }
+
+    /// The same, with the message as it was sent.
+    pub fn next_unread(&mut self, rest: &mut &[u8]) -> Option<Unread> {
         while self.have < HEADER_LENGTH {
             let (&byte, left) = rest.split_first()?;
             *rest = left;
@@ -79,6 +93,11 @@ impl MessageReader {
 
     /// Passes bytes that cannot be read. `Err` when they hide a message's begin.
     pub fn skip(&mut self, length: usize) -> Result<Option<Message>, ()> {
+        self.skip_unread(length).map(|message| message.map(Unread::read))
+    }
+
+    /// The same, with the message as it was sent.
+    pub fn skip_unread(&mut self, length: usize) -> Result<Option<Unread>, ()> {
         if self.have < HEADER_LENGTH || length > self.need {
             *self = Self::default();
             return Err(());
@@ -93,17 +112,28 @@ impl MessageReader {
         self.have == 0
     }
 
+    /// Bytes of the current message's header that are yet to come.
+    pub fn header_left(&self) -> usize {
+        HEADER_LENGTH - self.have
+    }
+
     /// Whether the body of the current message is of interest.
     fn is_read(&self) -> bool {
         matches!(self.header[0], kind::CLIENT_HELLO | kind::SERVER_HELLO | kind::ENCRYPTED_EXTENSIONS)
     }
 
-    fn finish(&mut self) -> Message {
+    fn finish(&mut self) -> Unread {
         let done = std::mem::take(self);
-        let [message, ..] = done.header;
+        let [kind, ..] = done.header;
         let length = u32::from_be_bytes([0, done.header[1], done.header[2], done.header[3]]) as usize;
-        let body = Some(done.kept.as_slice()).filter(|body| !done.damaged && body.len() == length);
-        match message {
+        Unread { kind, body: Some(done.kept).filter(|body| !done.damaged && body.len() == length) }
+    }
+}
+
+impl Unread {
+    fn read(self) -> Message {
+        let body = self.body.as_deref();
+        match self.kind {
             kind::CLIENT_HELLO => body.and_then(ClientHello::parse).map(Message::ClientHello),
             kind::SERVER_HELLO => body.and_then(ServerHello::parse).map(Message::ServerHello),
             kind::ENCRYPTED_EXTENSIONS => body.and_then(EncryptedExtensions::parse).map(Message::EncryptedExtensions),
@@ -113,7 +143,7 @@ impl MessageReader {
             kind::KEY_UPDATE => Some(Message::KeyUpdate),
             other => Some(Message::Other(other)),
         }
-        .unwrap_or(Message::Malformed(message))
+        .unwrap_or(Message::Malformed(self.kind))
     }
 }
 

@@ -6,7 +6,7 @@ use super::keylog::Random;
 use crate::limits::TLS_ALPN_OFFERS;
 
 /// Extension types (RFC 8446 section 4.2).
-mod extension {
+pub mod extension {
     pub const ALPN: u16 = 16;
     pub const PRE_SHARED_KEY: u16 = 41;
     pub const EARLY_DATA: u16 = 42;
@@ -14,7 +14,7 @@ mod extension {
 }
 
 /// The random of a ServerHello that is a HelloRetryRequest: SHA-256 of that word (RFC 8446 section 4.1.3).
-const HELLO_RETRY_REQUEST: Random = [
+pub const HELLO_RETRY_REQUEST: Random = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11,
     0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];

@@ -9,14 +9,14 @@
 mod crypto;
 mod direction;
 mod facts;
-mod handshake;
+pub(crate) mod handshake;
 mod held;
-mod hello;
+pub(crate) mod hello;
 mod keylog;
 mod negotiation;
 mod protected;
-mod record;
-mod resync;
+pub(crate) mod record;
+pub(crate) mod resync;
 mod session;
 mod suite;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
 
 /// TCP flags.
 pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
 
 pub const CLIENT: usize = 0;

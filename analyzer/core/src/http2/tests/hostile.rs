@@ -117,3 +117,62 @@ fn a_boundary_lost_again_and_again_in_one_segment_does_no_harm() {
     assert_eq!(exchange.accounted(), bytes.len() as u64);
     assert_eq!(exchange.counted(FrameType::SETTINGS), 2 * 4_854);
 }
+
+/// A connection that began well: octets that are no frames, and a request in a packet of its own behind them.
+fn after_damage(damage: &[u8]) -> Exchange {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(1, "/a/B", 7));
+    exchange.server(&response(1, 8, "0"));
+    exchange.client(damage);
+    exchange.client(&[0xee; 500]);
+    exchange.client(&request(3, "/a/Later", 9));
+    exchange.server(&response(3, 10, "5"));
+    exchange
+}
+
+#[test]
+fn a_request_in_one_packet_is_read_after_frames_whose_length_is_none() {
+    let header = |length: u32, kind: u8, stream: u32| {
+        let [_, length @ ..] = length.to_be_bytes();
+        [&length[..], &[kind, 0], &stream.to_be_bytes(), &[0xee; 50]].concat()
+    };
+    for damage in [
+        header(0xee_eeee, 0xee, 0x6eee_eeee),
+        header(4_000, 0x55, 7),
+        header(0xff_ffff, 0, 1),
+        header(900_000, 1, 3),
+        header(0xff_ffff, 1, 3),
+        header(3_000, 6, 0),
+        header(0x10_0000, 9, 1),
+    ] {
+        let exchange = after_damage(&damage);
+        let rpcs = exchange.rpcs();
+        let outcomes: Vec<_> = rpcs.iter().map(|rpc| (rpc.stream, rpc.status, rpc.complete)).collect();
+        assert_eq!(outcomes, [(1, Some("OK"), true), (3, Some("NOT_FOUND"), true)], "{damage:?}");
+        assert_eq!(exchange.messages(), [(1, 0, 0, 7), (1, 1, 0, 8), (3, 0, 0, 9), (3, 1, 0, 10)], "{damage:?}");
+    }
+}
+
+#[test]
+fn octets_that_may_be_a_frame_do_not_hold_a_request_in_one_packet_back() {
+    let mut exchange = Exchange::begun();
+    exchange.client(&request(1, "/a/B", 7));
+    exchange.lose(0, 100);
+    // what is left of a message looks like the header of a long frame
+    exchange.client(&[&[0xee; 30][..], &[0, 0x3f, 0xff, 0, 0, 0, 0, 0, 1], &[0xee; 200]].concat());
+    exchange.client(&request(5, "/a/Later", 9));
+    assert_eq!(exchange.rpcs().iter().map(|rpc| rpc.stream).collect::<Vec<_>>(), [1, 5]);
+}
+
+#[test]
+fn a_message_that_looks_like_frames_stays_a_message() {
+    let mut exchange = Exchange::begun();
+    let inner = request(3, "/a/Inner", 9);
+    exchange.client(&frame(FrameType(0x0b), 0, 0, &[0; 3]));
+    exchange.client(&headers(1, 0, &request_block("/a/B")));
+    let whole = data(1, flag::END_STREAM, &[&message(inner.len())[..5], &inner].concat());
+    exchange.client(&whole[..14]);
+    exchange.client(&whole[14..]);
+    assert_eq!(exchange.messages(), [(1, 0, 0, u32::try_from(inner.len()).unwrap())]);
+    assert_eq!(exchange.rpcs().len(), 1);
+}
