@@ -9,7 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,18 @@ def budgeted(files: Sequence[str]) -> Tables:
     return decode(list(files))
 
 
+PATIENCE_S = 300
+"""Seconds after which a test gives up something that hangs. Nothing is measured by it: machines are busy."""
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    """Return when that holds; the only place where tests look at the clock."""
+    end = time.monotonic() + PATIENCE_S  # noqa: TID251
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"  # noqa: TID251
+        time.sleep(0.02)
+
+
 def require_tool(name: str) -> str:
     """Path of a tool; without it the test is skipped, or fails where all tools must be (GRPCDIAG_REQUIRE_TOOLS=1)."""
     path = shutil.which(name)
@@ -173,7 +186,7 @@ def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | 
         [sys.executable, "-m", "grpcdiag", *arguments],
         input=stdin if stdin is not None else b"",
         capture_output=True,
-        timeout=240,
+        timeout=PATIENCE_S,
         env={**os.environ, **(env or {})},
     )
     outcome = Outcome(done.returncode, done.stdout, done.stderr.decode())

@@ -35,7 +35,7 @@ def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path) -> None:
         "from grpcdiag.capture import tools\ntools.SBIN = ()\nfrom grpcdiag.__main__ import main\nmain()\n"
     )
     words = [sys.executable, str(script), "doctor", "--for", "recording"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1, done.stderr
     assert "apt install tcpdump" in " ".join(done.stdout.split())
     assert "optional" in done.stdout  # ss and ip make it better, and are not needed

@@ -17,12 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import recorded, require_tool
+from support import PATIENCE_S, recorded, require_tool, wait_until
 
 from grpcdiag.fixtures.bench.kinds import KINDS
 
-PATIENCE_S = 5
-"""A second is promised; machines that run tests are busy."""
 OLD = "what was there before"
 STARTED = 60_000
 """Bytes of a capture after which a pipe stalls."""
@@ -97,12 +95,12 @@ class Running:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.communicate()
             pytest.fail("the command goes on")
-        limit = time.monotonic() + PATIENCE_S
-        while left := self._processes():
-            if time.monotonic() > limit:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                pytest.fail(f"processes stay behind: {left}")
-            time.sleep(0.02)
+        try:
+            wait_until(lambda: not self._processes())
+        except AssertionError:
+            left = self._processes()
+            os.killpg(self.process.pid, signal.SIGKILL)
+            pytest.fail(f"processes stay behind: {left}")
         return self.process.returncode, said.decode()
 
     def _processes(self) -> list[str]:
@@ -131,10 +129,8 @@ def stalled(command: list[str], folder: Path, content: bytes) -> Iterator[Runnin
     try:
         running = Running(command, folder, stdin=reading)
         os.write(writing, content)
-        limit = time.monotonic() + 60
-        while waiting(writing):
-            assert time.monotonic() < limit and running.process.poll() is None, "nothing is read"
-            time.sleep(0.01)
+        wait_until(lambda: not waiting(writing) or running.process.poll() is not None)
+        assert running.process.poll() is None, "nothing is read"
         yield running
     finally:
         os.close(writing)
@@ -217,7 +213,7 @@ sys.argv = ["grpcdiag", "analyze", "x"]
 from grpcdiag.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (130, b"")
 
 
@@ -252,7 +248,7 @@ def test_a_reader_that_has_gone_is_no_error(command: str, form: str) -> None:
     assert process.stdout is not None and process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert (process.wait(30), process.stderr.read()) == (0, b"")
+    assert (process.wait(PATIENCE_S), process.stderr.read()) == (0, b"")
     process.stderr.close()
 
 

@@ -9,12 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
 import pytest
-from support import ALL_CAPTURES, grpcdiag, recorded, synthetic
+from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, synthetic, wait_until
 from test_hostile_names import NASTY, OBEYED
 from typer.testing import CliRunner
 
@@ -181,10 +180,9 @@ def test_ctrl_c_while_reading(tmp_path: Path) -> None:
     with pipe.open("wb") as writer:
         writer.write(Path(EXAMPLE).read_bytes()[:10_000])
         writer.flush()
-        while not target.exists() and process.poll() is None:
-            time.sleep(0.02)
+        wait_until(lambda: target.exists() or process.poll() is not None)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert not target.exists()
 

@@ -169,7 +169,7 @@ def asked(trace: Path, queries: Sequence[str]) -> list[list[list[Any]]]:
         chromium = tools.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = chromium.new_page()
         page.goto(f"{url}#!/?url={url}trace")
-        page.wait_for_function("() => globalThis.app?.trace?.engine", timeout=120_000)
+        page.wait_for_function("() => globalThis.app?.trace?.engine", timeout=300_000)
         answers: list[list[list[Any]]] = [page.evaluate(QUERY, query) for query in queries]
         chromium.close()
     return answers
