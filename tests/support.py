@@ -144,6 +144,9 @@ def budgeted(files: Sequence[str]) -> Tables:
     return decode(list(files))
 
 
+EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "100"))
+"""How many generated inputs the dearest properties are held against; `.ci/run` takes 400."""
+
 PATIENCE_S = 300
 """Seconds after which a test gives up something that hangs. Nothing is measured by it: machines are busy."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace as changed
-from support import SNAPSHOTS, grpcdiag, recording, rows
+from support import EXAMPLES, SNAPSHOTS, grpcdiag, recording, rows
 from support import recorded as recorded_file
 
 from grpcdiag.analyzer.decode import decode
@@ -36,7 +35,6 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT6, SERVER6, Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, US, S, Side
 from grpcdiag.reports import json_v1, terminal
 
-EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "400")) // 4
 NAT = Endpoint("02:00:00:00:00:03", "192.0.2.7", 61_002)
 UP, DOWN = SPLIT_CAUSES.index("network_up"), SPLIT_CAUSES.index("network_down")
 SERVER = SPLIT_CAUSES.index("server")
@@ -213,7 +211,7 @@ def _setups(draw: st.DrawFn) -> BothEnds:
     )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 4)
 @given(conversations(), _setups(), st.booleans())
 def test_any_conversation_at_both_ends(folder: Path, conversation: Conversation, setup: BothEnds, turned: bool) -> None:
     captured = setup.carry(conversation)
