@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from grpcdiag.analyzer.decode import decode, stream
 from grpcdiag.analyzer.tables import Table, Tables
+from grpcdiag.cli import of_arguments
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RECORDED = REPOSITORY / "fixtures" / "recorded"
@@ -195,6 +197,14 @@ def grpcdiag(*arguments: str, stdin: bytes | None = None, env: dict[str, str] | 
     outcome = Outcome(done.returncode, done.stdout, done.stderr.decode())
     assert "Traceback" not in outcome.err, outcome.err
     return outcome
+
+
+def run_here(*arguments: str, charset: str = "utf-8", env: dict[str, str] | None = None) -> Outcome:
+    """Run the command in this process, which takes a tenth of the time: for what it writes, not for how it ends."""
+    words = list(arguments)
+    runner = CliRunner(charset=charset, env=env)
+    done = runner.invoke(of_arguments(words), words, prog_name="grpcdiag", catch_exceptions=False)
+    return Outcome(done.exit_code, done.stdout_bytes, done.stderr)
 
 
 def first_difference(left: Sequence[object], right: Sequence[object]) -> str:
