@@ -2,12 +2,15 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint check bench profile fuzz fuzz-commands docs clean
+.PHONY: help dev demo test test-fast lint check lock audit bench profile fuzz fuzz-commands docs clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BUILT := $(VENV)/.built
+INSTALLED := $(VENV)/.installed
+# every package of .venv, with its version and hashes
+LOCK := requirements/dev.txt
 # a change to one of these makes the core out of date; its tests are no part of it
 SOURCES := pyproject.toml Cargo.toml Cargo.lock analyzer/core/Cargo.toml \
 	analyzer/core/rustc.args analyzer/core/usual.profdata \
@@ -23,14 +26,16 @@ help: ## List the targets
 
 dev: $(BUILT) ## Create .venv with the tool, the core built in release mode, and what the checks need
 
-$(BIN)/maturin:
+$(INSTALLED): $(LOCK)
 	@command -v cargo >/dev/null || { echo "cargo is not here: install Rust 1.88 or later (https://rustup.rs)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed: make PYTHON=python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'maturin>=1.12.1,<2'
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	@touch $@
 
-$(BUILT): $(SOURCES) | $(BIN)/maturin
-	$(BIN)/maturin develop --release --extras dev
+# without an index nothing is resolved anew: what pyproject.toml asks for beyond the lock is an error (`make lock`)
+$(BUILT): $(SOURCES) $(INSTALLED)
+	PIP_NO_INDEX=1 $(BIN)/maturin develop --release
 	@touch $@
 
 demo: dev ## Analyse a recorded capture
@@ -39,6 +44,13 @@ demo: dev ## Analyse a recorded capture
 test: dev ## Run all tests; those that need tshark or tcpdump are skipped without them
 	cargo test
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests # the same generated examples everywhere
+
+# unit tests of the core, and analyses of the committed captures in this process; CONTRIBUTING.md says what is left out
+test-fast: dev ## Run the tests that a developer repeats: below a minute
+	cargo test --lib
+	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/reports $(SLOW:%=--ignore tests/%.py)
+
+SLOW := analyzer/test_cuts analyzer/test_damaged_recordings analyzer/test_spilled reports/test_filters reports/test_html_browser
 
 lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .
@@ -56,6 +68,16 @@ SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir bui
 
 check: lint test ## Everything that must pass before a change goes in
 
+lock: ## Write the lock of the Python packages anew, with the newest versions that pyproject.toml allows (needs uv)
+	@command -v uv >/dev/null || { echo "uv is not here: pip install uv" >&2; exit 1; }
+	for extra in dev audit; do \
+		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
+			--custom-compile-command "make lock" --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; \
+	done
+
+audit: ## Look for known flaws in the locked packages and crates, and for licences that are not allowed
+	.ci/audit
+
 bench: dev ## Measure the core's stages, and speed and memory on large captures (or one KIND alone: unary, ..., growth)
 	@[ -n "$(KIND)" ] || cargo bench --bench stages
 	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
@@ -72,7 +94,7 @@ profile: dev ## Count anew what the core does most, by which the compiler lays i
 	trap 'git checkout --quiet analyzer/core/rustc.args' EXIT; \
 		$(BIN)/maturin develop --release --target-dir build/profile && $(BIN)/python -m grpcdiag.fixtures.bench.train
 	$(PROFDATA) merge --sparse --write-prev-version --output $(LEARNT) $(COUNTS)
-	$(BIN)/maturin develop --release --extras dev
+	PIP_NO_INDEX=1 $(BIN)/maturin develop --release
 	@touch $(BUILT)
 
 # of each target; -s none: the core has no unsafe code for a sanitizer to look at, and memory is measured as it is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import rows
+from support import EXAMPLES, rows
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode import decode
@@ -27,7 +26,6 @@ from grpcdiag.fixtures.synthetic.strategies import conversations, manglings, pac
 from grpcdiag.fixtures.synthetic.truth import truth
 from grpcdiag.fixtures.synthetic.wire import Link
 
-EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "400"))
 HEADERS = _core.FRAME_TYPES.index("HEADERS")
 RST_STREAM = _core.FRAME_TYPES.index("RST_STREAM")
 TIMELESS = ("method", "status", "deadline_ns", "complete")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace as changed
-from support import SNAPSHOTS, grpcdiag, recording, rows
+from support import EXAMPLES, SNAPSHOTS, recording, rows, run_here
 from support import recorded as recorded_file
 
 from grpcdiag.analyzer.decode import decode
@@ -36,7 +35,6 @@ from grpcdiag.fixtures.synthetic.wire import CLIENT6, SERVER6, Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, US, S, Side
 from grpcdiag.reports import json_v1, terminal
 
-EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "400")) // 4
 NAT = Endpoint("02:00:00:00:00:03", "192.0.2.7", 61_002)
 UP, DOWN = SPLIT_CAUSES.index("network_up"), SPLIT_CAUSES.index("network_down")
 SERVER = SPLIT_CAUSES.index("server")
@@ -213,7 +211,7 @@ def _setups(draw: st.DrawFn) -> BothEnds:
     )
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 4)
 @given(conversations(), _setups(), st.booleans())
 def test_any_conversation_at_both_ends(folder: Path, conversation: Conversation, setup: BothEnds, turned: bool) -> None:
     captured = setup.carry(conversation)
@@ -483,16 +481,16 @@ def test_three_places_are_analysed_apart(folder: Path) -> None:
 def test_commands_take_both_ends_or_say_so(folder: Path) -> None:
     captured = BothEnds(Link(rtt_ns=20 * MS), offset_ns=S, lost={"client": [12]}).carry(long_conversation(calls=4))
     files = filed(folder, captured.client, captured.server)
-    outcome = grpcdiag("analyze", *files)
+    outcome = run_here("analyze", *files)
     assert outcome.code == 0
     text = " ".join(outcome.text.split())
     assert "1 packet of the client" in text
     assert f"lost in the network: #{captured.lost['client'][0]} " in text
     assert "server's clock 1.00 s ahead of the client's" in text
-    listed = grpcdiag("rpcs", *files, "--format", "jsonl")
+    listed = run_here("rpcs", *files, "--format", "jsonl")
     assert listed.code == 0
     assert '"network_up":10000000' in listed.text
-    refused = grpcdiag("frames", *files)
+    refused = run_here("frames", *files)
     assert (refused.code, refused.out) == (2, b"")
     assert "two places" in refused.err
 
@@ -500,11 +498,11 @@ def test_commands_take_both_ends_or_say_so(folder: Path) -> None:
 def test_apart_is_said(folder: Path) -> None:
     captured = BothEnds(Link(rtt_ns=20 * MS)).carry(long_conversation(calls=8))
     files = filed(folder, captured.client, stepped(captured))
-    outcome = grpcdiag("analyze", *files)
+    outcome = run_here("analyze", *files)
     assert outcome.code == 0
     assert outcome.text.startswith("These captures cannot be put together, and are analysed one by one: ")
     assert outcome.text.count("─ verdict ") == 2
-    assert grpcdiag("rpcs", *files).code == 2
+    assert run_here("rpcs", *files).code == 2
 
 
 def test_no_rpc_is_told_twice(folder: Path) -> None:

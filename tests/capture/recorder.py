@@ -7,13 +7,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import require_tool, rows
+from support import PATIENCE_S, require_tool, rows, wait_until
 
 from grpcdiag.analyzer.decode import decode
 from grpcdiag.analyzer.tables import Packets
@@ -59,7 +58,7 @@ def benchmark(port: int, connections: int = 3, calls: int = 20, size: int = 2000
 
 def capture(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
-    done = subprocess.run(arguments(*words), capture_output=True, text=True, timeout=120, **options)
+    done = subprocess.run(arguments(*words), capture_output=True, text=True, timeout=PATIENCE_S, **options)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -78,21 +77,10 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-def gone(mark: str, patience_s: float = 15.0) -> bool:
-    """Whether no such process runs any more, after a while at the latest."""
-    until = time.monotonic() + patience_s
-    while processes(mark):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
+def gone(mark: str) -> bool:
+    """Whether no such process runs any more, in the end."""
+    wait_until(lambda: not processes(mark))
     return True
-
-
-def wait_for(what: Any, patience_s: float = 30.0) -> None:
-    until = time.monotonic() + patience_s
-    while not what():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def check_whole(path: Path, counted: dict[str, int]) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from recorder import arguments, benchmark, beside, capture, check_whole, free_port, gone, may_record, wait_for
+from recorder import arguments, benchmark, beside, capture, check_whole, free_port, gone, may_record
+from support import PATIENCE_S, wait_until
+from terminals import Terminal
 
 RUNS = int(os.environ.get("GRPCDIAG_CAPTURE_RUNS", "3"))
 """Recordings in a row; the acceptance run has 50."""
@@ -53,16 +52,19 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
         start_new_session=True,
     ) as running:
         try:
-            wait_for(lambda: any(part.stat().st_size > 200_000 for part in tmp_path.glob("run.recording-*.pcap")))
+            wait_until(lambda: any(part.stat().st_size > 200_000 for part in tmp_path.glob("run.recording-*.pcap")))
             running.kill()
-            running.wait(30)
+            running.wait(PATIENCE_S)
             assert gone(f"tcp and port {port}"), "tcpdump was left behind"
         finally:
             os.killpg(running.pid, signal.SIGKILL)  # the command goes on by itself: nobody asked it to stop
     assert gone(f" {port} ")
     (file,) = tmp_path.glob("run.recording-*.pcap")
     whole = subprocess.run(
-        [sys.executable, "-m", "grpcdiag", "analyze", "--json", str(file)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "grpcdiag", "analyze", "--json", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert whole.returncode == 0, whole.stderr
     document = json.loads(whole.stdout)
@@ -86,7 +88,7 @@ def test_signals_sent_to_us_are_the_commands(name: str, tmp_path: Path) -> None:
         assert running.stdout is not None
         assert running.stdout.readline() == b"up\n"
         running.send_signal(getattr(signal, name))
-        assert running.wait(30) == 7
+        assert running.wait(PATIENCE_S) == 7
     assert gone(str(file))
 
 
@@ -95,9 +97,9 @@ import signal, sys, time
 keys = []
 signal.signal(signal.SIGINT, lambda *_: keys.append(1))
 print("up", sys.stdin.readline().strip(), flush=True)
-until = time.monotonic() + 1.5
-while time.monotonic() < until:
+while not keys:
     time.sleep(0.05)
+time.sleep(1.5)  # a second one would come now
 print("keys", len(keys), flush=True)
 sys.exit(5)
 """
@@ -107,34 +109,13 @@ def test_the_terminal_belongs_to_the_command(tmp_path: Path) -> None:
     """What is typed reaches it, and Ctrl-C reaches it once."""
     file = tmp_path / "run.pcap"
     words = arguments("-o", str(file), "-p", "1", "-q", "--", sys.executable, "-c", COUNTS_KEYS)
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(words[0], words)
-    said = b""
-    try:
-        os.write(terminal, b"hello\n")
-        while not re.search(rb"keys \d", said):  # a read may end anywhere
-            said += os.read(terminal, 4096)
-            if b"up hello" in said and b"sent" not in said:
-                os.write(terminal, b"\x03")
-                said = said.replace(b"up hello", b"sent")
-    finally:
-        status = _status(child, terminal)
-    assert b"keys 1" in said
-    assert os.waitstatus_to_exitcode(status) == 5
+    with Terminal(words) as terminal:
+        terminal.type("hello\n")
+        terminal.read_until("up hello")
+        terminal.type("\x03")
+        assert terminal.read_until(r"keys \d").endswith("keys 1")
+        assert terminal.process.wait(PATIENCE_S) == 5
     assert gone(str(file))
-
-
-def _status(child: int, terminal: int) -> int:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            os.close(terminal)
-            return status
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    pytest.fail("it did not end")
 
 
 def test_a_stream_is_the_capture_and_nothing_else(tmp_path: Path) -> None:
@@ -145,7 +126,7 @@ def test_a_stream_is_the_capture_and_nothing_else(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as running:
-        out, err = running.communicate(timeout=240)
+        out, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 3
     counted = next(json.loads(line) for line in err.splitlines() if line.startswith(b"{"))
     file = tmp_path / "stream.pcap"
@@ -184,9 +165,11 @@ def test_without_a_command_it_records_until_it_is_interrupted(tmp_path: Path) ->
         arguments("-o", str(file), "-i", "lo", "-p", str(port)), stderr=subprocess.PIPE, text=True
     ) as running:
         assert running.stderr is not None
-        wait_for(lambda: list(tmp_path.glob("run.recording-*.pcap.grpcdiag-ss.jsonl")))
-        counted = json.loads(subprocess.run(benchmark(port), capture_output=True, check=True, timeout=240).stdout)
+        wait_until(lambda: list(tmp_path.glob("run.recording-*.pcap.grpcdiag-ss.jsonl")))
+        counted = json.loads(
+            subprocess.run(benchmark(port), capture_output=True, check=True, timeout=PATIENCE_S).stdout
+        )
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 0
+        assert running.wait(PATIENCE_S) == 0
         assert "none dropped" in running.stderr.read()
     check_whole(file, counted)

@@ -182,7 +182,7 @@ def test_a_tcpdump_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytes
         assert running.stdin is not None and running.stdout is not None
         assert running.stdout.readline() == b"up\n"
         running.stdin.close()
-        assert running.wait(20) == 137
+        assert running.wait(300) == 137
     assert gone(str(tmp_path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import getpass
 import json
 import os
@@ -13,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record, wait_for
+from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record
+from support import PATIENCE_S, wait_until
 
 FALSE_SSH = """#!/bin/sh
 # takes what ssh takes and runs it here
@@ -27,6 +29,14 @@ exec sh -c "$*"
 def _right() -> None:
     may_record()
     pytest.importorskip("grpc")
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One of these tests at a time, whatever other workers do: they look into the same /tmp."""
+    with (tmp_path_factory.getbasetemp().parent / "remote.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def on_path(folder: Path, text: str) -> dict[str, str]:
@@ -126,11 +136,11 @@ def test_nothing_stays_there_when_we_are_killed(tmp_path: Path) -> None:
     words = arguments("-o", str(tmp_path / "run.pcap"), "-p", "1", "-q", "--also", "there", "--", "sleep", "60")
     with subprocess.Popen(words, env=env, start_new_session=True) as running:
         try:
-            wait_for(lambda: list(tmp_path.glob("run.recording-*.grpcdiag-ss.jsonl")) and left_there(tmp_path))
+            wait_until(lambda: list(tmp_path.glob("run.recording-*.grpcdiag-ss.jsonl")) and left_there(tmp_path))
             running.kill()
-            running.wait(10)
+            running.wait(PATIENCE_S)
             assert gone(f"{tmp_path}/there/grpcdiag-")
-            wait_for(lambda: not left_there(tmp_path))
+            wait_until(lambda: not left_there(tmp_path))
             assert gone(str(tmp_path / "run.pcap"))
         finally:
             with contextlib.suppress(ProcessLookupError):  # it may not have come to start the command

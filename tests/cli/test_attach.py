@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from canaries import Places, canary, conversation, other_traffic, pcapng
-from support import grpcdiag, recorded, synthetic
+from support import grpcdiag, recorded, run_here, synthetic
 from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
@@ -330,7 +330,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_tls_is_refused_with_its_reason(tmp_path: Path) -> None:
-    outcome = grpcdiag("attach", recorded("tls13-go-secrets.pcapng"), "-o", str(tmp_path / "out"))
+    outcome = run_here("attach", recorded("tls13-go-secrets.pcapng"), "-o", str(tmp_path / "out"))
     assert outcome.code == 4
     assert "TLS stays encrypted" in outcome.err
     assert list(names(tmp_path)) == []
@@ -342,12 +342,12 @@ def test_wrong_uses(tmp_path: Path) -> None:
     (tmp_path / "full" / "x").write_text("")
     (tmp_path / "plain").write_text("")
     for output, why in (("full", "files in it"), ("plain", "it is a file"), ("no/such", "cannot write")):
-        outcome = grpcdiag("attach", file, "-o", str(tmp_path / output))
+        outcome = run_here("attach", file, "-o", str(tmp_path / output))
         assert (outcome.code, why in outcome.err) == (2, True), outcome.err
-    both = grpcdiag("attach", recorded("rtt205-go-16000.pcap"), recorded("rtt205-go-16000.server.pcap"), "-o", "x")
+    both = run_here("attach", recorded("rtt205-go-16000.pcap"), recorded("rtt205-go-16000.server.pcap"), "-o", "x")
     assert both.code == 2
     assert "two places" in both.err
-    assert grpcdiag("attach", str(tmp_path / "plain"), "-o", str(tmp_path / "y")).code == 3
+    assert run_here("attach", str(tmp_path / "plain"), "-o", str(tmp_path / "y")).code == 3
     assert sorted(names(tmp_path)) == ["full", "plain"]
 
 

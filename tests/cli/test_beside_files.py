@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, recorded
+from support import recorded, run_here
 
 from grpcdiag.analyzer import beside as analyzer_beside
 from grpcdiag.analyzer import beside_names
@@ -32,13 +32,13 @@ def capture(tmp_path: Path) -> Path:
 
 
 def recording(*files: Path) -> object:
-    done = grpcdiag("analyze", "--json", *map(str, files))
+    done = run_here("analyze", "--json", *map(str, files))
     assert done.code == 0, done.err
     return json.loads(done.text)["recording"]
 
 
 def test_it_is_found_beside_the_file(capture: Path) -> None:
-    done = grpcdiag("analyze", str(capture))
+    done = run_here("analyze", str(capture))
     assert "tcp_slow_start_after_idle=0 (is 1 here)" in done.text
     assert "beside settings of box" in done.text
     assert recording(capture)
@@ -63,7 +63,7 @@ def test_nothing_beside_is_nothing(capture: Path, tmp_path: Path) -> None:
 def test_a_broken_one_is_noted(capture: Path) -> None:
     beside = capture.with_name("run.pcap.grpcdiag.json")
     beside.write_text("{")
-    done = grpcdiag("analyze", "--json", str(capture))
+    done = run_here("analyze", "--json", str(capture))
     assert done.code == 0
     document = json.loads(done.text)
     assert document["recording"] is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support import grpcdiag, recorded
+from support import grpcdiag, recorded, run_here
 
 from grpcdiag.reports.compare import json as comparison_json
 
@@ -21,7 +21,7 @@ SLOW, FAST = recorded("max-concurrent-streams.pcap"), recorded("max-concurrent-s
 def baseline(tmp_path: Path) -> str:
     """The control's analysis as CI would keep it."""
     path = tmp_path / "baseline.json"
-    assert grpcdiag("analyze", FAST, "--json", "-o", str(path)).code == 0
+    assert run_here("analyze", FAST, "--json", "-o", str(path)).code == 0
     return str(path)
 
 
@@ -57,14 +57,14 @@ def test_a_pipe_is_read_once(baseline: str, tmp_path: Path) -> None:
 def test_a_gate_in_ci(baseline: str) -> None:
     """The report is written whatever the gate says; what is met is told on standard error."""
     rules = ("--fail-on", "throughput:1.2", "--fail-on", "warning", "--fail-on", "errors:0.01")
-    worse = grpcdiag("compare", baseline, SLOW, *rules)
+    worse = run_here("compare", baseline, SLOW, *rules)
     assert worse.code == 1
     assert "--fail-on throughput:1.2: B: RPCs per second: 468, before 2,266" in worse.err
     assert "--fail-on warning: B: critical max-concurrent-streams" in worse.err
     assert "errors" not in worse.err
     assert "not met" in worse.text
-    assert grpcdiag("compare", baseline, SLOW, *rules, "--quiet").err == ""
-    same = grpcdiag("compare", baseline, FAST, *rules)
+    assert run_here("compare", baseline, SLOW, *rules, "--quiet").err == ""
+    same = run_here("compare", baseline, FAST, *rules)
     assert (same.code, same.err) == (0, "")
     fail_on = compared(baseline, SLOW, *rules, code=1)["fail_on"]
     assert [outcome["met"] for outcome in fail_on] == [True, True, False]
@@ -76,7 +76,7 @@ def test_a_gate_in_ci(baseline: str) -> None:
     ids=["none", "one", "twice standard input", "metric", "finding"],
 )
 def test_wrong_usage_is_2(arguments: list[str]) -> None:
-    outcome = grpcdiag("compare", *arguments)
+    outcome = run_here("compare", *arguments)
     assert (outcome.code, outcome.out) == (2, b"")
     assert outcome.err
 
@@ -85,13 +85,13 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
 def test_what_is_neither_is_3(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "odd"
     path.write_bytes(text)
-    outcome = grpcdiag("compare", SLOW, str(path))
+    outcome = run_here("compare", SLOW, str(path))
     assert (outcome.code, outcome.out) == (3, b"")
     assert "odd" in outcome.err
 
 
 def test_a_missing_file_is_3(tmp_path: Path) -> None:
-    outcome = grpcdiag("compare", str(tmp_path / "gone"), SLOW)
+    outcome = run_here("compare", str(tmp_path / "gone"), SLOW)
     assert outcome.code == 3
     assert "gone" in outcome.err
 
@@ -99,12 +99,12 @@ def test_a_missing_file_is_3(tmp_path: Path) -> None:
 def test_no_grpc_is_4(tmp_path: Path) -> None:
     path = tmp_path / "empty.pcap"
     path.write_bytes(Path(SLOW).read_bytes()[:24])
-    assert grpcdiag("compare", SLOW, str(path)).code == 4
+    assert run_here("compare", SLOW, str(path)).code == 4
 
 
 def test_output_file(tmp_path: Path) -> None:
     path = tmp_path / "report.txt"
-    assert grpcdiag("compare", FAST, SLOW, "-o", str(path)).out == b""
-    assert path.read_text() == grpcdiag("compare", FAST, SLOW).text
+    assert run_here("compare", FAST, SLOW, "-o", str(path)).out == b""
+    assert path.read_text() == run_here("compare", FAST, SLOW).text
     assert "\x1b[" not in path.read_text()
-    assert grpcdiag("compare", FAST, SLOW, "-o", str(tmp_path / "no" / "where")).code == 2
+    assert run_here("compare", FAST, SLOW, "-o", str(tmp_path / "no" / "where")).code == 2

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from support import require_tool
+from terminals import Terminal
 
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.cli.completion import finding_ids, lab_cases
@@ -32,8 +30,6 @@ OFFERED = [
     ("grpcdiag lab sl", {"slow-start"}),
 ]
 offered = pytest.mark.parametrize(("typed", "wanted"), OFFERED, ids=[typed for typed, _ in OFFERED])
-PATIENCE = 60.0
-"""Seconds after which a shell that does not answer is given up; nothing is measured by it."""
 
 
 @pytest.fixture(scope="module")
@@ -109,30 +105,10 @@ START = {
 )
 def test_a_tab_completes_the_word(shell: str, typed: str, completed: str, home: Path) -> None:
     arguments, setting_up = START[shell]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(home)
-        os.execve(require_tool(shell), [shell, *arguments], {**environment(home), "PS1": "> "})
-    try:
-        shown = until(terminal, "> ")
-        os.write(terminal, f"{setting_up}; echo re''ady\n".encode())
-        shown = until(terminal, "ready")
-        os.write(terminal, f"{typed}\t".encode())
-        shown = until(terminal, completed)
-        assert completed in shown
-    finally:
-        os.close(terminal)
-        os.waitpid(pid, 0)
-
-
-def until(terminal: int, wanted: str) -> str:
-    """What the terminal shows until that is among it, or until patience ends."""
-    shown, end = "", time.monotonic() + PATIENCE
-    while wanted not in shown and time.monotonic() < end:
-        if select.select([terminal], [], [], 1.0)[0]:
-            try:
-                shown += os.read(terminal, 4096).decode(errors="replace")
-            except OSError:
-                break
-            shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r|\x08", "", shown)
-    return shown
+    command = [require_tool(shell), *arguments]
+    with Terminal(command, cwd=home, env={**environment(home), "PS1": "> "}) as terminal:
+        terminal.read_until("> ")
+        terminal.type(f"{setting_up}; echo re''ady\n")
+        terminal.read_until("ready")
+        terminal.type(f"{typed}\t")
+        terminal.read_until(re.escape(completed))

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import grpcdiag
+from support import PATIENCE_S, grpcdiag
+from typer.testing import CliRunner
 
 from grpcdiag.capture import doctor, tools
+from grpcdiag.cli import app
 
 
 def test_it_says_what_is_here() -> None:
@@ -20,6 +22,15 @@ def test_it_says_what_is_here() -> None:
         assert name in done.text
     assert "net.ipv4.tcp_slow_start_after_idle" in done.text
     assert ("nothing is missing" in done.text) == (done.code == 0)
+
+
+def test_each_name_stays_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much there is to say of what is missing."""
+    names = [check.name for check in doctor.examine()]
+    checks = [doctor.Check("lab", name, "missing", "found " * 20, "word" * 60) for name in names]
+    monkeypatch.setattr(doctor, "examine", lambda: iter(checks))
+    done = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "80"})
+    assert all(name in done.stdout for name in names)
 
 
 def test_one_area_alone() -> None:
@@ -35,7 +46,7 @@ def test_what_is_missing_is_told_with_what_to_do(tmp_path: Path) -> None:
         "from grpcdiag.capture import tools\ntools.SBIN = ()\nfrom grpcdiag.__main__ import main\nmain()\n"
     )
     words = [sys.executable, str(script), "doctor", "--for", "recording"]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1, done.stderr
     assert "apt install tcpdump" in " ".join(done.stdout.split())
     assert "optional" in done.stdout  # ss and ip make it better, and are not needed

@@ -9,12 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
 import pytest
-from support import ALL_CAPTURES, grpcdiag, recorded, synthetic
+from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, run_here, synthetic, wait_until
 from test_hostile_names import NASTY, OBEYED
 from typer.testing import CliRunner
 
@@ -35,7 +34,7 @@ WIDE = os.environ.get("GRPCDIAG_WIDE") == "1"
 
 
 def exported(folder: Path, *arguments: str) -> dict[str, pl.DataFrame]:
-    outcome = grpcdiag("export", *arguments, "-o", str(folder))
+    outcome = run_here("export", *arguments, "-o", str(folder))
     assert outcome.code == 0, outcome.err
     return {path.stem: pl.read_parquet(path) for path in folder.iterdir()}
 
@@ -45,14 +44,14 @@ def test_tables_are_those_of_the_commands(tmp_path: Path, capture: str) -> None:
     tables = exported(tmp_path / "tables", capture)
     assert set(tables) == {*Table, "columns"} == set(TABLES)
     for command in COMMANDS:
-        alone = pl.read_parquet(io.BytesIO(grpcdiag(command, capture, "--format", "parquet").out))
+        alone = pl.read_parquet(io.BytesIO(run_here(command, capture, "--format", "parquet").out))
         assert tables[command].schema == alone.schema
         assert tables[command].equals(alone), command
 
 
 def test_findings_and_methods_are_those_of_analyze(tmp_path: Path) -> None:
     tables = exported(tmp_path / "tables", EXAMPLE)
-    analysis = json.loads(grpcdiag("analyze", "--json", EXAMPLE).text)
+    analysis = json.loads(run_here("analyze", "--json", EXAMPLE).text)
     for row, finding in zip(tables["findings"].to_dicts(), analysis["findings"], strict=True):
         for key in ("id", "title", "severity", "confidence", "lost_ns", "share", "explanation"):
             assert row[key] == finding[key]
@@ -96,7 +95,7 @@ def test_columns_say_their_unit_and_meaning(tmp_path: Path) -> None:
 
 def test_csv_holds_the_same(tmp_path: Path) -> None:
     tables = exported(tmp_path / "parquet", EXAMPLE)
-    assert grpcdiag("export", EXAMPLE, "-o", str(tmp_path / "csv"), "--format", "csv").code == 0
+    assert run_here("export", EXAMPLE, "-o", str(tmp_path / "csv"), "--format", "csv").code == 0
     for name in Table:
         csv = pl.read_csv(tmp_path / "csv" / f"{name}.csv", infer_schema_length=None)
         assert len(csv) == len(tables[name])
@@ -150,15 +149,15 @@ def test_one_table_and_standard_input(tmp_path: Path) -> None:
 
 def test_without_grpc_there_is_no_folder(tmp_path: Path) -> None:
     target = tmp_path / "tables"
-    assert grpcdiag("export", recorded("tls13-go.pcap"), "-o", str(target)).code == 4
-    assert grpcdiag("export", __file__, "-o", str(target)).code == 3
-    assert grpcdiag("export", EXAMPLE, "-o", str(target), "--table", "nothing").code == 2
+    assert run_here("export", recorded("tls13-go.pcap"), "-o", str(target)).code == 4
+    assert run_here("export", __file__, "-o", str(target)).code == 3
+    assert run_here("export", EXAMPLE, "-o", str(target), "--table", "nothing").code == 2
     assert not target.exists()
     tables = exported(target, recorded("tls13-go.pcap"), "--table", "connections", "--table", "packets")
     assert tables["connections"]["tls"].to_list() == [True]
     assert len(tables["packets"]) == 300
     (tmp_path / "file").write_text("")
-    assert grpcdiag("export", EXAMPLE, "-o", str(tmp_path / "file")).code == 2
+    assert run_here("export", EXAMPLE, "-o", str(tmp_path / "file")).code == 2
     keys = recorded("tls13-go.keys")
     assert len(exported(target, recorded("tls13-go.pcap"), "--keylog", keys)["rpcs"]) > 0
 
@@ -183,10 +182,9 @@ def test_ctrl_c_while_reading(tmp_path: Path) -> None:
     with pipe.open("wb") as writer:
         writer.write(Path(EXAMPLE).read_bytes()[:10_000])
         writer.flush()
-        while not target.exists() and process.poll() is None:
-            time.sleep(0.02)
+        wait_until(lambda: target.exists() or process.poll() is not None)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     assert not target.exists()
 
@@ -199,7 +197,7 @@ def test_names_of_strangers_are_escaped(tmp_path: Path) -> None:
     path.write_bytes(write_pcap(Link().carry(conversation)))
     for table in exported(tmp_path / "parquet", str(path)).values():
         assert not any(OBEYED.search(str(value)) for row in table.rows() for value in row)
-    assert grpcdiag("export", str(path), "-o", str(tmp_path / "csv"), "--format", "csv").code == 0
+    assert run_here("export", str(path), "-o", str(tmp_path / "csv"), "--format", "csv").code == 0
     texts = [file.read_text() for file in (tmp_path / "csv").iterdir()]
     assert not any(OBEYED.search(text) for text in texts)
     assert any(r"/\x1b[31mred" in text for text in texts)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support import grpcdiag
+from support import run_here
 
 from grpcdiag.analyzer import reading
 from grpcdiag.cli import common
@@ -46,30 +46,30 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS, ids="-".join)
 def test_no_command_passes_them_on(capture: Path, command: tuple[str, ...]) -> None:
-    outcome = grpcdiag(*command, str(capture))
+    outcome = run_here(*command, str(capture))
     assert outcome.code == 0, outcome.err
     assert outcome.text.strip()
     assert not OBEYED.search(outcome.text + outcome.err.replace("\r", ""))
 
 
 def test_they_are_shown_escaped_and_markup_is_text(capture: Path) -> None:
-    text = grpcdiag("rpcs", str(capture)).text
+    text = run_here("rpcs", str(capture)).text
     assert r"/\x1b[31mred\x1b]0;title\x07" in text
     assert "[bold red]x[/bold red]" in text
 
 
 def test_json_lines_are_ascii_where_it_matters(capture: Path) -> None:
-    text = grpcdiag("rpcs", "--format", "jsonl", str(capture)).text
+    text = run_here("rpcs", "--format", "jsonl", str(capture)).text
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", text)
 
 
 @pytest.mark.parametrize("name", ["no\x1b[31mcapture.pcap", "no\x9b2Jcapture.pcap"])
 def test_names_of_files_are_shown_escaped(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x1b[31m no capture at all")
-    outcome = grpcdiag("analyze", str(tmp_path / name))
+    outcome = run_here("analyze", str(tmp_path / name))
     assert outcome.code == 3
     assert not OBEYED.search(outcome.text + outcome.err)
-    missing = grpcdiag("analyze", str(tmp_path / ("missing" + name)))
+    missing = run_here("analyze", str(tmp_path / ("missing" + name)))
     assert not OBEYED.search(missing.text + missing.err)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from support import grpcdiag, require_tool
+from support import require_tool, run_here
 
 from grpcdiag.analyzer.analysis import analyze, of_part
 from grpcdiag.analyzer.chosen import Chosen
@@ -105,7 +105,7 @@ def test_timeline(captures: dict[str, Path], name: str) -> None:
 
 @every_value
 def test_tables_stay_aligned(captures: dict[str, Path], name: str) -> None:
-    outcome = grpcdiag("rpcs", str(captures[name]))
+    outcome = run_here("rpcs", str(captures[name]))
     assert outcome.code == 0
     judge(outcome.text)
     head, *lines = outcome.text.splitlines()
@@ -125,7 +125,7 @@ def test_tables_stay_aligned(captures: dict[str, Path], name: str) -> None:
 @every_value
 def test_compare(captures: dict[str, Path], name: str) -> None:
     other = "markup" if name != "markup" else "wide"
-    outcome = grpcdiag("compare", str(captures[name]), str(captures[other]), env={"COLUMNS": "100"})
+    outcome = run_here("compare", str(captures[name]), str(captures[other]), env={"COLUMNS": "100"})
     assert outcome.code == 0, outcome.err
     judge(outcome.text)
     assert max(cell_len(line) for line in outcome.text.splitlines()) <= 100
@@ -134,7 +134,7 @@ def test_compare(captures: dict[str, Path], name: str) -> None:
 def test_verify(captures: dict[str, Path]) -> None:
     require_tool("tshark")
     for name in ("escape", "wide"):
-        outcome = grpcdiag("verify", str(captures[name]))
+        outcome = run_here("verify", str(captures[name]))
         assert outcome.code in (0, 1), outcome.err
         judge(outcome.text)
 
@@ -142,14 +142,14 @@ def test_verify(captures: dict[str, Path]) -> None:
 @every_value
 def test_explain_and_messages(name: str) -> None:
     text = VALUES[name][:5000].decode("latin-1").replace("\0", "")
-    outcome = grpcdiag("explain", text)
+    outcome = run_here("explain", text)
     assert outcome.code == 2
     assert not OBEYED.search(outcome.err)
 
 
 @every_value
 def test_a_method_that_is_not_there(captures: dict[str, Path], name: str) -> None:
-    outcome = grpcdiag("analyze", str(captures[name]), "--method", "\x1b[31mnone\u202e")
+    outcome = run_here("analyze", str(captures[name]), "--method", "\x1b[31mnone\u202e")
     assert outcome.code == 2
     assert not OBEYED.search(outcome.err)
     assert len(outcome.err) < 20_000
@@ -158,7 +158,7 @@ def test_a_method_that_is_not_there(captures: dict[str, Path], name: str) -> Non
 @every_value
 @pytest.mark.parametrize("command", [("analyze",), ("timeline", "-c", "0"), ("timeline", "--worst", "2"), ("rpcs",)])
 def test_in_ascii_too(captures: dict[str, Path], name: str, command: tuple[str, ...]) -> None:
-    outcome = grpcdiag(*command, str(captures[name]), env={"PYTHONIOENCODING": "ascii", "COLUMNS": "80"})
+    outcome = run_here(*command, str(captures[name]), charset="ascii", env={"COLUMNS": "80"})
     assert outcome.code == 0, outcome.err
     assert outcome.out.isascii()
     if command[0] != "rpcs":
@@ -167,6 +167,6 @@ def test_in_ascii_too(captures: dict[str, Path], name: str, command: tuple[str, 
 
 def test_json_is_json(captures: dict[str, Path]) -> None:
     for path in captures.values():
-        outcome = grpcdiag("analyze", "--json", str(path))
+        outcome = run_here("analyze", "--json", str(path))
         assert json.loads(outcome.out)["totals"]["rpcs"] == 8
         assert outcome.out.isascii()

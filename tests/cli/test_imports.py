@@ -51,7 +51,7 @@ NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
 def test_nothing_is_imported_that_is_not_used(name: str) -> None:
     arguments, unused = NOT_IMPORTED[name]
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(arguments=arguments)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _PROGRAM.format(arguments=arguments)], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     imported = set(done.stderr.split("\n"))

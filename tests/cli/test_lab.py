@@ -6,11 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, require_tool
+from support import PATIENCE_S, grpcdiag, require_tool, wait_until
 
 from grpcdiag.fixtures.lab import janitor
 from grpcdiag.fixtures.lab.cases import CASES, by_name
@@ -79,13 +78,5 @@ def test_nothing_is_left_behind(how: signal.Signals, tmp_path: Path) -> None:
     wait_until(lambda: any(tmp_path.glob("*.pcap")))  # both sides are being recorded
     assert len(namespaces_of(lab.pid)) == 2
     lab.send_signal(how)
-    lab.wait(timeout=30)
+    lab.wait(PATIENCE_S)
     wait_until(lambda: not namespaces_of(lab.pid))
-
-
-def wait_until(holds: object, seconds: float = 30) -> None:
-    assert callable(holds)
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from typing import IO
 
 import pytest
-from support import require_tool
+from support import PATIENCE_S, require_tool
 
 from grpcdiag.fixtures.synthetic.conversation import Write
 from grpcdiag.fixtures.synthetic.scene import two_unary
@@ -26,9 +28,23 @@ def play(writes: list[Write], listener: socket.socket) -> None:
         left = len(write.data)
         while left:
             left -= len(receiver.recv(left))
-        time.sleep(0.002)
     client.close()
     server.close()
+
+
+FLAGS = 14 + 20 + 13
+"""Where a packet's TCP flags are: behind the headers of Ethernet and of IPv4, both without options."""
+
+
+def pieces(capture: IO[bytes]) -> Iterator[bytes]:
+    """The file header and the records of a pcap, up to the second FIN."""
+    yield capture.read(24)
+    ends = 0
+    while ends < 2:
+        header = capture.read(16)
+        packet = capture.read(struct.unpack("<8xI4x", header)[0])
+        ends += packet[FLAGS] & 1
+        yield header + packet
 
 
 def test_a_live_capture_is_analysed() -> None:
@@ -49,19 +65,18 @@ def test_a_live_capture_is_analysed() -> None:
             pytest.skip(f"tcpdump may not capture here: {said.decode().strip()}")
         analysis = subprocess.Popen(
             [sys.executable, "-m", "grpcdiag", "analyze", "-", "--json"],
-            stdin=capture.stdout,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        assert capture.stdout is not None
-        capture.stdout.close()
-        conversation = two_unary()
-        play(conversation.writes, listener)
-        time.sleep(1.0)
+        assert capture.stdout is not None and analysis.stdin is not None
+        play(two_unary().writes, listener)
+        for piece in pieces(capture.stdout):
+            analysis.stdin.write(piece)
+            analysis.stdin.flush()
         capture.terminate()
-        out, err = analysis.communicate(timeout=30)
-        capture.wait(10)
-        capture.stderr.close()
+        out, err = analysis.communicate(timeout=PATIENCE_S)
+        capture.communicate(timeout=PATIENCE_S)
     assert (analysis.returncode, err) == (0, b"")
     document = json.loads(out)
     assert document["totals"]["rpcs"] == 2

@@ -9,12 +9,11 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import typer
-from support import grpcdiag, recorded
+from support import PATIENCE_S, grpcdiag, recorded
 
 from grpcdiag.cli.common import LEAST_MEMORY, memory_size
 from grpcdiag.fixtures.bench.kinds import KINDS
@@ -57,7 +56,7 @@ def little(*arguments: str, tmpdir: Path, also: str = "") -> subprocess.Popen[by
 def test_the_same_output_and_nothing_left(command: list[str], tmp_path: Path) -> None:
     plain = grpcdiag(*command, recorded(CAPTURE), env={"COLUMNS": "100"})
     process = little(*command, "--memory", "1GiB", recorded(CAPTURE), tmpdir=tmp_path)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err.decode()) == (plain.code, plain.out, plain.err)
     assert not list(tmp_path.iterdir())
 
@@ -77,7 +76,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     also += "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))"
     for command in (["rpcs", "--format", "csv"], ["analyze"], ["timeline", "--worst", "2"], ["rpcs", "--limit", "0"]):
         process = little(*command, "--memory", "1G", recorded(CAPTURE), tmpdir=tmp_path, also=also)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 2
         assert "cannot write temporary files: File too large" in err.decode()
         assert "TMPDIR" in err.decode()
@@ -98,9 +97,7 @@ def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
         process.stdin.flush()
         assert process.stdout.readline().startswith(b"connection,stream")
         process.send_signal(signal.SIGINT)
-        begin = time.monotonic()
-        while process.poll() is None and time.monotonic() < begin + 30:
-            time.sleep(0.01)
+        process.wait(PATIENCE_S)
         said = process.stderr.read() if process.stderr else b""
         assert (process.returncode, said) == (130, b"")
     assert not list(tmp_path.iterdir())
@@ -146,7 +143,7 @@ def test_more_than_is_allowed_is_told() -> None:
     """Of the memory that the command takes here a part is its own: what is allowed is lowered to less than that."""
     also = "common.memory_size = lambda text: 20_000_000"
     process = little("analyze", "--memory", "1G", recorded(CAPTURE), tmpdir=Path.cwd(), also=also)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert "--memory is too little for this command and capture" in err.decode()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support import grpcdiag, recorded, recording
+from support import grpcdiag, recorded, recording, run_here
 
 from grpcdiag.reports import json_v1
 
@@ -18,7 +18,7 @@ VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
 
 
 def document(*arguments: str) -> dict[str, Any]:
-    outcome = grpcdiag("analyze", "--json", *arguments)
+    outcome = run_here("analyze", "--json", *arguments)
     assert outcome.code == 0, outcome.err
     found: dict[str, Any] = json.loads(outcome.out)
     VALIDATOR.validate(found)
@@ -40,18 +40,18 @@ def test_the_json_says_what_was_narrowed() -> None:
 
 
 def test_the_terminal_says_it_too() -> None:
-    text = grpcdiag("analyze", RTT205, "--to", "2s").text
+    text = run_here("analyze", RTT205, "--to", "2s").text
     assert "narrowed to 1 of 5 RPCs (20.0% of their time), begun to 2 s; packets, bytes and notes" in " ".join(
         text.split()
     )
-    assert "narrowed" not in grpcdiag("analyze", RTT205).text
+    assert "narrowed" not in run_here("analyze", RTT205).text
 
 
 def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) -> None:
-    text = grpcdiag("analyze", RTT205, "--to", "2s", "--format", "markdown").text
+    text = run_here("analyze", RTT205, "--to", "2s", "--format", "markdown").text
     assert "Only a part is judged: 1 of 5 RPCs" in text.replace("\\", "")
     for name in ("html", "perfetto"):
-        outcome = grpcdiag("analyze", RTT205, "--to", "2s", "--format", name, "-o", str(tmp_path / name))
+        outcome = run_here("analyze", RTT205, "--to", "2s", "--format", name, "-o", str(tmp_path / name))
         assert outcome.code == 2
         assert "shows whole captures" in outcome.err
     assert not list(tmp_path.iterdir())
@@ -70,14 +70,14 @@ def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) 
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], says: str) -> None:
-    outcome = grpcdiag("analyze", RTT205, *arguments)
+    outcome = run_here("analyze", RTT205, *arguments)
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
 
 
 def test_captures_of_both_ends_are_not_narrowed() -> None:
     client, server = recording("rtt205-go-16000").files[0], recording("rtt205-go-16000", "server").files[0]
-    outcome = grpcdiag("analyze", client, server, "--to", "3")
+    outcome = run_here("analyze", client, server, "--to", "3")
     assert (outcome.code, outcome.out) == (2, b"")
     assert "two places" in outcome.err
 
@@ -95,8 +95,8 @@ def test_standard_input_is() -> None:
 
 def test_a_part_is_not_compared(tmp_path: Path) -> None:
     part = tmp_path / "part.json"
-    assert grpcdiag("analyze", "--json", RTT205, "--to", "3", "-o", str(part)).code == 0
-    outcome = grpcdiag("compare", RTT205, str(part))
+    assert run_here("analyze", "--json", RTT205, "--to", "3", "-o", str(part)).code == 0
+    outcome = run_here("compare", RTT205, str(part))
     assert outcome.code in (2, 3)
     assert "part of a capture's RPCs" in outcome.err
 
@@ -117,25 +117,25 @@ def test_a_part_is_not_compared(tmp_path: Path) -> None:
     ids=str,
 )
 def test_fail_on_judges_what_is_told(arguments: tuple[str, ...], code: int) -> None:
-    outcome = grpcdiag("analyze", *arguments)
+    outcome = run_here("analyze", *arguments)
     assert outcome.code == code
     assert outcome.out, "the report is written all the same"
 
 
 def test_top_bounds_findings_methods_and_connections() -> None:
     ydb = recording("ydb-unary-multi-inflight8").files[0]
-    text = grpcdiag("analyze", ydb, "--top", "2").text
+    text = run_here("analyze", ydb, "--top", "2").text
     assert "... and 6 more connections" in text
-    java = grpcdiag("analyze", JAVA, "--top", "1").text
+    java = run_here("analyze", JAVA, "--top", "1").text
     assert "... and 4 more methods" in java
-    errors = grpcdiag("analyze", recording("too-many-pings").files[0], "--top", "1").text
+    errors = run_here("analyze", recording("too-many-pings").files[0], "--top", "1").text
     assert "1. warning too-many-pings" in errors
     assert "2. warning" not in errors
     assert "... and 1 more finding\n  warning connection-closed-early" in errors
 
 
 def test_the_slowest_rpcs() -> None:
-    text = grpcdiag("timeline", RTT205, "--worst", "2").text
+    text = run_here("timeline", RTT205, "--worst", "2").text
     assert text.startswith("the 2 slowest RPCs of 5\n\n1. 411 ms /lab.v1.Lab/Echo OK; connection 0, stream ")
     assert text.count("WAIT 205 ms: congestion_window") == 2
     assert text.count("\n2. ") == 1
@@ -143,22 +143,22 @@ def test_the_slowest_rpcs() -> None:
 
 def test_the_slowest_rpcs_are_those_of_the_rpcs_table() -> None:
     ydb = recording("ydb-unary-multi-inflight8").files[0]
-    listed = grpcdiag("rpcs", "--format", "jsonl", ydb).text.splitlines()
+    listed = run_here("rpcs", "--format", "jsonl", ydb).text.splitlines()
     longest = sorted((json.loads(line) for line in listed), key=lambda row: -row["duration_ns"])[:5]
-    text = grpcdiag("timeline", ydb, "--worst", "5").text
+    text = run_here("timeline", ydb, "--worst", "5").text
     heads = [line for line in text.splitlines() if line[:2] in ("1.", "2.", "3.", "4.", "5.")]
     wanted = [f"connection {row['connection']}, stream {row['stream']}" for row in longest]
     assert [head.split("; ")[1] for head in heads] == wanted
-    of_one = grpcdiag("timeline", ydb, "--worst", "1", "-c", "3").text
+    of_one = run_here("timeline", ydb, "--worst", "1", "-c", "3").text
     first = max((json.loads(line) for line in listed if '"connection":3,' in line), key=lambda row: row["duration_ns"])
     assert f"connection 3, stream {first['stream']}" in of_one
 
 
 def test_the_slowest_of_a_method_and_a_time() -> None:
-    text = grpcdiag("timeline", JAVA, "--worst", "3", "--method", "/lab.v1.Lab/Down").text
+    text = run_here("timeline", JAVA, "--worst", "3", "--method", "/lab.v1.Lab/Down").text
     assert text.startswith("the 1 slowest RPC of 10")
     assert "/lab.v1.Lab/Down" in text.splitlines()[2]
-    early = grpcdiag("timeline", RTT205, "--worst", "9", "--to", "3").text
+    early = run_here("timeline", RTT205, "--worst", "9", "--to", "3").text
     assert early.startswith("the 2 slowest RPCs of 5")
 
 
@@ -173,7 +173,7 @@ def test_the_slowest_of_a_method_and_a_time() -> None:
     ],
 )
 def test_wrong_usage_of_worst_is_2(arguments: list[str], says: str) -> None:
-    outcome = grpcdiag("timeline", RTT205, *arguments)
+    outcome = run_here("timeline", RTT205, *arguments)
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
     piped = grpcdiag("timeline", "-", "--worst", "1", stdin=b"")
@@ -184,6 +184,6 @@ def test_wrong_usage_of_worst_is_2(arguments: list[str], says: str) -> None:
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_as_wide_as_columns_says(columns: int) -> None:
     for command in (("analyze", RTT205), ("timeline", RTT205, "-c", "0")):
-        lines = grpcdiag(*command, env={"COLUMNS": str(columns)}).text.splitlines()
+        lines = run_here(*command, env={"COLUMNS": str(columns)}).text.splitlines()
         assert max(map(len, lines)) <= columns
         assert max(map(len, lines)) > columns - 8

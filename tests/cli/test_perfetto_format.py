@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, grpcdiag, recorded, require_tool, synthetic
+from support import REPOSITORY, grpcdiag, recorded, require_tool, run_here, synthetic
 from test_hostile_names import NASTY, OBEYED
 from traces import parse
 
@@ -32,14 +32,14 @@ PERFETTO = ("--format", "perfetto")
 
 def test_file_and_pipe_get_the_same(tmp_path: Path) -> None:
     path = tmp_path / "run.pftrace"
-    written = grpcdiag("analyze", EXAMPLE, *PERFETTO, "-o", str(path))
+    written = run_here("analyze", EXAMPLE, *PERFETTO, "-o", str(path))
     assert (written.code, written.out) == (0, b"")
     assert "open it at https://ui.perfetto.dev" in written.err
-    piped = grpcdiag("analyze", EXAMPLE, *PERFETTO)
+    piped = run_here("analyze", EXAMPLE, *PERFETTO)
     assert (piped.code, piped.err) == (0, "")
-    assert path.read_bytes() == piped.out == grpcdiag("analyze", EXAMPLE, *PERFETTO, "-o", "-").out
+    assert path.read_bytes() == piped.out == run_here("analyze", EXAMPLE, *PERFETTO, "-o", "-").out
     assert list(tmp_path.iterdir()) == [path]
-    assert grpcdiag("analyze", EXAMPLE, *PERFETTO, "-o", str(path), "--quiet").err == ""
+    assert run_here("analyze", EXAMPLE, *PERFETTO, "-o", str(path), "--quiet").err == ""
 
 
 def test_standard_input_and_fail_on(tmp_path: Path) -> None:
@@ -78,13 +78,13 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path) -> None:
 
 def test_what_cannot_be_drawn_leaves_no_file(tmp_path: Path) -> None:
     target = tmp_path / "run.pftrace"
-    assert grpcdiag("analyze", synthetic("not_grpc").file, *PERFETTO, "-o", str(target)).code == 4
-    assert grpcdiag("analyze", __file__, *PERFETTO, "-o", str(target)).code == 3
-    assert grpcdiag("analyze", recorded("tls13-go.pcap"), *PERFETTO, "-o", str(target)).code == 4
-    assert grpcdiag("analyze", EXAMPLE, *PERFETTO, "-o", str(tmp_path / "no" / "folder")).code == 2
+    assert run_here("analyze", synthetic("not_grpc").file, *PERFETTO, "-o", str(target)).code == 4
+    assert run_here("analyze", __file__, *PERFETTO, "-o", str(target)).code == 3
+    assert run_here("analyze", recorded("tls13-go.pcap"), *PERFETTO, "-o", str(target)).code == 4
+    assert run_here("analyze", EXAMPLE, *PERFETTO, "-o", str(tmp_path / "no" / "folder")).code == 2
     assert not list(tmp_path.iterdir())
     keys = recorded("tls13-go.keys")
-    assert grpcdiag("analyze", recorded("tls13-go.pcap"), "--keylog", keys, *PERFETTO, "-o", str(target)).code == 0
+    assert run_here("analyze", recorded("tls13-go.pcap"), "--keylog", keys, *PERFETTO, "-o", str(target)).code == 0
     assert target.stat().st_size > 10_000
 
 
@@ -94,7 +94,7 @@ def test_names_of_strangers_are_escaped(tmp_path: Path) -> None:
         conversation.unary("/" + name, status=13, message=NASTY, metadata=[(b"user-agent", NASTY.encode())])
     path = tmp_path / "names.pcap"
     path.write_bytes(write_pcap(Link().carry(conversation)))
-    outcome = grpcdiag("analyze", str(path), *PERFETTO)
+    outcome = run_here("analyze", str(path), *PERFETTO)
     assert outcome.code == 0, outcome.err
     assert b"\\x1b[31mred" in outcome.out
     texts = [e.name for e in parse(outcome.out).events] + [str(e.notes) for e in parse(outcome.out).events]
@@ -169,7 +169,7 @@ def asked(trace: Path, queries: Sequence[str]) -> list[list[list[Any]]]:
         chromium = tools.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         page = chromium.new_page()
         page.goto(f"{url}#!/?url={url}trace")
-        page.wait_for_function("() => globalThis.app?.trace?.engine", timeout=120_000)
+        page.wait_for_function("() => globalThis.app?.trace?.engine", timeout=300_000)
         answers: list[list[list[Any]]] = [page.evaluate(QUERY, query) for query in queries]
         chromium.close()
     return answers
@@ -178,7 +178,7 @@ def asked(trace: Path, queries: Sequence[str]) -> list[list[list[Any]]]:
 def test_perfetto_opens_it_and_counts_the_same(tmp_path: Path) -> None:
     """The importer finds nothing wrong; slices, arrows and figures are those of the tables."""
     capture, trace = recorded("rtt205-go-32000.pcap"), tmp_path / "run.pftrace"
-    assert grpcdiag("analyze", capture, *PERFETTO, "-o", str(trace)).code == 0
+    assert run_here("analyze", capture, *PERFETTO, "-o", str(trace)).code == 0
     errors, calls, waits, arrows, time, shares = asked(
         trace,
         [
@@ -193,14 +193,14 @@ def test_perfetto_opens_it_and_counts_the_same(tmp_path: Path) -> None:
         ],
     )
     assert errors == []
-    rows = [json.loads(line) for line in grpcdiag("rpcs", capture, "--format", "jsonl").text.splitlines()]
-    zero = json.loads(grpcdiag("analyze", capture, "--json").text)["capture"]["first_time_ns"]
+    rows = [json.loads(line) for line in run_here("rpcs", capture, "--format", "jsonl").text.splitlines()]
+    zero = json.loads(run_here("analyze", capture, "--json").text)["capture"]["first_time_ns"]
     assert calls == [
         [row["start_time_ns"] - zero, row["duration_ns"], row["stream"], row["budget"]["network"]] for row in rows
     ]
     part = {row["stream"]: row["budget"]["congestion_window"] / row["duration_ns"] for row in rows}
     assert {stream: share or 0 for _, _, stream, share in shares} == pytest.approx(part)
     assert time[0][0] == pytest.approx(zero, abs=1000)  # as a number of JavaScript
-    table = [json.loads(line) for line in grpcdiag("waits", capture, "--format", "jsonl").text.splitlines()]
+    table = [json.loads(line) for line in run_here("waits", capture, "--format", "jsonl").text.splitlines()]
     assert waits == [[row["cause"], row["duration_ns"]] for row in table]
     assert arrows == [[row["released_by_packet"], row["resumed_at_packet"]] for row in table]

@@ -37,7 +37,7 @@ def on_a_terminal(*arguments: str, **env: str) -> str:
             break
         pieces.append(piece)
     os.close(first)
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0
     return b"".join(pieces).decode()
 
 

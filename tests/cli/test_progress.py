@@ -15,12 +15,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, recorded
+from support import PATIENCE_S, grpcdiag, recorded, wait_until
 
 from grpcdiag.cli import common
 
 CAPTURE = recorded("ydb-unary-single-inflight1.pcap")
-LIMIT_S = 60
 
 
 class Terminal:
@@ -49,18 +48,17 @@ class Terminal:
             self.shown += piece.decode(errors="replace")
 
     def waits_for(self, pattern: str) -> str:
-        limit = time.monotonic() + LIMIT_S
-        while not (found := re.search(pattern, self.lines())):
-            assert time.monotonic() < limit and self.process.poll() is None, self.shown
-            time.sleep(0.02)
+        wait_until(lambda: re.search(pattern, self.lines()) or not self._reader.is_alive())
+        found = re.search(pattern, self.lines())
+        assert found, self.shown
         return found[0]
 
     def lines(self) -> str:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.shown)
 
     def end(self) -> int:
-        code = self.process.wait(LIMIT_S)
-        self._reader.join(LIMIT_S)
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
         os.close(self.leader)
         return code
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from canaries import PREFACE, Places, everything, pcapng
-from support import ALL_CAPTURES, RECORDED, grpcdiag, recorded, require_tool, synthetic
+from support import ALL_CAPTURES, RECORDED, grpcdiag, recorded, require_tool, run_here, synthetic
 
 from grpcdiag.analyzer.scrubbing import Report, Scrubbing, analyses, row_differences
 from grpcdiag.reports.scrub import differences, notes
@@ -68,7 +68,7 @@ def test_no_canary_survives(planted: tuple[Places, Path], tmp_path: Path, option
     assert len(places.planted) > 40
     assert set(places.survivors(file.read_bytes())) >= set(places.planted) - {"tcp-option", "ping", "setting"}
     out = tmp_path / "out.pcapng"
-    outcome = grpcdiag("scrub", str(file), "-o", str(out), *options)
+    outcome = run_here("scrub", str(file), "-o", str(out), *options)
     assert (outcome.code, outcome.out) == (0, b""), outcome.err
     written = out.read_bytes()
     assert list(places.survivors(written)) == []
@@ -77,7 +77,7 @@ def test_no_canary_survives(planted: tuple[Places, Path], tmp_path: Path, option
     assert bytes([8, 20, 30, 40]) not in written
     assert bytes.fromhex("00163e112233") not in written
     for report in (("--json",), (), ("--format", "json")):
-        told = grpcdiag("analyze", str(out), *report)
+        told = run_here("analyze", str(out), *report)
         assert told.code == 0
         assert list(places.survivors(told.out + told.err.encode())) == []
         assert ("lab.v1.Lab/Echo" in told.text) == (not options)
@@ -93,7 +93,7 @@ def test_checksums_are_right_and_wireshark_reads_it(planted: tuple[Places, Path]
     import subprocess
 
     out = tmp_path / "out.pcapng"
-    assert grpcdiag("scrub", str(planted[1]), "-o", str(out)).code == 0
+    assert run_here("scrub", str(planted[1]), "-o", str(out)).code == 0
     checked = [f"-o{layer}.check_checksum:TRUE" for layer in ("ip", "tcp", "udp")]
     wrong = "ip.checksum.status==0 || tcp.checksum.status==0 || udp.checksum.status==0 || icmp.checksum.status==0"
     found = subprocess.run([tshark, "-r", str(out), *checked, "-Y", wrong], capture_output=True, text=True, check=True)
@@ -108,10 +108,10 @@ def test_checksums_are_right_and_wireshark_reads_it(planted: tuple[Places, Path]
 def test_equal_texts_have_equal_replacements_and_runs_have_others(tmp_path: Path) -> None:
     outs = [tmp_path / f"{run}.pcap" for run in range(2)]
     for out in outs:
-        assert grpcdiag("scrub", recorded("impl-cpp.pcap"), "-o", str(out), "--hide-methods", "--quiet").err == ""
-    analyses_ = [json.loads(grpcdiag("analyze", "--json", str(out)).out) for out in outs]
+        assert run_here("scrub", recorded("impl-cpp.pcap"), "-o", str(out), "--hide-methods", "--quiet").err == ""
+    analyses_ = [json.loads(run_here("analyze", "--json", str(out)).out) for out in outs]
     names = [{method["method"] for method in document["methods"]} for document in analyses_]
-    before = json.loads(grpcdiag("analyze", "--json", recorded("impl-cpp.pcap")).out)
+    before = json.loads(run_here("analyze", "--json", recorded("impl-cpp.pcap")).out)
     assert len(names[0]) == len(before["methods"])
     assert not names[0] & names[1]
     assert not (names[0] | names[1]) & {method["method"] for method in before["methods"]}
@@ -144,7 +144,7 @@ def test_standard_input_compression_and_rotation(tmp_path: Path) -> None:
     assert grpcdiag("scrub", "-", "-o", str(out), stdin=file.read_bytes()).code == 0
     packed = tmp_path / "packed.pcap.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
-    assert grpcdiag("scrub", str(packed), "-o", str(out)).code == 0
+    assert run_here("scrub", str(packed), "-o", str(out)).code == 0
     assert out.stat().st_size == file.stat().st_size
     assert out.stat().st_mode & 0o777 == 0o666 & ~_umask()
 
@@ -159,16 +159,16 @@ def test_wrong_uses(tmp_path: Path) -> None:
     file = tmp_path / "in.pcap"
     file.write_bytes(Path(recorded("impl-go.pcap")).read_bytes())
     before = file.read_bytes()
-    same = grpcdiag("scrub", str(file), "-o", str(file))
+    same = run_here("scrub", str(file), "-o", str(file))
     assert (same.code, file.read_bytes()) == (2, before)
     assert "the capture itself" in same.err
-    assert grpcdiag("scrub", str(file)).code == 2
-    assert grpcdiag("scrub", str(file), "-o", str(tmp_path)).code == 2
-    assert grpcdiag("scrub", str(file), "-o", str(tmp_path / "no" / "out")).code == 2
-    assert grpcdiag("scrub", str(tmp_path / "none"), "-o", str(tmp_path / "out")).code == 3
+    assert run_here("scrub", str(file)).code == 2
+    assert run_here("scrub", str(file), "-o", str(tmp_path)).code == 2
+    assert run_here("scrub", str(file), "-o", str(tmp_path / "no" / "out")).code == 2
+    assert run_here("scrub", str(tmp_path / "none"), "-o", str(tmp_path / "out")).code == 3
     rubbish = tmp_path / "rubbish"
     rubbish.write_bytes(b"rubbish" * 100)
-    assert grpcdiag("scrub", str(rubbish), "-o", str(tmp_path / "out")).code == 3
+    assert run_here("scrub", str(rubbish), "-o", str(tmp_path / "out")).code == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pcap", "rubbish"], "nothing is left behind"
 
 

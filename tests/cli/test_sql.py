@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import REPOSITORY, canonical_status, grpcdiag, recorded
+from support import REPOSITORY, canonical_status, recorded, run_here
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -26,7 +26,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def folder(name: str, format_: str) -> Path:
         if (name, format_) not in made:
             made[name, format_] = tmp_path_factory.mktemp("tables")
-            outcome = grpcdiag("export", recorded(f"{name}.pcap"), "-o", str(made[name, format_]), "--format", format_)
+            outcome = run_here("export", recorded(f"{name}.pcap"), "-o", str(made[name, format_]), "--format", format_)
             assert outcome.code == 0, outcome.err
         return made[name, format_]
 
@@ -47,7 +47,7 @@ def ask(tables: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def analysis(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(grpcdiag("analyze", "--json", recorded(f"{name}.pcap")).text)
+    found: dict[str, Any] = json.loads(run_here("analyze", "--json", recorded(f"{name}.pcap")).text)
     return found
 
 
@@ -58,7 +58,7 @@ def truth(name: str) -> dict[str, Any]:
 
 def table(command: str, name: str) -> list[dict[str, Any]]:
     return [
-        json.loads(line) for line in grpcdiag(command, recorded(f"{name}.pcap"), "--format", "jsonl").text.splitlines()
+        json.loads(line) for line in run_here(command, recorded(f"{name}.pcap"), "--format", "jsonl").text.splitlines()
     ]
 
 

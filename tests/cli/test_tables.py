@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from support import REPOSITORY, grpcdiag, recorded, synthetic
+from support import REPOSITORY, recorded, run_here, synthetic
 
 from grpcdiag.analyzer.budget import CAUSES
 
@@ -35,7 +35,7 @@ CAPTURE = "impl-go.pcap"
 
 @functools.cache
 def parquet(command: str, name: str = CAPTURE) -> pl.DataFrame:
-    return pl.read_parquet(io.BytesIO(grpcdiag(command, recorded(name), "--format", "parquet").out))
+    return pl.read_parquet(io.BytesIO(run_here(command, recorded(name), "--format", "parquet").out))
 
 
 @pytest.mark.parametrize("command", CONTRACT)
@@ -62,9 +62,9 @@ def test_types(command: str) -> None:
 @pytest.mark.parametrize("command", CONTRACT)
 def test_jsonl_csv_and_parquet_hold_the_same(command: str) -> None:
     frame = parquet(command, "rtt205-go-16000.pcap")
-    lines = grpcdiag(command, recorded("rtt205-go-16000.pcap"), "--format", "jsonl").text.splitlines()
+    lines = run_here(command, recorded("rtt205-go-16000.pcap"), "--format", "jsonl").text.splitlines()
     assert [json.loads(line) for line in lines] == [json.loads(json.dumps(row)) for row in frame.to_dicts()]
-    text = grpcdiag(command, recorded("rtt205-go-16000.pcap"), "--format", "csv").text
+    text = run_here(command, recorded("rtt205-go-16000.pcap"), "--format", "csv").text
     csv = pl.read_csv(io.StringIO(text), infer_schema_length=None)
     flat = frame.unnest("budget") if "budget" in frame.columns else frame
     assert len(csv) == len(flat)
@@ -91,7 +91,7 @@ def test_budgets_add_up_in_every_format() -> None:
     sums = [sum(row.values()) for row in frame["budget"].to_list()]
     assert sums == frame["duration_ns"].to_list()
     assert set(frame["budget"].to_list()[0]) == set(CAUSES)
-    csv = pl.read_csv(io.StringIO(grpcdiag("rpcs", recorded(CAPTURE), "--format", "csv").text))
+    csv = pl.read_csv(io.StringIO(run_here("rpcs", recorded(CAPTURE), "--format", "csv").text))
     assert csv.select(pl.sum_horizontal(*(f"budget_{cause}" for cause in CAUSES))).to_series().to_list() == sums
 
 
@@ -110,25 +110,25 @@ def test_what_is_not_known_is_null() -> None:
     rpcs = parquet("rpcs", "deadline-exceeded.pcap")
     assert rpcs["deadline_ns"].null_count() == 0
     assert parquet("rpcs")["deadline_ns"].dtype == pl.Int64
-    late = grpcdiag("connections", synthetic("begun_late").file, "--format", "jsonl")
+    late = run_here("connections", synthetic("begun_late").file, "--format", "jsonl")
     row = json.loads(late.text)
     assert (row["opened_time_ns"], row["handshake_rtt_ns"], row["complete"]) == (None, None, False)
 
 
 def test_unknown_frame_types_have_a_name() -> None:
-    found = grpcdiag("frames", synthetic("unknown_frame").file, "--format", "jsonl").text.splitlines()
+    found = run_here("frames", synthetic("unknown_frame").file, "--format", "jsonl").text.splitlines()
     assert any(re.fullmatch(r"UNKNOWN_0x[0-9a-f]{2}", json.loads(line)["type"]) for line in found)
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(1, 1), (5, 5), (0, 10), (100, 10)])
 def test_limit(limit: int, rows: int) -> None:
-    outcome = grpcdiag("rpcs", recorded(CAPTURE), "--limit", str(limit))
+    outcome = run_here("rpcs", recorded(CAPTURE), "--limit", str(limit))
     assert len(outcome.text.splitlines()) == 1 + rows
     assert ("more rows" in outcome.err) == (rows < 10)
 
 
 def test_a_table_is_aligned() -> None:
-    lines = grpcdiag("rpcs", recorded(CAPTURE)).text.splitlines()
+    lines = run_here("rpcs", recorded(CAPTURE)).text.splitlines()
     start = lines[0].index("method")
     assert all(line[start] == "/" for line in lines[1:])
     assert all(line == line.rstrip() for line in lines)
@@ -136,7 +136,7 @@ def test_a_table_is_aligned() -> None:
 
 def test_jsonl_is_streamed_whole() -> None:
     """More packets than one step of the decoder reads."""
-    outcome = grpcdiag("frames", recorded("ydb-unary-single-inflight1.pcap"), "--format", "csv")
+    outcome = run_here("frames", recorded("ydb-unary-single-inflight1.pcap"), "--format", "csv")
     header, *lines = outcome.text.splitlines()
     assert header.startswith("connection,direction,stream,type")
     assert len(lines) == 9000 + 6000 + 4 + 14 + 9002

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, recorded
+from support import grpcdiag, recorded, run_here
 
 CAPTURE = recorded("rtt205-go-16000.pcap")
 
 
 def test_a_stream_of_a_connection() -> None:
-    outcome = grpcdiag("timeline", CAPTURE, "--connection", "0", "--stream", "3")
+    outcome = run_here("timeline", CAPTURE, "--connection", "0", "--stream", "3")
     assert (outcome.code, outcome.err) == (0, "")
     assert "WAIT 205 ms: congestion_window" in outcome.text
     assert "\x1b" not in outcome.text
@@ -20,14 +20,14 @@ def test_a_stream_of_a_connection() -> None:
 def test_standard_input_is_enough() -> None:
     piped = grpcdiag("timeline", "-", "-c", "0", stdin=Path(CAPTURE).read_bytes())
     assert piped.code == 0
-    assert piped.text == grpcdiag("timeline", CAPTURE, "-c", "0").text
+    assert piped.text == run_here("timeline", CAPTURE, "-c", "0").text
 
 
 @pytest.mark.parametrize(
     ("start", "end"), [("2.8", "3.1"), ("2.8s", "3.1s"), ("2800ms", "3100 ms"), ("2800000us", "3100000000ns")]
 )
 def test_times(start: str, end: str) -> None:
-    outcome = grpcdiag("timeline", CAPTURE, "-c", "0", "--from", start, "--to", end)
+    outcome = run_here("timeline", CAPTURE, "-c", "0", "--from", start, "--to", end)
     assert outcome.code == 0
     assert "2.800000 s to 3.100000 s" in outcome.text
     assert "#45-54" in outcome.text
@@ -47,30 +47,30 @@ def test_times(start: str, end: str) -> None:
     ],
 )
 def test_wrong_usage_is_2_and_says_what_there_is(arguments: list[str], says: str) -> None:
-    outcome = grpcdiag("timeline", CAPTURE, *arguments)
+    outcome = run_here("timeline", CAPTURE, *arguments)
     assert (outcome.code, outcome.out) == (2, b"")
     assert says in outcome.err
 
 
 def test_a_stream_outside_the_range_is_no_mistake() -> None:
-    outcome = grpcdiag("timeline", CAPTURE, "-c", "0", "-s", "9", "--to", "1s")
+    outcome = run_here("timeline", CAPTURE, "-c", "0", "-s", "9", "--to", "1s")
     assert outcome.code == 0
     assert "no packets with data in this range" in outcome.text
 
 
 def test_no_grpc_is_4() -> None:
-    outcome = grpcdiag("timeline", recorded("tls13-go.pcap"), "-c", "0")
+    outcome = run_here("timeline", recorded("tls13-go.pcap"), "-c", "0")
     assert (outcome.code, outcome.out) == (4, b"")
     assert "TLS" in outcome.err
 
 
 def test_no_capture_is_3(tmp_path: Path) -> None:
-    outcome = grpcdiag("timeline", str(tmp_path / "missing.pcap"), "-c", "0")
+    outcome = run_here("timeline", str(tmp_path / "missing.pcap"), "-c", "0")
     assert outcome.code == 3
     assert "No such file" in outcome.err
 
 
 def test_output_to_a_file(tmp_path: Path) -> None:
     path = tmp_path / "line.txt"
-    assert grpcdiag("timeline", CAPTURE, "-c", "0", "-o", str(path)).out == b""
-    assert path.read_text() == grpcdiag("timeline", CAPTURE, "-c", "0").text
+    assert run_here("timeline", CAPTURE, "-c", "0", "-o", str(path)).out == b""
+    assert path.read_text() == run_here("timeline", CAPTURE, "-c", "0").text

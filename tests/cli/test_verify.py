@@ -11,7 +11,17 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support import RECORDED, RECORDINGS, SYNTHETICS, grpcdiag, recorded, recording, require_tool, synthetic
+from support import (
+    RECORDED,
+    RECORDINGS,
+    SYNTHETICS,
+    grpcdiag,
+    recorded,
+    recording,
+    require_tool,
+    run_here,
+    synthetic,
+)
 
 from grpcdiag.analyzer import account, comparison, wireshark
 from grpcdiag.analyzer.decode import decode_rows
@@ -48,7 +58,8 @@ def soon_read(file: str) -> bool:
 
 def verified(*arguments: str, code: int = 0, stdin: bytes | None = None) -> dict[str, Any]:
     """The JSON report, valid against its schema."""
-    outcome = grpcdiag("verify", "--json", *arguments, stdin=stdin)
+    command = ("--json", *arguments)
+    outcome = run_here("verify", *command) if stdin is None else grpcdiag("verify", *command, stdin=stdin)
     assert (outcome.code, outcome.err) == (code, ""), outcome.err
     document: dict[str, Any] = json.loads(outcome.text)
     jsonschema.validate(document, verify.schema())
@@ -97,20 +108,20 @@ def test_what_differs_on_lost_packets_and_resets() -> None:
 
 
 def test_the_report_lists_each_difference_with_its_packet_and_who_is_right() -> None:
-    outcome = grpcdiag("verify", recorded("deadline-exceeded.pcap"))
+    outcome = run_here("verify", recorded("deadline-exceeded.pcap"))
     assert (outcome.code, outcome.err) == (0, "")
     assert "20 differences, all explained" in outcome.text
     assert "20 statuses  reset  both are right" in outcome.text
     assert "#23  connection 0, stream 3: grpcdiag: CANCELLED; Wireshark: nothing" in outcome.text
     assert "... and 15 more: " in outcome.text
     assert "\x1b" not in outcome.text
-    whole = grpcdiag("verify", recorded("deadline-exceeded.pcap"), "--limit", "0").text
+    whole = run_here("verify", recorded("deadline-exceeded.pcap"), "--limit", "0").text
     assert whole.count("Wireshark: nothing") == 20
     assert "more:" not in whole
 
 
 def test_a_capture_without_differences() -> None:
-    outcome = grpcdiag("verify", recorded("impl-go.pcap"))
+    outcome = run_here("verify", recorded("impl-go.pcap"))
     assert outcome.code == 0
     assert "no difference" in outcome.text
     counted = recording("impl-go").truth["raw_count"]["frames_by_type"]
@@ -132,7 +143,7 @@ def test_an_unexplained_difference_is_1(tmp_path: Path, monkeypatch: pytest.Monk
     assert document["unexplained"] == len(unexplained) > 0
     assert unexplained[0]["packet"] == 20
     assert unexplained[0]["right"] is None
-    assert "unexplained" in grpcdiag("verify", recorded("rtt205-go-14000.pcap")).text
+    assert "unexplained" in run_here("verify", recorded("rtt205-go-14000.pcap")).text
 
 
 def test_standard_input_equals_the_file() -> None:
@@ -182,14 +193,14 @@ def test_no_capture_is_3_and_no_tcp_is_4(tmp_path: Path) -> None:
     text, none = tmp_path / "text.pcap", tmp_path / "none.pcap"
     text.write_text("No. Time Source Destination\n")
     none.write_bytes(Path(recorded("rpc-errors.pcap")).read_bytes()[:PCAP_HEADER])
-    assert grpcdiag("verify", str(text)).code == 3
-    outcome = grpcdiag("verify", str(none))
+    assert run_here("verify", str(text)).code == 3
+    outcome = run_here("verify", str(none))
     assert (outcome.code, outcome.out) == (4, b"")
     assert "holds no packets" in outcome.err
 
 
 def test_without_tshark_it_says_what_to_install(tmp_path: Path) -> None:
-    outcome = grpcdiag("verify", recorded("impl-go.pcap"), env={"PATH": str(tmp_path)})
+    outcome = run_here("verify", recorded("impl-go.pcap"), env={"PATH": str(tmp_path)})
     assert (outcome.code, outcome.out) == (2, b"")
     assert "tshark is not installed" in outcome.err
     assert "apt install tshark" in outcome.err
@@ -205,6 +216,6 @@ def test_without_pyshark_it_says_what_to_install() -> None:
 
 def test_output_file(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    outcome = grpcdiag("verify", recorded("too-many-pings.pcap"), "--json", "-o", str(report))
+    outcome = run_here("verify", recorded("too-many-pings.pcap"), "--json", "-o", str(report))
     assert (outcome.code, outcome.out) == (0, b"")
     assert json.loads(report.read_text())["schema"] == "grpcdiag.verification/1"

@@ -6,8 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,13 +145,6 @@ def fleet(*arguments: str, code: int = 0, processes: bool = False) -> tuple[str,
     assert got == code, err
     assert "Traceback" not in err
     return out, err
-
-
-def waited(condition: Callable[[], bool], seconds: float = 300) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not come"
-        time.sleep(0.02)
 
 
 def markers(dataset: Path) -> list[Path]:

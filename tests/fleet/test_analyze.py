@@ -12,8 +12,8 @@ import duckdb
 import pytest
 
 pytest.importorskip("fsspec")
-from fleets import captures, children, command, contents, download, fleet, many, markers, s3, upload, waited
-from support import SYNTHETIC, recorded
+from fleets import captures, children, command, contents, download, fleet, many, markers, s3, upload
+from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode import decode
@@ -182,11 +182,11 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
 def test_a_killed_worker_costs_its_recording_only(six: tuple[Path, Path], tmp_path: Path) -> None:
     running = command("analyze", str(six[0]), "-o", str(tmp_path / "dataset"), "--workers", "2")
-    waited(lambda: len(markers(tmp_path / "dataset")) >= 1)
+    wait_until(lambda: len(markers(tmp_path / "dataset")) >= 1)
     killed = children(running.pid)
     assert killed
     os.kill(killed[0], signal.SIGKILL)
-    _, told = running.communicate(timeout=200)
+    _, told = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, told
     assert contents(tmp_path / "dataset") == contents(six[1])
 
@@ -196,12 +196,12 @@ def test_a_killed_worker_costs_its_recording_only(six: tuple[Path, Path], tmp_pa
 def test_a_run_that_was_killed_goes_on(six: tuple[Path, Path], tmp_path: Path, number: signal.Signals) -> None:
     dataset = tmp_path / "dataset"
     running = command("analyze", str(six[0]), "-o", str(dataset), "--workers", "2")
-    waited(lambda: len(markers(dataset)) >= 2)
+    wait_until(lambda: len(markers(dataset)) >= 2)
     workers = children(running.pid)
     running.send_signal(number)
-    running.communicate(timeout=240)
+    running.communicate(timeout=PATIENCE_S)
     assert running.returncode == (130 if number is signal.SIGINT else -number)
-    waited(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # they end with their parent
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # they end with their parent
     done = ran(dataset)
     assert 2 <= len(done) < 6
     fleet("analyze", str(six[0]), "-o", str(dataset))

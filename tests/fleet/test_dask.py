@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("distributed")
-from fleets import Inline, command, contents, fleet, many, markers, waited
+from fleets import Inline, command, contents, fleet, many, markers
+from support import wait_until
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_cluster_gives_the_same_and_survives_a_lost_worker(cluster: tuple[str,
     (captures / "host-99_eth0.pcap").write_bytes(b"no capture")
     fleet("analyze", str(captures), "-o", str(tmp_path / "local"), code=3)
     running = command("analyze", str(captures), "-o", str(tmp_path / "dask"), "--engine", f"dask://{address}")
-    waited(lambda: len(markers(tmp_path / "dask")) >= 2)
+    wait_until(lambda: len(markers(tmp_path / "dask")) >= 2)
     os.kill(pids[0], signal.SIGKILL)
     _, told = running.communicate(timeout=300)
     assert running.returncode == 3, told

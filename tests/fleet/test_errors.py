@@ -122,7 +122,7 @@ def test_no_credentials_are_told(bucket: tuple[Any, Any], tmp_path: Path) -> Non
     nothing = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
     away = {"HOME": str(tmp_path), "AWS_CONFIG_FILE": "", "AWS_SHARED_CREDENTIALS_FILE": ""}
     running = command("analyze", f"s3://{BUCKET}/x", "-o", str(tmp_path / "dataset"), env={**nothing, **away})
-    _, told = running.communicate(timeout=100)
+    _, told = running.communicate(timeout=300)
     assert running.returncode == 3
     assert "nable to locate credentials; the store's client takes credentials from the environment" in told
 

@@ -18,7 +18,8 @@ import pytest
 pytest.importorskip("fsspec")
 pytest.importorskip("distributed")
 pytest.importorskip("moto")
-from fleets import BUCKET, children, command, contents, download, fleet, s3, upload, waited
+from fleets import BUCKET, children, command, contents, download, fleet, s3, upload
+from support import wait_until
 from test_dask import cluster
 
 from grpcdiag.fixtures.bench.fleet import captures
@@ -80,10 +81,10 @@ def undisturbed(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 def took(name: str, dataset: str, *options: str) -> None:
     """Run the command to its end and say how long that took, for `pytest -s`."""
-    began = time.monotonic()
+    began = time.monotonic()  # noqa: TID251
     arguments = ("analyze", "s3://fleet/captures", "-o", f"s3://fleet/{dataset}", *options)
     _, told = fleet(*arguments, code=CODE, processes=True)
-    print(f"{name}: {NUMBER} recordings in {time.monotonic() - began:.1f} s\n{told}")
+    print(f"{name}: {NUMBER} recordings in {time.monotonic() - began:.1f} s\n{told}")  # noqa: TID251
 
 
 def test_a_cluster_gives_the_same_rows(
@@ -98,15 +99,15 @@ def test_a_cluster_gives_the_same_rows(
 def test_nothing_is_lost_or_doubled_whatever_fails(store: Store, undisturbed: dict[str, Any], tmp_path: Path) -> None:
     arguments = ("analyze", "s3://fleet/captures", "-o", "s3://fleet/disturbed", "--workers", "2")
     running = command(*arguments)
-    waited(lambda: store.done("disturbed") >= 1)
+    wait_until(lambda: store.done("disturbed") >= 1)
     os.kill(children(running.pid)[0], signal.SIGKILL)
-    waited(lambda: store.done("disturbed") >= max(2, NUMBER // 3))
+    wait_until(lambda: store.done("disturbed") >= max(2, NUMBER // 3))
     running.kill()
     running.communicate()
     done = store.done("disturbed")
     assert done < NUMBER
     running = command(*arguments)
-    waited(lambda: store.done("disturbed") > done)
+    wait_until(lambda: store.done("disturbed") > done)
     store.failing = True
     threading.Timer(8, setattr, (store, "failing", False)).start()
     _, told = running.communicate(timeout=3600)

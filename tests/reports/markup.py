@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -44,6 +45,7 @@ LINKED = re.compile(
 """What trackers make links, names, pictures or formulas of outside of code, and marks."""
 
 
+@lru_cache(maxsize=8)
 def parsed(page: str) -> list[Token]:
     """Its nodes, inline ones too."""
     found: list[Token] = []

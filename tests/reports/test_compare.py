@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as standard_json
 import math
 import subprocess
-import time
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import jsonschema
@@ -466,18 +467,40 @@ def test_absurd_figures_and_nasty_texts() -> None:
         standard_json.loads(json.render(compared))
 
 
-def test_a_large_document_takes_no_long_time() -> None:
-    """As many methods and findings as nothing stops a text from having: time grows with their number alone."""
+def instructions(work: Callable[[], object]) -> int:
+    """How many bytecode instructions that takes: the same number on every machine."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_work_grows_with_the_document_alone() -> None:
+    """As many methods, findings and connections as nothing stops a text from having."""
     base = document("rpc-errors")
-    large = changed(
-        "rpc-errors",
-        methods=[base["methods"][0] | {"method": f"/m/{number}"} for number in range(5_000)],
-        findings=[base["findings"][0] | {"id": f"f{number}"} for number in range(5_000)],
-        connections=base["connections"] * 5_000,
-    )
-    started = time.process_time()
-    compare([large, large])
-    assert time.process_time() - started < 10
+
+    def work(number: int) -> int:
+        large = changed(
+            "rpc-errors",
+            methods=[base["methods"][0] | {"method": f"/m/{n}"} for n in range(number)],
+            findings=[base["findings"][0] | {"id": f"f{n}"} for n in range(number)],
+            connections=base["connections"] * number,
+        )
+        return instructions(lambda: compare([large, large]))
+
+    few, more, most = (work(number) for number in (100, 200, 400))
+    assert most - more < 2.2 * (more - few)
 
 
 def test_nothing_at_all() -> None:

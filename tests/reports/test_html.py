@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording
+from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording, run_here
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.ends import analyze_files
@@ -339,10 +339,10 @@ def test_other_recordings_are_pages(name: str) -> None:
 
 def test_the_command_writes_a_file(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    outcome = grpcdiag("analyze", recorded("rtt205-go-16000.pcap"), "--format", "html", "-o", str(path))
+    outcome = run_here("analyze", recorded("rtt205-go-16000.pcap"), "--format", "html", "-o", str(path))
     assert (outcome.code, outcome.text, outcome.err) == (0, "", "")
     assert "tcp_slow_start_after_idle" in Read(path.read_text()).text
-    again = grpcdiag("analyze", recorded("rtt205-go-16000.pcap"), "--format", "html")
+    again = run_here("analyze", recorded("rtt205-go-16000.pcap"), "--format", "html")
     assert again.text == path.read_text()
 
 
@@ -359,7 +359,7 @@ def test_standard_input_is_read_twice() -> None:
 def test_failing_on_a_severity_and_no_grpc(tmp_path: Path) -> None:
     path = str(tmp_path / "report.html")
     asked = ("--format", "html", "-o", path, "--fail-on")
-    assert grpcdiag("analyze", recorded("rtt205-go-16000.pcap"), *asked, "warning").code == 1
+    assert run_here("analyze", recorded("rtt205-go-16000.pcap"), *asked, "warning").code == 1
     assert Path(path).stat().st_size > 100_000
-    assert grpcdiag("analyze", recorded("impl-go.pcap"), *asked, "warning").code == 0
-    assert grpcdiag("analyze", str(REPOSITORY / "README.md"), "--format", "html", "-o", path).code == 3
+    assert run_here("analyze", recorded("impl-go.pcap"), *asked, "warning").code == 0
+    assert run_here("analyze", str(REPOSITORY / "README.md"), "--format", "html", "-o", path).code == 3

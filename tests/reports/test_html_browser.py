@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support import recorded, recording, synthetic
+from support import PATIENCE_S, recorded, recording, synthetic, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.ends import analyze_files
@@ -53,6 +53,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
         path = tmp_path / f"report{len(contexts)}.html"
         path.write_text(text, encoding="utf-8")
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        context.set_default_timeout(PATIENCE_S * 1000)
         contexts.append(context)
         view: Page = context.new_page()
         view.on("request", lambda request: asked.append(request.url) if request.url != path.as_uri() else None)
@@ -88,6 +89,19 @@ def span(view: Page) -> tuple[int, int]:
     return int(chart.get_attribute("data-from") or 0), int(chart.get_attribute("data-to") or 0)
 
 
+def picture(view: Page) -> str:
+    """What the chart draws, when it draws nothing else any more."""
+    drawn = ["", "-"]
+
+    def drawn_again() -> bool:
+        span(view)
+        drawn[:] = drawn[1], view.evaluate("document.querySelector('#chart canvas').toDataURL()")
+        return drawn[0] == drawn[1]
+
+    wait_until(drawn_again)
+    return drawn[1]
+
+
 def items(view: Page) -> int:
     return int(view.locator("#chart").get_attribute("data-items") or 0)
 
@@ -115,17 +129,17 @@ def test_it_comes_to_life_and_zooms(opened: Opened, rtt: str) -> None:
     view.mouse.move(box["x"] + 700, box["y"] + 60)
     view.keyboard.down("Control")
     for _ in range(5):
+        before = span(view)
         view.mouse.wheel(0, -300)
-        view.wait_for_timeout(60)
+        wait_until(lambda before=before: span(view) != before)
     view.keyboard.up("Control")
     wheeled = span(view)
     assert wheeled[1] - wheeled[0] < (closer[1] - closer[0]) * 0.9
     view.mouse.down()
     view.mouse.move(box["x"] + 500, box["y"] + 60, steps=4)
     view.mouse.up()
-    view.wait_for_timeout(100)
+    wait_until(lambda: span(view)[0] > wheeled[0])
     dragged = span(view)
-    assert dragged[0] > wheeled[0]
     assert dragged[1] - dragged[0] == pytest.approx(wheeled[1] - wheeled[0], rel=0.01)
     view.click("#whole")
     assert span(view) == (first, last)
@@ -135,18 +149,14 @@ def test_it_comes_to_life_and_zooms(opened: Opened, rtt: str) -> None:
 def test_what_is_drawn_depends_on_the_range_alone(opened: Opened, name: str) -> None:
     """Marks are elements that are used again: nothing of an earlier range stays on them."""
     view = opened(rendered(recorded(f"{name}.pcap")))
-    picture = "() => document.querySelector('#chart canvas').toDataURL()"
     view.click("#whole")
-    view.wait_for_timeout(300)
-    first = view.evaluate(picture)
+    first = picture(view)
     for _ in range(6):
         view.click("#closer")
         span(view)
-    assert view.evaluate(picture) != first
+    assert picture(view) != first
     view.click("#whole")
-    span(view)
-    view.wait_for_timeout(300)
-    assert view.evaluate(picture) == first
+    assert picture(view) == first
 
 
 def test_the_wheel_alone_scrolls_the_page(opened: Opened, rtt: str) -> None:
@@ -155,9 +165,8 @@ def test_the_wheel_alone_scrolls_the_page(opened: Opened, rtt: str) -> None:
     before, top = span(view), view.evaluate("scrollY")
     view.locator("#chart").hover()
     view.mouse.wheel(0, 200)
-    view.wait_for_timeout(200)
+    wait_until(lambda: view.evaluate("scrollY") != top)
     assert span(view) == before
-    assert view.evaluate("scrollY") != top
 
 
 def test_from_a_finding_to_its_packets(opened: Opened, rtt: str) -> None:
@@ -189,8 +198,7 @@ def test_hover_and_click_on_the_chart(opened: Opened, rtt: str) -> None:
     assert box
     for row, words in ((1, "/lab.v1.Lab/Echo"), (2, "congestion_window")):
         view.mouse.move(box["x"] + 300, box["y"] + 22 + 22 * row + 11)
-        view.wait_for_timeout(150)
-        assert words in view.locator(".hint").first.inner_text()
+        wait_until(lambda words=words: words in view.locator(".hint").first.inner_text())
     view.mouse.click(box["x"] + 300, box["y"] + 22 + 22 * 2 + 11)
     text = view.locator("#details").inner_text()
     assert "wait: 205 ms congestion_window" in text
@@ -239,12 +247,11 @@ def test_dark_and_light(opened: Opened, rtt: str, scheme: str) -> None:
     colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 28)"}
     other = "dark" if scheme == "light" else "light"
     assert view.evaluate(ground) == colours[scheme]
-    first = pixels(view), view.evaluate("document.querySelector('#chart canvas').toDataURL()")
+    first = picture(view)
     view.click(f"[data-theme-choice={other}]")
     assert view.evaluate(ground) == colours[other]
     assert view.locator(f"[data-theme-choice={other}]").get_attribute("aria-pressed") == "true"
-    view.wait_for_timeout(100)
-    assert view.evaluate("document.querySelector('#chart canvas').toDataURL()") != first[1]
+    wait_until(lambda: picture(view) != first)
     view.click("[data-theme-choice=auto]")
     assert view.evaluate(ground) == colours[scheme]
 

@@ -49,7 +49,7 @@ def command(
     checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("for", "what", "state", "here", "what to do"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("for", "state"))
+        table.add_column(name, overflow="fold", no_wrap=name in ("for", "what", "state"))
     for check in checks:
         state = Text(check.state, style=_STYLES[check.state])
         table.add_row(check.area, safe(check.name), state, safe(check.found), safe(check.do))
