@@ -18,6 +18,7 @@ from ..detectors import loss_recovery
 from ..durations import totals_ns
 from ..errors import NoGrpcError, TooLargeError
 from ..facts import HTTP2, TLS
+from ..grouping import group_rows
 from ..reading import How, Progress
 from ..result import (
     Analysis,
@@ -397,15 +398,15 @@ def _connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsC
 
 
 def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
-    rows = client.tables.rpcs.method
+    rows, none = group_rows(client.tables.rpcs.method), np.zeros(0, dtype=np.int64)
     found = []
     for method in client.tables.methods:
-        mine = rows == method.number
+        mine = rows.get(method.number, none)
         found.append(
             EndsMethod(
                 method=method.name,
                 label=method.label,
-                rpcs=int(mine.sum()),
+                rpcs=len(mine),
                 divided_rpcs=int(divided.divided[mine].sum()),
                 budget=_named(totals_ns(divided.budgets[mine])),
             )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from ..durations import totals_ns
+from ..grouping import group_rows
 from ..quantiles import Durations, interval_of, quantiles_of
 from ..spilled import gathered
 from ..tables import BEGUN_BEFORE, COMPLETE, END_MISSING, TOUCHES_GAP, Ints, Method, Tables
@@ -26,22 +24,13 @@ def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
     row = chosen[at]
     known = (streams[at] == keys) & (rpcs.flags[row] & TOUCHES_GAP == 0)
     row, turnarounds = row[known], turnarounds[known]
-    rows_of, turns_of = _by_method(rpcs.method[chosen]), _by_method(rpcs.method[row])
+    rows_of, turns_of = group_rows(rpcs.method[chosen]), group_rows(rpcs.method[row])
     none = np.zeros(0, dtype=np.int64)
     return tuple(
         _method(tables, method, chosen[rows_of[method.number]], turnarounds[turns_of.get(method.number, none)])
         for method in tables.methods
         if method.number in rows_of
     )
-
-
-def _by_method(numbers: npt.NDArray[Any]) -> dict[int, Ints]:
-    """Group places by the method they are of, in their order: one sort, however many methods there are."""
-    if not len(numbers):
-        return {}
-    order = np.argsort(numbers, kind="stable")
-    first = np.flatnonzero(np.diff(numbers[order], prepend=numbers[order[0]]) != 0)
-    return {int(numbers[places[0]]): places for places in np.split(order, first)}
 
 
 def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) -> Method:

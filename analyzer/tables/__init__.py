@@ -177,10 +177,11 @@ def _label(number: int | None) -> str | None:
 
 def _method(found: dict[str, Any]) -> Method:
     latency, turnaround = _clipped(found["latency"]), _clipped(found["turnaround"])
+    budget = found["budget"]
     columns = {
         "label": _label(found["label"]),
         "statuses": tuple(found["statuses"]),
-        "budget": tuple(map(clip_ns, found["budget"])),
+        "budget": tuple(budget if max(budget) <= MOST_NS else map(clip_ns, budget)),
         "latency_intervals": latency and latency.pop("intervals"),
         "turnaround_intervals": turnaround and turnaround.pop("intervals"),
         "latency": latency,

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from grpcdiag.analyzer.chosen import Chosen
 from grpcdiag.analyzer.decode import decode_rows
 from grpcdiag.analyzer.excerpt import excerpt
+from grpcdiag.analyzer.grouping import group_rows
 from grpcdiag.analyzer.narrowing import reading
 from grpcdiag.analyzer.narrowing.methods import methods as methods_of_part
 from grpcdiag.cli import app
@@ -157,3 +158,9 @@ def test_no_warning_of_a_library_reaches_the_reader(tmp_path: Path) -> None:
             [sys.executable, *options, "-c", text, "analyze"], capture_output=True, text=True, check=True
         )
         assert ("overflow encountered" in done.stderr) is told
+
+
+def test_rows_are_grouped_in_their_order() -> None:
+    numbers = np.array([3, 1, 3, 2, 1], dtype=np.uint32)
+    assert {number: rows.tolist() for number, rows in group_rows(numbers).items()} == {1: [1, 4], 2: [3], 3: [0, 2]}
+    assert group_rows(numbers[:0]) == {}
