@@ -167,6 +167,7 @@ _CHECKS: dict[Area, tuple[Callable[[Area], Iterator[Check]], ...]] = {
         _kernel,
         _tool("tcpdump", "tcpdump", "it records", needed=True),
         _right_to_record,
+        _tool("setpriv", "util-linux", "root runs tcpdump as the user who called sudo", needed=False),
         _filters,
         _tool("ss", "iproute2", "congestion windows are measured", needed=False),
         _tool("ip", "iproute2", "interfaces are found by route, routes and MTUs are told", needed=False),

@@ -23,6 +23,7 @@ LEAST_FREE = 2_000_000
 """Bytes that must be free on the disk to begin, and at which a recording ends (heuristic: room for what waits)."""
 _ENDING = ".pcap"
 """AppArmor's profile of tcpdump (Debian, Ubuntu) allows names that end like this."""
+_NOT_ROOTS = "root rotates files only in a folder that root alone can change"
 _LONGEST = 180
 """Bytes of a name that are kept beside a random part, of the 255 that file systems take."""
 
@@ -65,8 +66,7 @@ class Output:
             except OSError:
                 part.discard()
                 place.folder.close()
-                reason = "root rotates files only in a folder that root alone can change"
-                raise PermissionError(errno.EACCES, reason) from None
+                raise PermissionError(errno.EACCES, _NOT_ROOTS) from None
         return place, part
 
     def _named(self, name: str) -> str:

@@ -181,8 +181,8 @@ class Tcpdump:
             return UsageError(words)
         if "Permission denied" in words:
             words += (
-                "\ntcpdump may not write there, or not be run by you: AppArmor's profile of it allows names that end "
-                "in .pcap, and root runs it as the user for whom it records"
+                "\ntcpdump may not write there or not be run by you: AppArmor's profile of it allows names that end in "
+                ".pcap, and root runs it as the user for whom it records"
             )
         return RecordingError(f"tcpdump does not record: {words}")
 

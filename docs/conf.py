@@ -57,7 +57,13 @@ HOW_TO = [
 ]
 HOW_TO += ["docs/html", "docs/perfetto", "docs/sql", "docs/fleet"]
 REFERENCE = ["docs/commands", "docs/json", "docs/tables", "docs/limits"]
-PROJECT = ["docs/architecture", "docs/adding-a-detector", "docs/link-types-and-reports", "docs/hostile-input"]
+PROJECT = [
+    "docs/architecture",
+    "docs/adding-a-detector",
+    "docs/link-types-and-reports",
+    "docs/hostile-input",
+    "docs/security",
+]
 PROJECT += ["docs/performance", "CONTRIBUTING", "CHANGELOG", "fixtures/recorded/README", "fixtures/recorded/*/README"]
 NAVIGATION = {
     "Tutorials": TUTORIALS,

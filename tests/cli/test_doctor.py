@@ -16,7 +16,7 @@ from grpcdiag.cli import app
 
 
 def test_it_says_what_is_here() -> None:
-    done = grpcdiag("doctor")
+    done = grpcdiag("doctor", env={"COLUMNS": "100"})
     assert done.code in (0, 1)
     for name in ("tcpdump", "right to record", "tshark", "pyshark", "grpcio", "network namespaces", "TUN devices"):
         assert name in done.text

@@ -35,7 +35,7 @@ def application(only: str | None = None) -> typer.Typer:
         name="grpcdiag",
         help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
         epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
-        "2 wrong usage, "
+        "2 wrong usage or output that cannot be written, "
         "3 input unreadable or not a capture, "
         "4 no gRPC traffic found, 130 interrupted.",
         no_args_is_help=True,

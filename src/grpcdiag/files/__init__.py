@@ -1,1 +1,1 @@
-"""Writing files: whole or not at all, never through somebody else's links. Every layer that writes uses it."""
+"""Writing files: whole or not at all, never through links of others. Every layer that writes uses this package."""

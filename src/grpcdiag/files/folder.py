@@ -103,11 +103,11 @@ class Place(NamedTuple):
     """It is there and no ordinary file: a pipe, a device, standard output. It is written as it is."""
 
     def __enter__(self) -> Self:
-        """Hold the folder open."""
+        """The folder is open inside the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the folder."""
         self.folder.close()
 
 
