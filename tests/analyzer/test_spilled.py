@@ -126,7 +126,9 @@ def test_no_folder_for_temporary_files_is_told(little: Path, monkeypatch: pytest
 
 
 def test_more_memory_than_allowed_is_told() -> None:
-    with pytest.raises(MemoryLimitError, match=r"^\d+ MB were taken after \d+ packets$"):
+    with pytest.raises(
+        MemoryLimitError, match=r"^\d+ MB were taken after \d+ packets, and \d+ connections may need \d+ MB more$"
+    ):
         decode([recorded(UNARY)], rpc_rows=False, memory=1_000_000)
 
 

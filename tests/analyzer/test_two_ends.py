@@ -393,10 +393,17 @@ def test_connections_of_one_capture_alone_are_counted(folder: Path) -> None:
 # What cannot be put together, and what is one capture
 
 
-def stepped(captured: Recorded) -> list[Captured]:
-    """The server's clock is set by five seconds in the middle."""
+def stepped(captured: Recorded, by_ns: int = -5 * S) -> list[Captured]:
+    """The server's clock is set, by five seconds backwards, in the middle."""
     half = len(captured.server) // 2
-    return [replace(p, time_ns=p.time_ns + (5 * S if n > half else 0)) for n, p in enumerate(captured.server)]
+    return [replace(p, time_ns=p.time_ns + (by_ns if n > half else 0)) for n, p in enumerate(captured.server)]
+
+
+def test_a_clock_that_was_set_forward_is_put_together(folder: Path) -> None:
+    captured = BothEnds(Link(rtt_ns=20 * MS)).carry(long_conversation(calls=8))
+    found = analyze_files(filed(folder, captured.client, stepped(captured, 5 * S)))
+    assert found.ends is not None
+    assert abs(found.ends.up.delay_ns.min - 10 * MS) < MS, "timestamps of a millisecond tell the step"
 
 
 def test_clocks_that_step_are_analysed_apart(folder: Path) -> None:

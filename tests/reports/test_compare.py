@@ -512,7 +512,7 @@ def test_nothing_at_all() -> None:
         findings=[],
         budget={},
         traffic=None,
-        totals={"connections": 0, "rpcs": 0, "rpcs_begun_before": 0, "messages": 0},
+        totals={"connections": 0, "rpcs": 0, "rpcs_begun_before": 0, "rpcs_without_known_end": 0, "messages": 0},
         capture={"packets": 0, "first_time_ns": None, "last_time_ns": None, "dropped_packets": None},
     )
     rules = [

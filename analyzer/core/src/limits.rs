@@ -287,8 +287,9 @@ pub const SCRUB_OUTPUT: usize = 1 << 20;
 /// first packets with payload; each connection turns once.
 pub const TURNED_ROWS: usize = 4096;
 
-/// Distinct strings of one kind (methods, agents) that are told apart; further ones share one name.
-pub const INTERNED_STRINGS: usize = 65_536;
+/// Distinct strings of one kind (methods, agents) that are told apart, some 4 kB each in a report; further ones share one name.
+/// The API of a whole cloud has some thousand methods.
+pub const INTERNED_STRINGS: usize = 8_192;
 /// Methods whose turnaround has a histogram (about 100 kB each); further methods have none.
 pub const METHOD_HISTOGRAMS: usize = 512;
 /// Bytes of one interned string; longer ones are cut.
