@@ -121,7 +121,12 @@ def _heed_requests_to_end() -> list[int]:
         signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
         for number in numbers:
             signal.signal(number, noted)
-        threading.Thread(target=watch, args=(heard,), name="grpcdiag-signals", daemon=True).start()
+        # the thread blocks all signals: one that it took would be lost to who waits for signals in the main thread
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            threading.Thread(target=watch, args=(heard,), name="grpcdiag-signals", daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return asked
 
 
