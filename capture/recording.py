@@ -16,6 +16,7 @@ from ..files.whole import PRIVATE
 from . import command, ending, machine, savefile, sidefile, tcpdump
 from .errors import RecordingError, UsageError
 from .output import LEAST_FREE, STDOUT, Output
+from .relay import Relay
 from .remote import Remote
 from .sockets import Sampler
 from .tcpdump import Counts, Rotation, Tcpdump
@@ -82,6 +83,7 @@ class Recording:
         self._sampler: Sampler | None = None
         self._document: dict[str, Any] = {}
         self._full = False
+        self._relay: Relay | None = None
 
     def run(self) -> Outcome:
         """Record. Raises RecordingError before the command has started, never afterwards."""
@@ -109,18 +111,18 @@ class Recording:
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Tcpdump]:
         """tcpdump, which ends with the block. Raises RecordingError."""
-        stdout, where, user = 1, STDOUT, self.user
-        if self._output:
-            try:
-                stdout, where, user = self._output.open()
-            except OSError as error:
-                raise UsageError(f"cannot write {self.plan.output}: {error.strerror}") from None
+        try:
+            stdout, where, user = self._output.open() if self._output else (os.dup(1), STDOUT, self.user)
+        except OSError as error:
+            raise UsageError(f"cannot write {self.plan.output}: {error.strerror}") from None
+        if self._output is None or self._output.device:
+            self._relay = Relay(stdout)
+            stdout = self._relay.source
         try:
             self._words = self._line(where, stay_root=os.geteuid() == 0 and user is None)
             running = Tcpdump(self._words, stdout, user=user, mode=self.plan.mode)
         finally:
-            if self._output:
-                os.close(stdout)
+            os.close(stdout)
         try:
             yield running
         finally:
@@ -244,7 +246,12 @@ class Recording:
             self._sampler.stop()
         code = self._tcpdump.stop()
         problems, words = self.outcome.problems, self._tcpdump.words
-        if self._full:
+        if self._relay:
+            self._relay.wait()
+        if self._relay and self._relay.error:
+            why = self._relay.error.strerror
+            problems.append(f"cannot write {self._place}: {why}: what came later is not recorded")
+        elif self._full:
             problems.append("the disk was full before the end: what came later is not recorded")
         elif gone:
             problems.append(f"tcpdump ended before the command (exit code {code}): {words or 'it said nothing'}")
@@ -253,6 +260,10 @@ class Recording:
         elif words:
             self._tell(f"tcpdump: {words}")
         self.outcome.counts = self._tcpdump.counts
+
+    @property
+    def _place(self) -> str:
+        return self.plan.output if self._output else "standard output"
 
     def _fetch(self, remote: Remote) -> None:
         try:

@@ -413,12 +413,13 @@ def test_clocks_that_step_are_analysed_apart(folder: Path) -> None:
     assert found.ends is None
     assert found.apart is not None
     assert "before they were sent" in found.apart.reason
-    assert [found.files, *(other.files for other in found.apart.others)] == [(file,) for file in files]
-    alone = [analyze_files([file]) for file in files]
+    order = [found.files[0], *(other.files[0] for other in found.apart.others)]
+    assert sorted(order) == sorted(files)
+    alone = [analyze_files([file]) for file in order]
     assert [changed(found, apart=None), *found.apart.others] == alone
     whole = json.loads(json_v1.render(found))
     Draft202012Validator(json_v1.schema()).validate(whole)
-    assert [other["files"] for other in whole["apart"]["analyses"]] == [[files[1]]]
+    assert [other["files"] for other in whole["apart"]["analyses"]] == [[order[1]]]
 
 
 def test_one_direction_alone_gives_no_clock(folder: Path) -> None:

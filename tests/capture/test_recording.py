@@ -173,3 +173,13 @@ def test_without_a_command_it_records_until_it_is_interrupted(tmp_path: Path) ->
         assert running.wait(PATIENCE_S) == 0
         assert "none dropped" in running.stderr.read()
     check_whole(file, counted)
+
+
+def test_no_thread_but_the_main_one_takes_signals(tmp_path: Path) -> None:
+    """A signal that another thread takes is lost to the command."""
+    look = "for t in /proc/$PPID/task/*; do echo $PPID ${t##*/} $(grep SigBlk $t/status); done"
+    done = capture("-o", str(tmp_path / "run.pcap"), "-q", "-i", "lo", "-p", "1", "--", "sh", "-c", look)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    others = {thread: int(blocked, 16) for process, thread, _, blocked in lines if process != thread}
+    wanted = 1 << signal.SIGTERM - 1 | 1 << signal.SIGINT - 1
+    assert others and all(blocked & wanted == wanted for blocked in others.values()), done.stdout

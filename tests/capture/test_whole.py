@@ -163,3 +163,13 @@ def test_every_writer_on_a_full_disk(name: str, tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert "No space left on device" in done.stderr and done.stderr.count("\n") == 1
     assert [line.split()[-1] for line in done.stdout.splitlines()[3:]] == ["fill"]
+
+
+@pytest.mark.parametrize(("output", "redirected"), [("-", ">/dev/full"), ("-", ">&-"), ("/dev/full", "")])
+def test_a_stream_that_takes_nothing(output: str, redirected: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "grpcdiag", "capture", "-o", output, "-p", "1", "--", "sh", "-c", "exit 3"]
+    line = ["sh", "-c", f'"$@" {redirected}', "sh", *words]
+    done = subprocess.run(line, env=player(tmp_path, LISTEN + WAIT), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3, done.stderr
+    place = "/dev/full" if output != "-" else "standard output"
+    assert f"cannot write {place}: " in done.stderr and "none dropped" not in done.stderr
