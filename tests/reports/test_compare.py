@@ -7,7 +7,8 @@ import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -108,22 +109,38 @@ def test_the_other_way_round_says_the_same(name: str) -> None:
 KINDS = {0: "data_frames", 4: "settings", 6: "pings", 8: "window_updates"}
 
 
-def tshark_rows(name: str, *fields: str) -> Iterator[list[str]]:
-    """Fields of every TCP packet; its gRPC dissector is off, with which it loses DATA frames (docs/verify.md)."""
+FIELDS = ("frame.time_epoch", "tcp.stream", "http2.streamid", "http2.type", "http2.flags")
+FIELDS += ("tcp.len", "tcp.analysis.retransmission")
+
+
+@cache
+def tshark_rows(name: str) -> list[list[str]]:
+    """FIELDS of every TCP packet; its gRPC dissector is off, with which it loses DATA frames (docs/verify.md)."""
     (file,) = recording(name).files
     ports = sorted({connection["server"].rsplit(":", 1)[1] for connection in document(name)["connections"]})
     decode = [word for port in ports for word in ("-d", f"tcp.port=={port},http2")]
-    asked = [word for field in fields for word in ("-e", field)]
-    command = ["tshark", "-r", file, "--disable-protocol", "grpc", *decode, "-Y", "tcp", "-T", "fields", *asked]
-    for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
-        yield line.split("\t")
+    asked = [word for field in FIELDS for word in ("-e", field)]
+    command = [
+        require_tool("tshark"),
+        "-r",
+        file,
+        "--disable-protocol",
+        "grpc",
+        *decode,
+        "-Y",
+        "tcp",
+        "-T",
+        "fields",
+        *asked,
+    ]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line.split("\t") for line in lines]
 
 
 def tshark_counts(name: str) -> Counter[str]:
     """Packets by kind and frames by type, as tshark lists them."""
     counts: Counter[str] = Counter()
-    fields = ("frame.len", "tcp.len", "tcp.analysis.retransmission", "http2.type", "http2.flags")
-    for _, length, again, types, flags in tshark_rows(name, *fields):
+    for _, _, _, types, flags, length, again in tshark_rows(name):
         counts["packets"] += 1
         kinds = [int(kind) for kind in types.split(",") if kind]
         marks = [int(flag, 0) for flag in flags.split(",") if flag]
@@ -140,7 +157,6 @@ def tshark_counts(name: str) -> Counter[str]:
 
 @pytest.mark.parametrize("name", [name for both in PAIRS.values() for name in both])
 def test_figures_equal_tsharks(name: str) -> None:
-    require_tool("tshark")
     (run,), theirs = runs([saved(name)]), tshark_counts(name)
     assert run.packets == theirs["packets"]
     for what in ("payload_packets", "payload_bytes", *KINDS.values(), "ping_acks"):
@@ -156,11 +172,8 @@ def test_packets_divide_into_parts(name: str) -> None:
 @pytest.mark.parametrize("name", PAIRS["ydb"] + PAIRS["streams"])
 def test_rates_equal_tsharks(name: str) -> None:
     """RPCs, by their stream identifiers, over the time from the first HEADERS to the last."""
-    require_tool("tshark")
     times, streams = [], set()
-    for at, connection, types, of in tshark_rows(
-        name, "frame.time_epoch", "tcp.stream", "http2.type", "http2.streamid"
-    ):
+    for at, connection, of, types, *_ in tshark_rows(name):
         ids = of.split(",")
         if "1" in types.split(","):
             times.append(float(at))
