@@ -90,7 +90,7 @@ impl CaptureReader {
     ///
     /// # Errors
     /// There is no source, or one of them cannot be read or is no capture, or all of them are empty; the error names it.
-    /// One that is empty among others is [left out](CaptureInfo::left_out).
+    /// A file that is empty among others is [left out](CaptureInfo::left_out).
     pub fn open(sources: Vec<Source>) -> Result<CaptureReader, OpenError> {
         let mut reader = CaptureReader {
             current: None,
@@ -103,9 +103,10 @@ impl CaptureReader {
         let alone = sources.len() == 1;
         let mut pending = Vec::with_capacity(sources.len());
         for source in sources {
+            let is_file = matches!(&source, Source::Path(path) if path.is_file());
             match reader.open_source(source, alone) {
                 Ok(one) => pending.push(one),
-                Err(error) if error.kind.is_empty() && !alone => reader.info.left_out.push(error),
+                Err(error) if error.kind.is_empty() && is_file && !alone => reader.info.left_out.push(error),
                 Err(error) => return Err(error),
             }
         }
