@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import grpcdiag, recorded, synthetic
+from support import grpcdiag, recorded, run_here, synthetic
 
 COMMANDS = (
     "analyze",
@@ -101,7 +101,7 @@ def test_no_capture_is_3(command: str, tmp_path: Path) -> None:
     text.write_text("No. Time Source Destination\n")
     empty.write_bytes(b"")
     for path, says in ((tmp_path / "missing.pcap", "No such file"), (text, "is not a capture"), (empty, "is empty")):
-        outcome = grpcdiag(command, str(path))
+        outcome = run_here(command, str(path))
         assert (outcome.code, outcome.out) == (3, b"")
         assert outcome.err.startswith(f"grpcdiag: {path}: ")
         assert says in outcome.err

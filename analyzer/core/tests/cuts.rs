@@ -276,7 +276,7 @@ fn cuts(capture: &Capture, all: bool) -> [Vec<usize>; 2] {
 fn a_cut_gives_a_prefix_and_is_told() {
     let all = std::env::var("GRPCDIAG_CUTS").is_ok_and(|value| value == "all");
     let captures = all_captures();
-    let workers = if all { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, done) = (AtomicUsize::new(0), Mutex::new((0, 0, Vec::new())));
     let work = || {
         while let Some(capture) = captures.get(next.fetch_add(1, Ordering::Relaxed)) {
