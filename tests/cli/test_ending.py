@@ -348,12 +348,12 @@ def test_interrupted_at_random_moments(name: str, tmp_path: Path) -> None:
         longest_s = max(longest_s, time.monotonic() - began)  # noqa: TID251
         if code == 128 + sent:
             assert "Traceback" not in said, said
-            assert not [path for path in running.left() if "/." in path or "scratch" in path]
+            assert not [path for path in running.left() if "/." in path or "scratch/" in path]
         elif sent == signal.SIGINT and "Traceback" in said:
             code = "before main"
             assert "grpcdiag/cli" not in said, said
         else:
-            assert code in (0, -sent), said
+            assert code in (0, 3, -sent), said  # 3: there is no dataset to report on
         ends[code] = ends.get(code, 0) + 1
         shutil.rmtree(folder)
     print(f"{name}: {ends}, the longest {longest_s:.2f} s")
