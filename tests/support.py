@@ -132,6 +132,8 @@ ALL_CAPTURES: tuple[Any, ...] = tuple(
     + [pytest.param((s.file,), id=f"s-{s.name}") for s in SYNTHETICS]
 )
 """Files of every capture, as pytest parameters."""
+COMMITTED = tuple(capture for capture in ALL_CAPTURES if Path(capture.values[0][0]).is_relative_to(REPOSITORY))
+"""Those of the repository."""
 
 
 def rows(kind: type[Table], files: Sequence[str]) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from support import ALL_CAPTURES, recorded
+from support import COMMITTED, recorded
 
 from grpcdiag.analyzer import _core, kept_rpcs, reading, rpc_stream, spilled
 from grpcdiag.analyzer.analysis import of_tables
@@ -47,7 +47,7 @@ def whole(files: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame
         return rows.rpcs(decode(files))
 
 
-@pytest.mark.parametrize("files", ALL_CAPTURES)
+@pytest.mark.parametrize("files", COMMITTED)
 def test_rows_come_piece_by_piece_as_they_are_together(
     files: Sequence[str], little: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +59,7 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("files", ALL_CAPTURES)
+@pytest.mark.parametrize("files", COMMITTED)
 def test_analyses_are_the_same(
     files: Sequence[str], threads: int, little: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
