@@ -295,7 +295,7 @@ pub const METHOD_HISTOGRAMS: usize = 512;
 /// Bytes of one interned string; longer ones are cut.
 pub const INTERNED_BYTES: usize = 1_024;
 /// Bytes of all strings of one kind; beyond, new ones share one name.
-pub const INTERNED_TOTAL: usize = 16 << 20;
+pub const INTERNED_TOTAL: usize = 4 << 20;
 /// Rows that a table keeps beyond its bound until the run is over: segments of many connections are put by, some 70,000
 /// at a time, and read connection by connection, so that which rows are the first ones shows only then.
 pub const ROWS_AHEAD: usize = 131_072;
