@@ -55,7 +55,7 @@ impl Rpc {
 
 /// All rows of all tables are kept.
 pub fn all_tables() -> Options {
-    Options { frames: true, messages: true, packets: true, rpc_rows: true, ..Options::default() }
+    Options { frames: true, messages: true, packets: true, rpc_rows: true, file_times: true, ..Options::default() }
 }
 
 /// The packets of a capture of one or several sources.
