@@ -85,6 +85,8 @@ pub struct Connection {
     begun: bool,
     /// No further packet comes.
     ending: bool,
+    /// Somebody is shown its bytes, and counts them from the first packet of each side.
+    is_shown: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
     pub(super) syn_time: Option<i64>,
@@ -122,6 +124,7 @@ impl Connection {
             tls: None,
             begun: false,
             ending: false,
+            is_shown: cx.tap.is_some(),
             counters: Counters::default(),
             roles_from,
             syn_time: None,
@@ -262,7 +265,7 @@ impl Connection {
     #[cold]
     fn hears_of(&mut self, side: usize, segment: &Segment<'_>) -> bool {
         let answered = self.halves[side].isn.is_some() || self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
-        let unheard = answered && !segment.flags.contains(TcpFlags::SYN);
+        let unheard = answered && !segment.flags.contains(TcpFlags::SYN) && !self.is_shown;
         if unheard {
             self.halves[1 - side].start(segment.ack);
         }
