@@ -166,9 +166,9 @@ proptest! {
     }
 
     #[test]
-    fn whole_tls_gives_the_same_tables(fate in fate()) {
+    fn tls_gives_the_same_tables(fate in fate()) {
         for (name, session) in sessions() {
-            let captured = Fate { first: 0, lost: vec![], snaplen: usize::MAX, ..fate.clone() }.of(session);
+            let captured = Fate { first: 0, ..fate.clone() }.of(session);
             let read = read_back(scrub(&captured, b"key"), &captured);
             let found = difference(analyse(&read, all_tables()), analyse(&captured, all_tables()));
             prop_assert!(found.is_none(), "{name}: {}", found.unwrap_or_default());
@@ -247,24 +247,5 @@ fn nearly_all_conversations_begun_late_give_the_same_tables() {
         let read = read_back(scrub(&captured, b"key"), &captured);
         others += u32::from(difference(analyse(&read, all_tables()), analyse(&captured, all_tables())).is_some());
     }
-    assert!(others <= cases / 250, "{others} of {cases} differ");
-}
-
-/// The same of handshakes of which packets, or their ends, are missing.
-#[test]
-fn nearly_all_damaged_tls_gives_the_same_tables() {
-    const CASES: u32 = 300;
-    let mut runner = TestRunner::new_with_rng(config(1), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let sessions = sessions();
-    let (mut others, mut tried) = (0, 0);
-    for _ in 0..CASES {
-        let fate = fate().new_tree(&mut runner).unwrap().current();
-        for (_, session) in &sessions {
-            let captured = Fate { first: 0, ..fate.clone() }.of(session.clone());
-            let read = read_back(scrub(&captured, b"key"), &captured);
-            others += u32::from(difference(analyse(&read, all_tables()), analyse(&captured, all_tables())).is_some());
-            tried += 1;
-        }
-    }
-    assert!(others <= tried / 250, "{others} of {tried} differ");
+    assert!(others <= 1 + cases / 1_000, "{others} of {cases} differ");
 }
