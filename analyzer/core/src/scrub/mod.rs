@@ -190,6 +190,8 @@ impl Watch for Learner {
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     started: bool,
+    /// Its SYN was seen.
+    opened: bool,
     seq: u32,
     offset: i64,
 }
@@ -208,6 +210,21 @@ impl Place {
         }
         offset
     }
+}
+
+/// The offset of a segment's first payload byte. Bytes of a peer that the capture has not shown count from the first ACK of
+/// them on, as [`Connection`](crate::tcp::connection::Connection) counts them.
+fn locate(places: &mut [Place; 2], side: usize, segment: &Segment<'_>) -> Option<i64> {
+    let place = places.get_mut(side)?;
+    let offset = place.of(segment);
+    let is_syn = segment.flags.contains(TcpFlags::SYN);
+    place.opened |= is_syn;
+    let answered = place.opened && segment.flags.contains(TcpFlags::ACK) && !is_syn;
+    let peer = places.get_mut(1 - side)?;
+    if answered && !peer.started {
+        (peer.started, peer.seq) = (true, segment.ack);
+    }
+    Some(offset)
 }
 
 /// A connection, and what was made of it.
@@ -479,9 +496,9 @@ fn payload_of<'a>(
     }
     let places = places.get_mut(row)?;
     for (early, segment, _) in opening.iter().flat_map(|opening| opening.routed(route.number, route.place)) {
-        places.get_mut(early.side)?.of(&segment);
+        locate(places, early.side, &segment)?;
     }
-    let offset = places.get_mut(route.side)?.of(segment);
+    let offset = locate(places, route.side, segment)?;
     // a payload put together from fragments is elsewhere, and no place in this packet
     let at = segment.payload.as_ptr().addr().wrapping_sub(captured.as_ptr().addr());
     let length = segment.payload.len();

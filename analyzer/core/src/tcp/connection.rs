@@ -85,7 +85,7 @@ pub struct Connection {
     begun: bool,
     /// No further packet comes.
     ending: bool,
-    /// Somebody is shown its bytes, and counts them from the first packet of each side.
+    /// Somebody is shown its bytes, and counts them as they are counted here.
     is_shown: bool,
     pub(super) counters: Counters,
     pub(super) roles_from: RolesFrom,
@@ -264,8 +264,10 @@ impl Connection {
     /// for long. The peer's bytes then count from this ACK on, and what is acknowledged later is missing.
     #[cold]
     fn hears_of(&mut self, side: usize, segment: &Segment<'_>) -> bool {
-        let answered = self.halves[side].isn.is_some() || self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
-        let unheard = answered && !segment.flags.contains(TcpFlags::SYN) && !self.is_shown;
+        // where somebody counts with us, by what both see
+        let for_long = !self.is_shown && self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
+        let answered = self.halves[side].isn.is_some() || for_long;
+        let unheard = answered && !segment.flags.contains(TcpFlags::SYN);
         if unheard {
             self.halves[1 - side].start(segment.ack);
         }
