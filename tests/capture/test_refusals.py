@@ -234,7 +234,8 @@ def test_root_does_not_run_the_command_as_root(tmp_path: Path) -> None:
         folder.chmod(0o777)
     env = player(tmp_path, LISTEN + WAIT) | {"SUDO_USER": "nobody", "SUDO_UID": "65534"}
     file = open_folder / "run.pcap"
-    done = capture("-o", str(file), "-q", "--", "sh", "-c", "id -u; id -G; echo $HOME $USER", env=env)
+    script = "PATH=/usr/bin:/bin; id -u; id -G; echo $HOME $USER"  # ours may lead where nobody may not look
+    done = capture("-o", str(file), "-q", "--", "/bin/sh", "-c", script, env=env)
     assert done.returncode == 0, done.stderr
     ids, groups, rest = done.stdout.splitlines()
     assert int(ids) == 65534 and "0" not in groups.split() and rest.endswith(" nobody")
