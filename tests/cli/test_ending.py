@@ -228,8 +228,9 @@ def test_a_large_file_is_interrupted_in_the_middle(tmp_path: Path) -> None:
         time.sleep(0.25 + round_ * 0.15)
         running.process.send_signal(signal.SIGTERM if round_ % 2 else signal.SIGINT)
         code, said = running.ended()
-        if code in (0, -signal.SIGINT, -signal.SIGTERM):  # everything was done, and Python about to leave
-            assert (folder / "out" / "old").read_text().startswith("connection,")
+        text = (folder / "out" / "old").read_text()
+        if code in (0, -signal.SIGINT, -signal.SIGTERM):  # Python was about to leave, or, on a busy machine, to begin
+            assert text.startswith("connection,") or (text == OLD and code != 0 and running.left() == [])
         else:
             assert (code, said) in ((130, ""), (143, ""))
             assert running.left() == []
