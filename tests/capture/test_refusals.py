@@ -239,7 +239,8 @@ def test_root_does_not_run_the_command_as_root(tmp_path: Path, home: Path) -> No
     """Under sudo it is run by the one who called it; the files are theirs."""
     env = player(home.parent, LISTEN + WAIT) | AS_NOBODY
     file = home / "run.pcap"
-    done = capture("-o", str(file), "-q", "--", "sh", "-c", "id -u; id -G; echo $HOME $USER", env=env)
+    script = "PATH=/usr/bin:/bin; id -u; id -G; echo $HOME $USER"  # ours may lead where nobody may not look
+    done = capture("-o", str(file), "-q", "--", "/bin/sh", "-c", script, env=env)
     assert done.returncode == 0, done.stderr
     ids, groups, rest = done.stdout.splitlines()
     assert int(ids) == 65534 and "0" not in groups.split() and rest.endswith(" nobody")
