@@ -8,7 +8,7 @@ from ._core import CAUSES as _CAUSES
 from .durations import clip_ns
 
 CAUSES: tuple[str, ...] = tuple(_CAUSES)
-"""The causes of `contract.md`, in the order of every budget's columns."""
+"""The causes of `docs/json.md`, in the order of every budget's columns."""
 
 
 def named(nanoseconds: Iterable[int]) -> Mapping[str, int]:

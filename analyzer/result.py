@@ -55,7 +55,7 @@ class Finding(Struct, frozen=True):
     """One thing that costs time or packets, with its proof."""
 
     id: str
-    """The id of `contract.md`."""
+    """The id of `docs/json.md`."""
     title: str
     """One line."""
     severity: Severity
@@ -158,7 +158,7 @@ class Totals(Struct, frozen=True):
 
 
 class ConnectionFacts(Struct, frozen=True):
-    """A connection of the report; the names are those of `contract.md`."""
+    """A connection of the report; the names are those of `docs/json.md`."""
 
     connection: int
     client: str

@@ -1,4 +1,4 @@
-"""The tables of `contract.md` as data frames: names for codes, null for what is not known."""
+"""The tables of `docs/tables.md` as data frames: names for codes, null for what is not known."""
 
 from __future__ import annotations
 

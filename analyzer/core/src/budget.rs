@@ -1,4 +1,4 @@
-//! The causes among which time is divided (`contract.md`, "Causes"), and sums of them.
+//! The causes among which time is divided (docs/json.md), and sums of them.
 
 /// Why time passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -120,7 +120,7 @@ impl CaptureInfo {
 
     /// The last packet in front of damage after which packets came again; 0 without such damage.
     pub fn last_damage(&self) -> u32 {
-        let before = self.damage.iter().rev().map(|damage| damage.packet);
+        let before = self.damage.iter().map(|damage| damage.packet);
         before.filter(|&packet| packet < self.packets).max().unwrap_or(0)
     }
 
