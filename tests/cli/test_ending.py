@@ -142,8 +142,10 @@ def waiting(pipe: int) -> int:
 
 
 def need(name: str) -> None:
-    if name == "verify":
+    if name.startswith("verify"):
         require_tool("tshark")
+    if name == "capture, tcpdump":
+        require_tool("tcpdump")
 
 
 @pytest.mark.parametrize("name", READS_A_PIPE)
@@ -243,7 +245,7 @@ def test_every_command_is_interrupted() -> None:
 
 @pytest.mark.parametrize("name", MOMENTS)
 def test_a_signal_at_a_moment_leaves_nothing(name: str, tmp_path: Path) -> None:
-    need(name.partition(",")[0])
+    need(name)
     arguments, *moment = MOMENTS[name]
     number = SIGNALS[list(MOMENTS).index(name) % len(SIGNALS)]
     running = Running(arguments, tmp_path, program=["-c", AT_EVENT, str(number.value), *map(str, moment)])
