@@ -1,22 +1,22 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::budget::CAUSES;
 use crate::capture_file::{CaptureReader, Source};
-use crate::context::Options;
-use crate::grpc::{implementation, status};
-use crate::http2::frame::FrameType;
-use crate::http2::ping::PURPOSES;
+use crate::grpc::status;
+use crate::http2::frame::header::FrameType;
+use crate::http2::frame::ping::PURPOSES;
+use crate::http2::observe::implementation;
 use crate::limits;
-use crate::pipeline::Pipeline;
-use crate::spill::Spill;
+use crate::run::pipeline::Pipeline;
+use crate::store::budget::CAUSES;
+use crate::store::context::Options;
+use crate::store::spill::Spill;
 use crate::tcp::{note, roles};
 use crate::tls::KeyLog;
 

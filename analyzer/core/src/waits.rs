@@ -5,14 +5,14 @@
 //! resumed agree; everything else is unexplained.
 
 use crate::at::At;
-use crate::budget::Cause;
-use crate::context::{Context, NO_METHOD};
-use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, flag};
-use crate::http2::held::Interval;
-use crate::http2::streams::Kind;
-use crate::tables::WaitRow;
+use crate::http2::connection::streams::Kind;
+use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
+use crate::store::budget::Cause;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::WaitRow;
 use crate::tcp::connection::Connection;
 use crate::tcp::half::{self, Ack, Flight, Half};
+use crate::tcp::send_queue::Interval;
 
 mod cause;
 

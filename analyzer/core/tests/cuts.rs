@@ -6,18 +6,17 @@
 
 mod support;
 
+use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::tables::rpc_flag;
+use grpcdiag_core::tls::KeyLog;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
-use grpcdiag_core::context::Options;
-use grpcdiag_core::pipeline::Pipeline;
-use grpcdiag_core::tables::rpc_flag;
-use grpcdiag_core::tls::KeyLog;
 use support::{Analysis, captures, more_captures, name, repository};
 
 /// Random bytes at which each capture is cut.

@@ -1,10 +1,9 @@
 //! A whole run: a capture's bytes to tables, with the keys of the recorded sessions, and the invariants of the tables.
 
-use std::sync::Arc;
-
 use grpcdiag_core::capture_file::{CaptureReader, Source};
-use grpcdiag_core::context::Options;
-use grpcdiag_core::pipeline::Pipeline;
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::store::context::Options;
+use std::sync::Arc;
 
 use super::input;
 use super::support::{Analysis, Recorded, all_tables, pcap};

@@ -32,7 +32,7 @@ mod info;
 mod input;
 mod pcap;
 mod pcapng;
-mod resync;
+mod skip_damage;
 #[cfg(test)]
 mod tests;
 

@@ -2,7 +2,7 @@
 
 use crate::http2::hpack::Classifier;
 use crate::limits;
-use crate::strings::Interner;
+use crate::store::strings::Interner;
 
 use super::status;
 

@@ -1,10 +1,9 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
 pub mod headers;
-pub mod implementation;
 pub mod message;
 mod rows;
 pub mod rpc;
 pub mod status;
-pub mod taken;
+pub mod turns;
 pub mod used;

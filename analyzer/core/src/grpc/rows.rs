@@ -1,11 +1,11 @@
 //! Rows of RPCs and what is counted of them: written as they begin, carry messages, and end.
 
 use crate::at::At;
-use crate::budget::Budget;
-use crate::context::{Context, NO_METHOD};
-use crate::http2::streams::{Kind, NONE, Stream, Streams};
+use crate::http2::connection::streams::{Kind, NONE, Stream, Streams};
 use crate::limits;
-use crate::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::store::budget::Budget;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::message::Message;
 use super::status;
@@ -74,7 +74,7 @@ pub(super) fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
     if stream.finished || stream.kind != Kind::Grpc {
         return;
     }
-    let Some(row) = cx.taken.place(stream.rpc) else { return };
+    let Some(row) = cx.handed_on.place(stream.rpc) else { return };
     if let Some(cell) = cx.request_ends.get_mut(row) {
         *cell = at.completes(&stream.first).0;
     }
@@ -90,7 +90,18 @@ pub(super) fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
         return;
     }
     let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
-    let Some(row) = cx.taken.place(stream.rpc) else { return cx.taken.write_counts(stream.rpc, request, response) };
+    let Some(row) = cx.handed_on.place(stream.rpc) else {
+        return cx.handed_on.write_sizes(
+            stream.rpc,
+            RpcSizesRow {
+                request_messages: request.messages,
+                request_bytes: request.bytes,
+                response_messages: response.messages,
+                response_bytes: response.bytes,
+                settled: 0,
+            },
+        );
+    };
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
@@ -143,8 +154,8 @@ fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
         | if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
         | if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
         | if stream.end_missing { rpc_flag::END_MISSING } else { 0 };
-    let Some(row) = cx.taken.place(stream.rpc) else {
-        return cx.taken.write_row(stream.rpc, status, flags, last_packet, &stream.budget);
+    let Some(row) = cx.handed_on.place(stream.rpc) else {
+        return cx.handed_on.write_row(stream.rpc, status, flags, last_packet, &stream.budget);
     };
     macro_rules! set {
         ($column:ident, $value:expr) => {
@@ -173,13 +184,13 @@ pub(super) fn settle(stream: &Stream, client: usize, cx: &mut Context) {
     if stream.finished {
         write_counts(stream, client, cx);
     }
-    match cx.taken.place(stream.rpc) {
+    match cx.handed_on.place(stream.rpc) {
         Some(row) => {
             if let Some(settled) = cx.rpc_sizes.settled.get_mut(row) {
                 *settled = 1;
             }
         }
-        None => cx.taken.settle(stream.rpc),
+        None => cx.handed_on.settle(stream.rpc),
     }
 }
 
@@ -191,13 +202,13 @@ pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
     stream.touches_gap = true;
     if stream.finished {
         cx.method(stream.method).touch_gaps += 1;
-        match cx.taken.place(stream.rpc) {
+        match cx.handed_on.place(stream.rpc) {
             Some(row) => {
                 if let Some(flags) = cx.rpcs.flags.get_mut(row) {
                     *flags |= rpc_flag::TOUCHES_GAP;
                 }
             }
-            None => cx.taken.touch_gap(stream.rpc),
+            None => cx.handed_on.touch_gap(stream.rpc),
         }
     }
 }
@@ -205,7 +216,7 @@ pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
 /// Adds the row of an RPC, which is filled when it ends.
 pub(super) fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
     let row = cx.rpcs.len();
-    stream.rpc = cx.taken.number(row);
+    stream.rpc = cx.handed_on.number(row);
     cx.rpcs.push(RpcRow {
         connection,
         stream: stream.id,

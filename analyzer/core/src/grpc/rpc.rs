@@ -1,14 +1,14 @@
 //! RPCs on HTTP/2 streams: how they begin, what they carry, how they end (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
-use crate::budget::Cause;
-use crate::context::{Context, NO_METHOD};
-use crate::http2::held::Interval;
-use crate::http2::streams::{Kind, NONE, Stream};
-use crate::http2::watch::Watch;
-use crate::http2::{End, Http2};
+use crate::http2::connection::state::{End, Http2};
+use crate::http2::connection::streams::{Kind, NONE, Stream};
+use crate::http2::connection::watch::Watch;
 use crate::limits;
-use crate::tables::{Layer, WaitRow};
+use crate::store::budget::Cause;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::{Layer, WaitRow};
+use crate::tcp::send_queue::Interval;
 
 use super::headers::Summary;
 use super::message::Event;
@@ -417,7 +417,7 @@ impl Http2 {
     pub(crate) fn upgraded(&mut self, server: usize, at: At, cx: &mut Context) {
         let Some(head) = self.take_upgrade() else { return };
         let client = 1 - server;
-        let pairs = crate::http2::settings::pairs(&head.settings);
+        let pairs = crate::http2::frame::settings::pairs(&head.settings);
         self.sides[client].in_force = self.sides[client].in_force.with(pairs).0;
         self.sides[server].allow_table_size(self.sides[client].in_force.header_table_size);
         let grpc = head.content_type.starts_with(b"application/grpc");

@@ -1,11 +1,12 @@
 //! One IP datagram being put together from its fragments.
 
+use crate::limits::MAX_FRAGMENT_RANGES;
+
 use super::Context;
 use super::bytes::View;
 use super::fragment::{Fragment, MAX_LENGTH};
 use super::ip::Network;
 use super::outcome::Problem;
-use crate::limits::MAX_FRAGMENT_RANGES;
 
 /// Fragments of one datagram, by where they belong. Positions are byte offsets into the IP payload on the wire.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! Ethernet II (RFC 894) and VLAN tags (IEEE 802.1Q, 802.1ad).
 
+use crate::limits::MAX_VLAN_TAGS;
+
 use super::bytes::View;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
 use super::{Context, Step, ipv4, ipv6, mpls, ppp};
-use crate::limits::MAX_VLAN_TAGS;
 
 mod field {
     pub const LENGTH: usize = 14;

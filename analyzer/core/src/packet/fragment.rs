@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::{FRAGMENT_TIMEOUT_NS, MAX_FRAGMENT_BYTES, MAX_FRAGMENTED_DATAGRAMS};
+
 use super::Context;
 use super::address::Address;
 use super::bytes::View;
 use super::datagram::{Added, Datagram};
 use super::ip::Network;
 use super::outcome::{Layer, Malformed, Problem};
-use crate::limits::{FRAGMENT_TIMEOUT_NS, MAX_FRAGMENT_BYTES, MAX_FRAGMENTED_DATAGRAMS};
 
 /// The largest IP payload: fragment offsets reach no further (RFC 791, RFC 8200 section 4.5).
 pub(super) const MAX_LENGTH: u32 = 65_535;

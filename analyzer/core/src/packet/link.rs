@@ -2,9 +2,9 @@
 //! Numbers and layouts: the registry at <https://www.tcpdump.org/linktypes.html>.
 
 use super::bytes::View;
-use super::ethernet::ether_type;
+use super::ethernet::{self, ether_type};
 use super::outcome::{Layer, NotTcp};
-use super::{Context, Found, Step, Stop, cooked, ethernet, ip, ipv4, ipv6, ppp};
+use super::{Context, Found, Step, Stop, cooked, ip, ipv4, ipv6, ppp};
 
 const NULL: u32 = 0;
 const ETHERNET: u32 = 1;

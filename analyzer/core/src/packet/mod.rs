@@ -39,6 +39,7 @@ pub(crate) use vxlan::is_header as is_vxlan_header;
 pub use segment::{PacketDirection, SackBlocks, Segment, TcpFlags, Tunnel};
 
 use crate::limits::MAX_TUNNELS;
+
 use bytes::View;
 use datagram::Datagram;
 use fragment::{Fragment, Fragments};

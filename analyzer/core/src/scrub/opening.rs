@@ -1,6 +1,6 @@
 //! HTTP/1 heads: of an upgrade to h2c (RFC 7540 section 3.2) what HTTP/2 goes on from; of others that they are HTTP/1.
 
-use crate::http2::detect;
+use crate::http2::connection::detect;
 
 use super::control;
 use super::fields::{self, Around};

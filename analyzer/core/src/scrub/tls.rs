@@ -8,7 +8,7 @@ use crate::limits::TLS_RESYNC_STEP;
 use crate::tcp::HANDSHAKE_RECORD;
 use crate::tls::handshake::MessageReader;
 use crate::tls::record::{HEADER_LENGTH, Header, kind};
-use crate::tls::resync::{Boundary, Search};
+use crate::tls::record_search::{Boundary, Search};
 
 use super::edits::Edits;
 use super::hello;

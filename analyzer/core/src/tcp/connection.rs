@@ -1,12 +1,12 @@
 //! One TCP connection: both senders, what they delivered in order, and the HTTP/2 read from it.
 
 use crate::at::At;
-use crate::budget::Budget;
-use crate::context::Context;
-use crate::http2::{End, Http2, Protocol};
+use crate::http2::connection::state::{End, Http2, Protocol};
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
-use crate::tables::{ConnectionRow, DirectionRow, PacketRow, TurnRow};
+use crate::store::budget::Budget;
+use crate::store::context::Context;
+use crate::store::tables::{ConnectionRow, DirectionRow, PacketRow, TurnRow};
 
 use super::encrypted::Encrypted;
 use super::half::{self, Ack, Half};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::at::At;
-use crate::context::Context;
-use crate::http2::{Http2, Protocol};
-use crate::tables::Layer;
+use crate::http2::connection::state::{Http2, Protocol};
+use crate::store::context::Context;
+use crate::store::tables::Layer;
 use crate::tls::{Decryptor, Event, Facts, Session};
 
 use super::records::Timing;

@@ -1,7 +1,7 @@
 //! When the records of TLS that is not decrypted went, and who was silent between them.
 
 use crate::at::At;
-use crate::tables::RecordRow;
+use crate::store::tables::RecordRow;
 use crate::tls::Event;
 
 /// Silences between records of one side shorter than this are its own pace: 1 ms, as in `waits.rs`.

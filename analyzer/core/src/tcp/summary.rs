@@ -1,8 +1,8 @@
 //! A connection's row in the connections table.
 
 use crate::at::At;
-use crate::http2::Protocol;
-use crate::tables::ConnectionRow;
+use crate::http2::connection::state::Protocol;
+use crate::store::tables::ConnectionRow;
 use crate::tls::Facts;
 
 use super::connection::Connection;

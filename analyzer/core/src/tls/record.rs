@@ -1,8 +1,9 @@
 //! The record layer (RFC 8446 section 5.1, RFC 5246 section 6.2.1): records out of a stream of bytes that comes in
 //! pieces of any length.
 
-use super::Decryptor;
 use crate::limits::TLS_RECORD_LENGTH;
+
+use super::Decryptor;
 
 /// Bytes of a record's header.
 pub const HEADER_LENGTH: usize = 5;

@@ -1,7 +1,7 @@
 //! Which cause a wait has: what was binding at the stop must agree with what came right before the sender resumed.
 
 use crate::at::At;
-use crate::budget::Cause;
+use crate::store::budget::Cause;
 use crate::tcp::congestion::CongestionWindow;
 use crate::tcp::connection::Connection;
 use crate::tcp::half::{self, Ack, Half};

@@ -1,7 +1,8 @@
 //! What one connection may make the program keep.
 
+use crate::http2::connection::streams::{Kind, Streams};
+
 use super::*;
-use crate::http2::streams::{Kind, Streams};
 
 #[test]
 fn open_streams_are_bounded() {

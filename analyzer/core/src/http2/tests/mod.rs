@@ -11,13 +11,14 @@ mod opening;
 mod settings;
 mod streams;
 
-use super::frame::{FrameType, flag};
-use super::{End, Http2};
 use crate::at::At;
-use crate::context::{Context, Options};
 use crate::grpc::status;
 use crate::limits as bounds;
-use crate::tables::rpc_flag;
+use crate::store::context::{Context, Options};
+use crate::store::tables::rpc_flag;
+
+use super::connection::state::{End, Http2};
+use super::frame::header::{FrameType, flag};
 
 /// The side that opens the connection.
 const CLIENT: usize = 0;
@@ -200,7 +201,7 @@ impl Exchange {
 
     /// Frames of a type, of both sides.
     fn counted(&self, kind: FrameType) -> u32 {
-        self.h2.sides.iter().map(|side| side.habits.frames[super::total_index(kind)]).sum()
+        self.h2.sides.iter().map(|side| side.habits.frames[super::connection::state::total_index(kind)]).sum()
     }
 
     fn finish(&mut self, end: End) {

@@ -1,8 +1,9 @@
 //! How streams and their RPCs end, and streams that are no RPCs.
 
+use crate::http2::connection::side::GoawaySeen;
+use crate::store::context::NO_METHOD;
+
 use super::*;
-use crate::context::NO_METHOD;
-use crate::http2::side::GoawaySeen;
 
 /// A request on stream 1 and nothing else.
 fn asked() -> Exchange {

@@ -1,12 +1,11 @@
 //! Payload of one sender: new or sent before, in order or not, and to whom it is handed.
 
 use crate::at::At;
-use crate::budget::Cause;
-use crate::context::Context;
-use crate::http2::held::Interval;
-use crate::limits;
 use crate::packet::Segment;
-use crate::waits;
+use crate::store::budget::Cause;
+use crate::store::context::Context;
+use crate::tcp::send_queue::Interval;
+use crate::{limits, waits};
 
 use super::super::encrypted::Encrypted;
 use super::super::note::Note;

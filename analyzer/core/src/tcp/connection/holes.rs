@@ -1,11 +1,10 @@
 //! Segments that wait for bytes before them, and bytes that the capture lacks.
 
 use crate::at::At;
-use crate::context::Context;
-use crate::limits;
 use crate::packet::Segment;
-use crate::tables::Layer;
-use crate::waits;
+use crate::store::context::Context;
+use crate::store::tables::Layer;
+use crate::{limits, waits};
 
 use super::super::note::Note;
 use super::super::reassembly::New;

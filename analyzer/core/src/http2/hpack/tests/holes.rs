@@ -1,7 +1,8 @@
 //! Entries from before a hole, found again by the blocks behind it.
 
-use super::super::{Classifier, Decoder};
 use crate::grpc::headers::{HeaderClass, Strings};
+
+use super::super::{Classifier, Decoder};
 
 const REQUEST: &[(&str, &str)] = &[
     (":method", "POST"),

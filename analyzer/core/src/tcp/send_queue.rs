@@ -1,0 +1,162 @@
+//! What held up the bytes of a side below HTTP/2, for streams whose own bytes do not show it: a stream whose answer
+//! stood in the sender's queue behind blocked bytes, or whose request waited for a lost segment in front of it.
+
+use crate::limits;
+use crate::store::budget::Cause;
+
+/// Bytes sent again within this count as one resending, nanoseconds: 1 ms.
+const TOGETHER: i64 = 1_000_000;
+
+/// An interval in which a side could send nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// Its last bytes before.
+    pub start: i64,
+    /// Its next bytes.
+    pub end: i64,
+    /// What held it up.
+    pub cause: Cause,
+    /// A loss did, or what it left behind.
+    pub after_loss: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Resent {
+    offset: i64,
+    time: i64,
+}
+
+/// What held up one sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// Offset behind the bytes that are being read.
+    pub position: i64,
+    /// What comes late now was behind a lost segment, not only behind one that took longer.
+    pub lost: bool,
+    /// What comes was kept behind a hole, so that its waits were not judged.
+    pub late: bool,
+    /// Until when bytes of either side are missing that may have been of any stream, nanoseconds since the epoch; -1
+    /// when none are.
+    pub gap_time: i64,
+    intervals: [Interval; limits::HELD_INTERVALS],
+    kept: usize,
+    resent: [Resent; limits::RESENT],
+    resendings: usize,
+    last_resent: i64,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            position: 0,
+            lost: false,
+            late: false,
+            gap_time: -1,
+            intervals: Default::default(),
+            kept: 0,
+            resent: Default::default(),
+            resendings: 0,
+            last_resent: 0,
+        }
+    }
+}
+
+impl Held {
+    /// The sender, which had bytes to send throughout, was held up once more.
+    pub fn add(&mut self, interval: Interval) {
+        if self.kept == limits::HELD_INTERVALS {
+            self.intervals.rotate_left(1);
+            self.kept -= 1;
+        }
+        self.intervals[self.kept] = interval;
+        self.kept += 1;
+    }
+
+    /// Takes the newest back: it was one segment's alone.
+    pub fn take_back(&mut self) {
+        self.kept = self.kept.saturating_sub(1);
+    }
+
+    /// All it had to send has left: what comes later was not queued behind it.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.kept = 0;
+    }
+
+    /// The intervals since the sender last had nothing to send, oldest first.
+    pub fn intervals(&self) -> &[Interval] {
+        self.intervals.get(..self.kept).unwrap_or_default()
+    }
+
+    /// Whether the sender's queue was held up.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// Bytes from `offset` on were sent again at `time`: nothing behind them could be read before.
+    pub fn resent(&mut self, offset: i64, time: i64) {
+        let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
+        self.resendings += usize::from(!joins);
+        let place = &mut self.resent[(self.resendings - 1) % limits::RESENT];
+        *place = Resent { offset: if joins { place.offset.min(offset) } else { offset }, time };
+        self.last_resent = time;
+    }
+
+    /// The receiver had the bytes at `offset` twice (RFC 2883): what was sent again was not missing.
+    pub fn was_not_missing(&mut self, offset: i64) {
+        self.resent.iter_mut().filter(|resent| resent.offset == offset).for_each(|resent| resent.offset = i64::MAX);
+    }
+
+    /// Whether anything was sent again after `time`.
+    #[inline]
+    pub fn resent_after(&self, time: i64) -> bool {
+        self.resendings > 0 && self.last_resent > time
+    }
+
+    /// When bytes before `position` were last sent again, after `since` and not after `until`.
+    pub fn last_resent_before(&self, position: i64, since: i64, until: i64) -> Option<i64> {
+        let kept = self.resent.iter().take(self.resendings);
+        kept.filter(|r| r.offset < position && r.time > since && r.time <= until).map(|r| r.time).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_interval_goes_first() {
+        let mut held = Held::default();
+        for start in 0..limits::HELD_INTERVALS as i64 + 2 {
+            held.add(Interval { start, end: start + 1, cause: Cause::CongestionWindow, after_loss: false });
+        }
+        assert_eq!(held.intervals().len(), limits::HELD_INTERVALS);
+        assert_eq!(held.intervals()[0].start, 2);
+        held.clear();
+        assert!(!held.is_held());
+    }
+
+    #[test]
+    fn only_bytes_in_front_that_were_missing_count() {
+        let mut held = Held::default();
+        held.resent(1_000, 10 * TOGETHER);
+        held.resent(3_000, 50 * TOGETHER);
+        assert_eq!(held.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
+        assert_eq!(held.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
+        assert_eq!(held.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
+        assert_eq!(held.last_resent_before(4_000, 0, 49 * TOGETHER), Some(10 * TOGETHER), "no time to be answered");
+        assert_eq!(held.last_resent_before(4_000, 50 * TOGETHER, i64::MAX), None, "sent later");
+        held.was_not_missing(3_000);
+        assert_eq!(held.last_resent_before(4_000, 0, i64::MAX), Some(10 * TOGETHER));
+    }
+
+    #[test]
+    fn a_burst_is_one_resending() {
+        let mut held = Held::default();
+        for n in 0..3 * limits::RESENT as i64 {
+            held.resent(n * 1_000, 10 * TOGETHER + n);
+        }
+        assert_eq!(held.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
+    }
+}
