@@ -7,6 +7,7 @@ use grpcdiag_core::at::At;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
 use grpcdiag_core::grpc::headers::Strings;
 use grpcdiag_core::http2::connection::detect::PREFACE;
+use grpcdiag_core::http2::connection::reading::Reading;
 use grpcdiag_core::http2::connection::state::{End, Http2};
 use grpcdiag_core::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 use grpcdiag_core::http2::frame::headers;
@@ -16,6 +17,7 @@ use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::router::Router;
 use grpcdiag_core::run::shard::Shard;
 use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::tcp::transport::Transport;
 use grpcdiag_core::tls::{Decryptor, Event, KeyLog, Session};
 use std::hint::black_box;
 use std::io::{Cursor, Write};
@@ -233,10 +235,11 @@ fn feed(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut cx = Context::new(Options { rpc_rows, ..Options::default() });
                 let mut http2 = Http2::new(0, 0, true, false, &mut cx.strings);
+                let reading = &mut Reading { cx: &mut cx, transport: &Transport::default(), watch: &mut () };
                 for &(side, bytes, at) in &bytes {
-                    http2.feed(side, bytes, at, &mut cx);
+                    http2.feed(side, bytes, at, reading);
                 }
-                http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), &mut cx);
+                http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), reading);
                 assert!(http2.rpcs > 0);
                 black_box(cx);
             });

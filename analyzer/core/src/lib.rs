@@ -1,11 +1,12 @@
 //! The decoding core of grpcdiag: capture bytes to columnar tables.
 //!
-//! Layers know the one below and never the one above: `capture_file` -> `packet` -> `tcp` -> (`tls`) -> `http2` -> `grpc`,
-//! driven by `pipeline`. Only this file and `python` know Python.
+//! A layer knows the layers below it and never one above: `capture_file`, `packet`, `tcp`, `tls`, `http2`, `grpc`, `waits`,
+//! `connection`, `run`. All write to `store`. Only this file and `python` know Python.
 
 pub mod at;
 pub mod capture_file;
 pub mod clock_steps;
+pub mod connection;
 pub mod grpc;
 pub mod http2;
 pub mod limits;

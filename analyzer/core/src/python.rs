@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::capture_file::{CaptureReader, Source};
+use crate::connection::roles;
 use crate::grpc::status;
 use crate::http2::frame::header::FrameType;
 use crate::http2::frame::ping::PURPOSES;
@@ -17,7 +18,7 @@ use crate::run::pipeline::Pipeline;
 use crate::store::budget::CAUSES;
 use crate::store::context::Options;
 use crate::store::spill::Spill;
-use crate::tcp::{note, roles};
+use crate::tcp::note;
 use crate::tls::KeyLog;
 
 mod results;
@@ -111,11 +112,12 @@ impl Run {
             rpc_rows,
             file_times,
             ports,
-            keys,
             threads,
             spill: spilled,
         };
-        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)), spill, memory }) })
+        Ok(Self {
+            inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::with_keys(options, keys)), spill, memory }),
+        })
     }
 
     /// Reads up to `packets` packets; `False` at the end.

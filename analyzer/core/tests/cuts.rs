@@ -63,8 +63,8 @@ impl Capture {
         let shared = Shared(Arc::clone(&self.data), length);
         let source = Source::Reader(self.name.clone(), Box::new(Cursor::new(shared)));
         let mut reader = CaptureReader::open(vec![source]).ok()?;
-        let options = Options { rpc_rows: true, keys: Arc::clone(&self.keys), ..Options::default() };
-        let mut pipeline = Pipeline::new(options);
+        let options = Options { rpc_rows: true, ..Options::default() };
+        let mut pipeline = Pipeline::with_keys(options, Arc::clone(&self.keys));
         while let Some(packet) = reader.next_packet() {
             pipeline.packet(&packet);
         }

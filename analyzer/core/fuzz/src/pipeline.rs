@@ -2,7 +2,6 @@
 
 use grpcdiag_core::capture_file::{CaptureReader, Source};
 use grpcdiag_core::run::pipeline::Pipeline;
-use grpcdiag_core::store::context::Options;
 use std::sync::Arc;
 
 use super::input;
@@ -13,7 +12,7 @@ use super::tls::RECORDED_KEYS;
 pub fn run(data: &[u8]) {
     let source = Source::Reader("input".to_owned(), Box::new(std::io::Cursor::new(data.to_vec())));
     let Ok(mut reader) = CaptureReader::open(vec![source]) else { return };
-    let mut pipeline = Pipeline::new(Options { keys: Arc::clone(&RECORDED_KEYS), ..all_tables() });
+    let mut pipeline = Pipeline::with_keys(all_tables(), Arc::clone(&RECORDED_KEYS));
     let mut packets = Vec::new();
     while let Some(packet) = reader.next_packet() {
         pipeline.packet(&packet);

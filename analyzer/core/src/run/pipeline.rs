@@ -1,16 +1,19 @@
 //! From captured packets to tables: one pass, one packet at a time.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::at::At;
 use crate::capture_file::Packet;
 use crate::clock_steps::{Clock, Step, Then};
+use crate::connection::CaptureEnd;
+use crate::connection::tap::Tap;
 use crate::limits;
 use crate::packet::{Address, Dissector, Malformed, Outcome};
 use crate::store::budget::Budget;
 use crate::store::context::{Context, Options};
 use crate::store::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
-use crate::tcp::connection::CaptureEnd;
+use crate::tls::KeyLog;
 
 use super::opening::Opening;
 use super::order_rows::order_rows;
@@ -89,6 +92,8 @@ pub struct Finished {
     pub turns: Turns,
     /// Addresses by number.
     pub addresses: Vec<String>,
+    /// Who was shown the bytes, if anybody was.
+    pub tap: Option<Box<dyn Tap>>,
 }
 
 /// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
@@ -98,15 +103,20 @@ impl Pipeline {
     /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
     /// in this thread; else connections are shared with a second one, with the same result.
     pub fn new(options: Options) -> Self {
-        let remote =
-            if options.has_row_tables() || options.threads < 2 { None } else { Remote::start(options.clone()).ok() };
+        Self::with_keys(options, Arc::default())
+    }
+
+    /// The same, which decrypts TLS with the secrets in `keys`.
+    pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
+        let alone = options.has_row_tables() || options.threads < 2;
+        let remote = if alone { None } else { Remote::start(options.clone(), Arc::clone(&keys)).ok() };
         let clock = (!options.file_times).then(Clock::default);
         let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
         Self {
             dissector: Dissector::new(),
             router: Router::keeping_openings(weights),
             replay: Replay::new(options.ports.clone()),
-            shards: Shards::new(options, remote),
+            shards: Shards::new(options, keys, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
             clock,
@@ -118,6 +128,11 @@ impl Pipeline {
     /// The tables that are filled while the run goes on.
     pub fn tables(&mut self) -> &mut Context {
         &mut self.shards.here.cx
+    }
+
+    /// Shows all bytes of all connections that this thread reads to `tap`; [`Finished`] gives it back.
+    pub fn show_to(&mut self, tap: Box<dyn Tap>) {
+        self.shards.here.shared.tap = Some(tap);
     }
 
     /// Connections that get rows.
@@ -237,7 +252,7 @@ impl Pipeline {
         counts.connections_not_listed = router.not_listed;
         let Shards { here: shard, remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
-        let (mut rows, mut cx) = shard.into_finished(end);
+        let (mut rows, mut cx, tap) = shard.into_finished(end);
         if let Some(remote) = remote {
             // theirs is the larger part: the smaller one moves
             let (mut theirs, larger) = remote.join(end);
@@ -252,7 +267,8 @@ impl Pipeline {
         }
         rows.sort_unstable_by_key(|finished| finished.number);
         order_rows(&mut cx);
-        (connections(&router, rows, &mut replay, end), cx, counts)
+        let finished = Finished { tap, ..connections(&router, rows, &mut replay, end) };
+        (finished, cx, counts)
     }
 }
 
@@ -290,7 +306,7 @@ fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay,
         ended.directions.into_iter().for_each(|row| directions.push(row));
         turns.push(ended.turns);
     }
-    Finished { connections: table, budgets, directions, turns, addresses }
+    Finished { connections: table, budgets, directions, turns, addresses, tap: None }
 }
 
 /// Writes the row of a packet that is kept back, if there are to be any.

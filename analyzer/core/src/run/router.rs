@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::at::At;
+use crate::connection::roles;
 use crate::limits;
 use crate::packet::{Segment, TcpFlags};
-use crate::tcp::roles;
 
 use super::opening::Opening;
 use super::route::{End, Place, Route};

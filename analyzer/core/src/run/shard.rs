@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::at::At;
+use crate::connection::shared::Shared;
+use crate::connection::tap::Tap;
+use crate::connection::{CaptureEnd, Connection, Ended};
 use crate::limits;
 use crate::packet::Segment;
 use crate::store::context::{Context, Options};
 use crate::store::tables::{Layer, NO_CONNECTION};
-use crate::tcp::connection::{CaptureEnd, Connection, Ended};
+use crate::tls::KeyLog;
 
 use super::route::Route;
 
@@ -53,6 +56,8 @@ pub struct Shard {
     by_connection: bool,
     /// Tables and dictionaries.
     pub cx: Context,
+    /// What its connections share besides.
+    pub shared: Shared,
     /// Where the capture ends, once it is known.
     end: CaptureEnd,
 }
@@ -60,6 +65,11 @@ pub struct Shard {
 impl Shard {
     /// A shard without connections.
     pub fn new(options: Options) -> Self {
+        Self::with_keys(options, Arc::default())
+    }
+
+    /// The same, which decrypts TLS with the secrets in `keys`.
+    pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
         Self {
             entries: Vec::new(),
             lingering: VecDeque::new(),
@@ -68,6 +78,7 @@ impl Shard {
             begun: Arc::default(),
             by_connection: false,
             cx: Context::new(options),
+            shared: Shared::new(keys),
             end: CaptureEnd::default(),
         }
     }
@@ -94,7 +105,7 @@ impl Shard {
         }
         match &mut entry.live {
             Some(connection) => {
-                connection.segment(route.side, segment, at, &mut self.cx);
+                connection.segment(route.side, segment, at, &mut self.cx, &mut self.shared);
                 if connection.is_finished() && entry.due == u32::MAX {
                     entry.due = at.packet.saturating_add(LINGER_PACKETS).min(u32::MAX - 1);
                     self.lingering.push_back((entry.due, route.place.local));
@@ -132,7 +143,7 @@ impl Shard {
         if self.live >= limits::OPEN_CONNECTIONS {
             self.make_room(at);
         }
-        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx)));
+        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &self.shared)));
         self.entries.push(Entry { number: route.number, live, due: u32::MAX, late: 0, finished: None });
         self.open.push_back(route.place.local);
         self.live += 1;
@@ -187,12 +198,12 @@ impl Shard {
         let Some(entry) = self.entries.get_mut(local as usize) else { return };
         let Some(connection) = entry.live.take() else { return };
         self.live -= 1;
-        let ended = connection.finish(replaced, end, &mut self.cx);
+        let ended = connection.finish(replaced, end, &mut self.cx, &mut self.shared);
         entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
     }
 
-    /// The capture is over, at `end`: all connections end.
-    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context) {
+    /// The capture is over, at `end`: all connections end. Gives their rows, the tables, and who was shown their bytes.
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
         for local in 0..self.entries.len() as u32 {
             self.finish(local, false);
@@ -203,6 +214,6 @@ impl Shard {
                 *finished
             })
         };
-        (self.entries.into_iter().filter_map(late).collect(), self.cx)
+        (self.entries.into_iter().filter_map(late).collect(), self.cx, self.shared.tap)
     }
 }

@@ -1,10 +1,12 @@
 //! Connections shared out between this thread and another one, and what is put by for either.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::at::At;
 use crate::packet::Segment;
 use crate::store::context::Options;
+use crate::tls::KeyLog;
 
 use super::batch::{self, Batch, Batches};
 use super::opening::Opening;
@@ -28,9 +30,9 @@ pub struct Shards {
 
 impl Shards {
     /// Shards without connections; with tables of rows every segment is read when it comes.
-    pub fn new(options: Options, remote: Option<Remote>) -> Self {
+    pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
         let rows = options.has_row_tables();
-        Self { here: Shard::new(options), held: (!rows).then(Held::default), remote }
+        Self { here: Shard::with_keys(options, keys), held: (!rows).then(Held::default), remote }
     }
 
     /// Gives a segment to the shard that holds its connection, and ends the one that it replaces.

@@ -6,9 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use crate::at::At;
+use crate::connection::CaptureEnd;
 use crate::packet::Segment;
 use crate::store::context::{Context, Options};
-use crate::tcp::connection::CaptureEnd;
+use crate::tls::KeyLog;
 
 use super::batch::{Batch, Batches};
 use super::route::Route;
@@ -42,10 +43,10 @@ pub struct Remote {
 
 impl Remote {
     /// Starts the thread; the error is the operating system's.
-    pub fn start(options: Options) -> std::io::Result<Self> {
+    pub fn start(options: Options, keys: Arc<KeyLog>) -> std::io::Result<Self> {
         let (jobs, receive) = sync_channel::<Job>(BATCHES);
         let (give_back, spent) = sync_channel::<Batch>(BATCHES + 2);
-        let mut shard = Shard::new(options);
+        let mut shard = Shard::with_keys(options, keys);
         let begun = shard.begun();
         let run = move || {
             let mut waiting = Batches::default();
@@ -99,7 +100,10 @@ impl Remote {
         self.send();
         drop(self.jobs);
         match self.thread.join() {
-            Ok(shard) => shard.into_finished(end),
+            Ok(shard) => {
+                let (rows, cx, _) = shard.into_finished(end);
+                (rows, cx)
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

@@ -26,6 +26,7 @@ use std::any::Any;
 
 use crate::at::At;
 use crate::capture_file::{CaptureReader, OpenError, Source};
+use crate::connection::tap::Tap;
 use crate::grpc::message::Reader;
 use crate::http2::connection::detect::Opening;
 use crate::http2::connection::watch::Watch;
@@ -35,7 +36,7 @@ use crate::limits;
 use crate::packet::{Dissector, Outcome, Segment, TcpFlags};
 use crate::run::pipeline::Pipeline;
 use crate::run::router::{Routed, Router};
-use crate::store::context::{Options, Tap};
+use crate::store::context::Options;
 
 use file::{Layout, Writer};
 use packet::{Payload, Rewriter};
@@ -320,7 +321,7 @@ impl Scrub {
         let Wishes { hide_methods, ports } = wishes;
         let mut pipeline = Box::new(Pipeline::new(Options { ports, ..Options::default() }));
         let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new() };
-        pipeline.tables().tap = Some(Box::new(Learner::new(shared)));
+        pipeline.show_to(Box::new(Learner::new(shared)));
         Ok(Self { stage: Stage::Learning { reader, pipeline }, sources })
     }
 
@@ -368,9 +369,9 @@ impl Scrub {
         let Stage::Learning { mut reader, pipeline } = std::mem::replace(&mut self.stage, Stage::Broken) else {
             return Ok(Vec::new());
         };
-        let (_, cx, counts) = pipeline.finish();
+        let (finished, _, counts) = pipeline.finish();
         while reader.next_packet().is_some() {}
-        let learner = cx.tap.and_then(|tap| tap.into_any().downcast::<Learner>().ok());
+        let learner = finished.tap.and_then(|tap| tap.into_any().downcast::<Learner>().ok());
         let Some(mut learner) = learner.filter(|learner| !learner.full) else { return Err(Refusal::TooLong) };
         learner.conversations.iter_mut().flatten().for_each(|conversation| conversation.finish());
         let times = counts.first_time_ns.zip(counts.last_time_ns);

@@ -5,9 +5,8 @@
 //! Records and messages are found as `tls::Session` finds them, also behind bytes that the capture lacks.
 
 use crate::limits::TLS_RESYNC_STEP;
-use crate::tcp::HANDSHAKE_RECORD;
 use crate::tls::handshake::MessageReader;
-use crate::tls::record::{HEADER_LENGTH, Header, kind};
+use crate::tls::record::{HANDSHAKE_RECORD, HEADER_LENGTH, Header, kind};
 use crate::tls::record_search::{Boundary, Search};
 
 use super::edits::Edits;

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use crate::grpc::headers::Strings;
-use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameType;
 use crate::limits;
-use crate::tls::{Decryptor, KeyLog};
 
 use super::budget::Budget;
 use super::durations::Durations;
@@ -35,8 +33,6 @@ pub struct Options {
     pub file_times: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
-    /// Secrets that decrypt TLS.
-    pub keys: Arc<KeyLog>,
     /// Threads to use; 0 and 1 mean the caller's alone.
     pub threads: u8,
     /// Where durations go that are more than memory should hold.
@@ -54,21 +50,6 @@ impl Options {
     pub fn keeps_requests(&self) -> bool {
         self.rpc_rows && self.packets
     }
-}
-
-/// Somebody who is shown all bytes of all connections, and told what they are as they are read.
-pub trait Tap: Watch + std::fmt::Debug + Send {
-    /// The next bytes of a side, the first of them at `offset`; what is told of them follows, unless they are `tls`.
-    /// Side 0 sent the connection's first packet.
-    fn delivered(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8], tls: bool);
-    /// `length` bytes of a side, which come next, are not in the capture.
-    fn missing(&mut self, connection: u32, side: usize, length: u64);
-    /// The connection is over, and it was not decided what a side's first bytes are.
-    fn unread(&mut self, connection: u32, side: usize, kept: &[u8]);
-    /// The connection is over.
-    fn over(&mut self, connection: u32);
-    /// Itself, to be taken back when the run is over.
-    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
 }
 
 /// Sums over the capture.
@@ -141,12 +122,8 @@ pub struct Context {
     pub totals: Totals,
     /// By method number plus one; the first entry is for RPCs whose method is not in the capture.
     pub methods: Vec<Option<Box<MethodStats>>>,
-    /// What the TLS connections share; made with the first one.
-    pub decryptor: Option<Box<Decryptor>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
-    /// Who is shown the bytes of connections, if anybody is.
-    pub tap: Option<Box<dyn Tap>>,
 }
 
 /// The statistics of a method before its first RPC.

@@ -3,7 +3,6 @@
 
 use crate::at::At;
 use crate::limits;
-use crate::waits::Stop;
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
@@ -212,8 +211,6 @@ pub struct Half {
     pub sent_again: Vec<i64>,
     /// Packets of the connection since the peer acknowledged a hole.
     pub hole_patience: u32,
-    /// What was binding when this sender, owing more, sent its last data.
-    pub stop: Option<Stop>,
 }
 
 impl Half {

@@ -1,4 +1,4 @@
-//! What held up the bytes of a side below HTTP/2, for streams whose own bytes do not show it: a stream whose answer
+//! What held up the bytes of a sender below HTTP/2, for streams whose own bytes do not show it: a stream whose answer
 //! stood in the sender's queue behind blocked bytes, or whose request waited for a lost segment in front of it.
 
 use crate::limits;
@@ -7,9 +7,9 @@ use crate::store::budget::Cause;
 /// Bytes sent again within this count as one resending, nanoseconds: 1 ms.
 const TOGETHER: i64 = 1_000_000;
 
-/// An interval in which a side could send nothing.
+/// An interval in which a sender was blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interval {
+pub struct BlockedInterval {
     /// Its last bytes before.
     pub start: i64,
     /// Its next bytes.
@@ -26,44 +26,25 @@ struct Resent {
     time: i64,
 }
 
-/// What held up one sender.
-#[derive(Clone, Copy, Debug)]
-pub struct Held {
+/// The queue of one sender, as far as the capture shows what held it up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendQueue {
     /// Offset behind the bytes that are being read.
     pub position: i64,
     /// What comes late now was behind a lost segment, not only behind one that took longer.
     pub lost: bool,
     /// What comes was kept behind a hole, so that its waits were not judged.
     pub late: bool,
-    /// Until when bytes of either side are missing that may have been of any stream, nanoseconds since the epoch; -1
-    /// when none are.
-    pub gap_time: i64,
-    intervals: [Interval; limits::HELD_INTERVALS],
+    intervals: [BlockedInterval; limits::HELD_INTERVALS],
     kept: usize,
     resent: [Resent; limits::RESENT],
     resendings: usize,
     last_resent: i64,
 }
 
-impl Default for Held {
-    fn default() -> Self {
-        Self {
-            position: 0,
-            lost: false,
-            late: false,
-            gap_time: -1,
-            intervals: Default::default(),
-            kept: 0,
-            resent: Default::default(),
-            resendings: 0,
-            last_resent: 0,
-        }
-    }
-}
-
-impl Held {
-    /// The sender, which had bytes to send throughout, was held up once more.
-    pub fn add(&mut self, interval: Interval) {
+impl SendQueue {
+    /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before.
+    pub fn add(&mut self, interval: BlockedInterval) {
         if self.kept == limits::HELD_INTERVALS {
             self.intervals.rotate_left(1);
             self.kept -= 1;
@@ -72,25 +53,25 @@ impl Held {
         self.kept += 1;
     }
 
-    /// Takes the newest back: it was one segment's alone.
+    /// Takes back the newest interval, which concerned one segment alone.
     pub fn take_back(&mut self) {
         self.kept = self.kept.saturating_sub(1);
     }
 
-    /// All it had to send has left: what comes later was not queued behind it.
+    /// Forgets the intervals: the queue was empty, so later bytes did not wait behind them.
     #[inline]
     pub fn clear(&mut self) {
         self.kept = 0;
     }
 
     /// The intervals since the sender last had nothing to send, oldest first.
-    pub fn intervals(&self) -> &[Interval] {
+    pub fn intervals(&self) -> &[BlockedInterval] {
         self.intervals.get(..self.kept).unwrap_or_default()
     }
 
-    /// Whether the sender's queue was held up.
+    /// Whether the queue was blocked since it was last empty.
     #[inline]
-    pub fn is_held(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.kept > 0
     }
 
@@ -127,36 +108,36 @@ mod tests {
 
     #[test]
     fn the_oldest_interval_goes_first() {
-        let mut held = Held::default();
+        let mut queue = SendQueue::default();
         for start in 0..limits::HELD_INTERVALS as i64 + 2 {
-            held.add(Interval { start, end: start + 1, cause: Cause::CongestionWindow, after_loss: false });
+            queue.add(BlockedInterval { start, end: start + 1, cause: Cause::CongestionWindow, after_loss: false });
         }
-        assert_eq!(held.intervals().len(), limits::HELD_INTERVALS);
-        assert_eq!(held.intervals()[0].start, 2);
-        held.clear();
-        assert!(!held.is_held());
+        assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
+        assert_eq!(queue.intervals()[0].start, 2);
+        queue.clear();
+        assert!(!queue.is_blocked());
     }
 
     #[test]
     fn only_bytes_in_front_that_were_missing_count() {
-        let mut held = Held::default();
-        held.resent(1_000, 10 * TOGETHER);
-        held.resent(3_000, 50 * TOGETHER);
-        assert_eq!(held.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
-        assert_eq!(held.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
-        assert_eq!(held.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
-        assert_eq!(held.last_resent_before(4_000, 0, 49 * TOGETHER), Some(10 * TOGETHER), "no time to be answered");
-        assert_eq!(held.last_resent_before(4_000, 50 * TOGETHER, i64::MAX), None, "sent later");
-        held.was_not_missing(3_000);
-        assert_eq!(held.last_resent_before(4_000, 0, i64::MAX), Some(10 * TOGETHER));
+        let mut queue = SendQueue::default();
+        queue.resent(1_000, 10 * TOGETHER);
+        queue.resent(3_000, 50 * TOGETHER);
+        assert_eq!(queue.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
+        assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
+        assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
+        assert_eq!(queue.last_resent_before(4_000, 0, 49 * TOGETHER), Some(10 * TOGETHER), "no time to be answered");
+        assert_eq!(queue.last_resent_before(4_000, 50 * TOGETHER, i64::MAX), None, "sent later");
+        queue.was_not_missing(3_000);
+        assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(10 * TOGETHER));
     }
 
     #[test]
     fn a_burst_is_one_resending() {
-        let mut held = Held::default();
+        let mut queue = SendQueue::default();
         for n in 0..3 * limits::RESENT as i64 {
-            held.resent(n * 1_000, 10 * TOGETHER + n);
+            queue.resent(n * 1_000, 10 * TOGETHER + n);
         }
-        assert_eq!(held.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
+        assert_eq!(queue.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
     }
 }

@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::grpc::headers::{Origin, Summary};
 use crate::grpc::rpc::HeaderBlock;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::header::{FrameError, FrameHeader, FrameType, flag};
 use crate::http2::frame::{continuation, headers as headers_frame, push_promise as push_promise_frame};
 use crate::limits;
@@ -21,16 +22,15 @@ pub(in crate::http2) fn headers<W: Watch + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Result<(), FrameError> {
     let fragment = headers_frame::parse(&header, payload)?.fragment;
     let first = h2.sides[side].frame_first;
     let end_stream = header.has(flag::END_STREAM);
     if header.has(flag::END_HEADERS) {
-        let summary = decode(h2, side, fragment, at, cx, watch);
+        let summary = decode(h2, side, fragment, at, reading);
         let block = HeaderBlock { side, stream: header.stream, summary: &summary, end_stream, first, last: at };
-        h2.header_block(&block, cx);
+        h2.header_block(&block, reading);
     } else {
         let octets = fragment.to_vec();
         h2.sides[side].block = Some(OpenBlock { stream: header.stream, end_stream, promise: false, first, octets });
@@ -46,23 +46,22 @@ pub(in crate::http2) fn headers_cut<W: Watch + ?Sized>(
     header: FrameHeader,
     octets: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     if header.has(flag::PADDED) || header.has(flag::PRIORITY) || !header.has(flag::END_HEADERS) {
         return; // rare, and not worth a second way to read them
     }
     let mut summary = Summary::default();
     // the block ends in the middle of a field, or lacks some: either way there are unknown ones
-    h2.sides[side].hpack.decode_part(octets, &mut cx.strings, &mut |field| {
-        watch.field(field.name, field.value, field.representation);
+    h2.sides[side].hpack.decode_part(octets, &mut reading.cx.strings, &mut |field| {
+        reading.watch.field(field.name, field.value, field.representation);
         summary.add(field.class);
     });
-    watch.block(octets, false);
+    reading.watch.block(octets, false);
     summary.unknown += 1;
     let (stream, first) = (header.stream, h2.sides[side].frame_first);
     let end_stream = header.has(flag::END_STREAM);
-    h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, cx);
+    h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, reading);
 }
 
 /// A CONTINUATION frame: only ever right after the frame it continues, on the same stream (section 6.10).
@@ -72,8 +71,7 @@ pub(in crate::http2) fn continuation<W: Watch + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Result<(), FrameError> {
     let fragment = continuation::parse(&header, payload)?;
     let Some(mut block) = h2.sides[side].block.take() else {
@@ -89,7 +87,7 @@ pub(in crate::http2) fn continuation<W: Watch + ?Sized>(
     }
     block.octets.extend_from_slice(fragment);
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, cx, watch);
+        finish(h2, side, &block, at, reading);
     } else {
         h2.sides[side].block = Some(block);
     }
@@ -103,8 +101,7 @@ pub(in crate::http2) fn push_promise<W: Watch + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Result<(), FrameError> {
     let fragment = push_promise_frame::parse(&header, payload)?.fragment;
     let block = OpenBlock {
@@ -115,18 +112,18 @@ pub(in crate::http2) fn push_promise<W: Watch + ?Sized>(
         octets: fragment.to_vec(),
     };
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, cx, watch);
+        finish(h2, side, &block, at, reading);
     } else {
         h2.sides[side].block = Some(block);
     }
     Ok(())
 }
 
-fn finish<W: Watch + ?Sized>(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, cx: &mut Context, watch: &mut W) {
-    let summary = decode(h2, side, &block.octets, at, cx, watch);
+fn finish<W: Watch + ?Sized>(h2: &mut Http2, side: usize, block: &OpenBlock, at: At, reading: &mut Reading<'_, W>) {
+    let summary = decode(h2, side, &block.octets, at, reading);
     if !block.promise {
         let &OpenBlock { stream, end_stream, first, .. } = block;
-        h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, cx);
+        h2.header_block(&HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, reading);
     }
 }
 
@@ -233,34 +230,33 @@ fn decode<W: Watch + ?Sized>(
     side: usize,
     block: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Summary {
     let sender = &mut h2.sides[side];
     let before = sender.hpack.table_changes();
-    if !watch.watches()
+    if !reading.watch.watches()
         && let Some(summary) = sender.seen_blocks.find(block, before)
     {
         return summary;
     }
     let (mut summary, mut origin) = (Summary::default(), Origin::default());
-    let done = sender.hpack.decode(block, &mut cx.strings, &mut |field| {
+    let done = sender.hpack.decode(block, &mut reading.cx.strings, &mut |field| {
         if field.name.is_none() || field.value.is_none() {
             origin.add_unknown(field.class, field.entry);
         } else {
             origin.add(field.class);
         }
         summary.add(field.class);
-        watch.field(field.name, field.value, field.representation);
+        reading.watch.field(field.name, field.value, field.representation);
     });
-    watch.block(block, done.is_ok());
+    reading.watch.block(block, done.is_ok());
     if summary.unknown > 0 && summary.request && summary.method.is_none() && done.is_ok() {
-        h2.label_method(&mut summary, &origin, cx);
+        h2.label_method(&mut summary, &origin, reading.cx);
     }
     let sender = &mut h2.sides[side];
     if done.is_err() {
         summary.unknown += 1;
-        h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, cx);
+        h2.problem(Layer::Http2, "HPACK: header block cannot be decoded to its end", at, reading.cx);
     } else if sender.hpack.table_changes() == before {
         sender.seen_blocks.remember(block, before, summary);
     }

@@ -1,12 +1,14 @@
 //! Frames other than DATA, once they are whole.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::header::{FrameError, FrameHeader, FrameType, flag};
 use crate::http2::frame::{goaway, ping, rst_stream, settings, window_update};
 use crate::http2::observe::implementation::Implementation;
 use crate::http2::observe::policy;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
+use crate::tcp::transport::Transport;
 
 use super::blocks;
 use super::side::Credit;
@@ -24,33 +26,38 @@ pub(in crate::http2) fn apply<W: Watch + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     let done = match header.kind() {
-        FrameType::HEADERS => return headers(h2, side, header, payload, at, cx, watch),
+        FrameType::HEADERS => return headers(h2, side, header, payload, at, reading),
         FrameType::CONTINUATION => {
             h2.sides[side].habits.header_block(payload.len());
-            blocks::continuation(h2, side, header, payload, at, cx, watch)
+            blocks::continuation(h2, side, header, payload, at, reading)
         }
-        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, cx, watch),
+        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, reading),
         FrameType::WINDOW_UPDATE => {
-            window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at))
+            window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at, reading.transport))
         }
-        FrameType::PING => ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload, at, cx)),
+        FrameType::PING => {
+            ping::parse(&header, payload).map(|payload| note_ping(h2, side, header, payload, at, reading.cx))
+        }
         FrameType::SETTINGS if header.has(flag::ACK) => {
-            acknowledge(h2, side, at, cx);
+            acknowledge(h2, side, at, reading.cx);
             Ok(())
         }
-        FrameType::SETTINGS => settings::parse(&header, payload).and_then(|pairs| announce(h2, side, pairs, at, cx)),
-        FrameType::RST_STREAM => {
-            rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, cx))
+        FrameType::SETTINGS => {
+            settings::parse(&header, payload).and_then(|pairs| announce(h2, side, pairs, at, reading.cx))
         }
-        FrameType::GOAWAY => goaway::parse(&header, payload).map(|frame| policy::goaway(h2, side, &frame, at, cx)),
+        FrameType::RST_STREAM => {
+            rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, reading))
+        }
+        FrameType::GOAWAY => {
+            goaway::parse(&header, payload).map(|frame| policy::goaway(h2, side, &frame, at, reading.cx))
+        }
         _ => Ok(()),
     };
     if let Err(error) = done {
-        leave_out(h2, side, header, error, at, cx);
+        leave_out(h2, side, header, error, at, reading.cx);
     }
 }
 
@@ -62,12 +69,11 @@ pub(in crate::http2) fn headers<W: Watch + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     h2.sides[side].habits.header_block(payload.len());
-    if let Err(error) = blocks::headers(h2, side, header, payload, at, cx, watch) {
-        leave_out(h2, side, header, error, at, cx);
+    if let Err(error) = blocks::headers(h2, side, header, payload, at, reading) {
+        leave_out(h2, side, header, error, at, reading.cx);
     }
 }
 
@@ -79,27 +85,27 @@ fn leave_out(h2: &mut Http2, side: usize, header: FrameHeader, error: FrameError
 
 /// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.
 #[inline]
-pub(in crate::http2) fn window_update(
+pub(in crate::http2) fn window_update<W: ?Sized>(
     h2: &mut Http2,
     side: usize,
     header: FrameHeader,
     payload: &[u8; 4],
     at: At,
-    cx: &mut Context,
+    reading: &mut Reading<'_, W>,
 ) {
     match window_update::parse(&header, payload) {
-        Ok(increment) => credit(h2, side, header.stream, increment, at),
-        Err(error) => h2.problem(Layer::Http2, error.reason, at, cx),
+        Ok(increment) => credit(h2, side, header.stream, increment, at, reading.transport),
+        Err(error) => h2.problem(Layer::Http2, error.reason, at, reading.cx),
     }
 }
 
 /// A WINDOW_UPDATE of `side` lets its peer send `increment` bytes more; above 2^31-1 is FLOW_CONTROL_ERROR
 /// (RFC 9113 section 6.9.1), which is left to the peers.
 #[inline]
-fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At) {
+fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At, transport: &Transport) {
     let peer = 1 - side;
     h2.sides[peer].credited_at = Some(at);
-    let near = h2.near_rtt[peer];
+    let near = transport.near_rtt[peer];
     if near > FAR {
         h2.sides[peer].remember_credit(Credit { time: at.time, stream, increment }, near);
     }

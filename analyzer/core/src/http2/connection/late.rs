@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::grpc::headers::{Origin, Summary};
 use crate::grpc::message::PREFIX_LEN;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::data::Remaining;
 use crate::http2::frame::header::{FrameHeader, flag};
 use crate::limits;
@@ -152,8 +153,7 @@ impl Http2 {
         side: usize,
         header: FrameHeader,
         octets: &[u8],
-        cx: &mut Context,
-        watch: &mut W,
+        reading: &mut Reading<'_, W>,
     ) -> u32 {
         let id = header.stream;
         if !self.opened_before(id) || header.has(flag::PADDED) || self.sides[self.client].is_searching() {
@@ -162,7 +162,12 @@ impl Http2 {
         let at = self.sides[side].frame_first();
         let full = self.late.streams.len() >= limits::LATE_STREAMS && !self.late.streams.contains_key(&id);
         if full {
-            self.problem(Layer::Http2, "too many streams from before the capture: not all are followed", at, cx);
+            self.problem(
+                Layer::Http2,
+                "too many streams from before the capture: not all are followed",
+                at,
+                reading.cx,
+            );
             return NONE;
         }
         let needed = PROOFS[usize::from(side != self.client)];
@@ -173,12 +178,12 @@ impl Http2 {
         let is_between = probe.to_end[side] == 0;
         if !probe.data(side, octets, header.length(), needed) {
             if is_between {
-                watch.beginnings(octets, header);
+                reading.watch.beginnings(octets, header);
             }
             return NONE;
         }
         probe.settled = true;
-        self.resume_stream(side, id, at, cx)
+        self.resume_stream(side, id, at, reading)
     }
 
     /// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same

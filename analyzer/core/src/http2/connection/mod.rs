@@ -5,6 +5,7 @@ mod control;
 pub mod detect;
 mod late;
 mod parser;
+pub mod reading;
 pub mod side;
 pub mod state;
 pub mod streams;

@@ -2,6 +2,7 @@
 //! when they are cut over segments.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::boundary_search;
 use crate::http2::frame::data::Remaining;
 use crate::http2::frame::header::{DEFAULT_MAX_FRAME_SIZE, FrameHeader, FrameType, HEADER_LEN, flag};
@@ -28,53 +29,53 @@ pub(in crate::http2) fn feed<W: Watch + ?Sized>(
     side: usize,
     bytes: &[u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
+    let is_cut = reading.transport.is_cut[side];
     let sender = &mut h2.sides[side];
-    if sender.state == State::Header && sender.head_have == 0 && !sender.habits.is_cut {
+    if sender.state == State::Header && sender.head_have == 0 && !is_cut {
         sender.habits.packet_begins_with_frame();
     } else {
         let inside = sender.inside();
-        sender.habits.packet_begins(inside);
+        sender.habits.packet_begins(inside, is_cut);
     }
-    watch.reads(0);
+    reading.watch.reads(0);
     if h2.sides[side].doubtful.is_some() {
-        doubt(h2, side, bytes, at, cx, watch);
+        doubt(h2, side, bytes, at, reading);
     }
-    read(h2, side, bytes, at, cx, watch);
+    read(h2, side, bytes, at, reading);
     if h2.sides[side].replay.is_some() {
-        replay(h2, side, cx, watch);
+        replay(h2, side, reading);
     }
     h2.sides[side].habits.packet_ends();
 }
 
 /// Leaves a frame whose length may be none where a packet begins that is a run of frames: damaged octets ended before it.
 #[cold]
-fn doubt<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
+fn doubt<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, reading: &mut Reading<'_, W>) {
     let sender = &mut h2.sides[side];
     let inside = matches!(sender.state, State::Skip(_) | State::Data | State::Control);
     if !inside || sender.doubtful != Some(sender.frame) {
         sender.doubtful = None;
     } else if h2.highest_plausible().is_some_and(|highest| boundary_search::is_run_of_frames(bytes, highest)) {
         h2.sides[side].doubtful = None;
-        lose(h2, side, u64::MAX, at, cx, watch);
+        lose(h2, side, u64::MAX, at, reading);
     }
 }
 
 /// Reads bytes; every turn of the loop consumes a byte or leaves its state.
 #[inline]
-fn read<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut W) {
+fn read<W: Watch + ?Sized>(h2: &mut Http2, side: usize, bytes: &[u8], at: At, reading: &mut Reading<'_, W>) {
     let mut rest = bytes;
     while !rest.is_empty() {
         rest = match h2.sides[side].state {
-            State::Header => read_header(h2, side, rest, at, cx, watch),
-            State::Data => read_data(h2, side, rest, at, cx, watch),
-            State::Control => read_control(h2, side, rest, at, cx, watch),
-            State::Skip(left) => read_skip(h2, side, rest, left, at, cx),
-            State::Opening => read_opening(h2, side, rest, at, cx, watch),
+            State::Header => read_header(h2, side, rest, at, reading),
+            State::Data => read_data(h2, side, rest, at, reading),
+            State::Control => read_control(h2, side, rest, at, reading),
+            State::Skip(left) => read_skip(h2, side, rest, left, at, reading.cx),
+            State::Opening => read_opening(h2, side, rest, at, reading),
             State::Http1Body(left) => read_http1_body(h2, side, rest, left),
-            State::Lost => search(h2, side, rest, at, watch),
+            State::Lost => search(h2, side, rest, at, reading),
             State::Foreign => {
                 match h2.protocol {
                     Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
@@ -93,8 +94,7 @@ fn read_header<'a, W: Watch + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     if sender.head_have == 0
@@ -103,7 +103,7 @@ fn read_header<'a, W: Watch + ?Sized>(
         sender.frame_first = at;
         h2.bytes.decoded += HEADER_LEN as u64;
         let header = FrameHeader::parse(octets);
-        return begin_frame(h2, side, header, rest, at, cx, watch);
+        return begin_frame(h2, side, header, rest, at, reading);
     }
     if sender.head_have == 0 {
         sender.frame_first = at;
@@ -119,7 +119,7 @@ fn read_header<'a, W: Watch + ?Sized>(
         return rest;
     }
     sender.head_have = 0;
-    begin_cut_frame(h2, side, rest, at, cx, watch)
+    begin_cut_frame(h2, side, rest, at, reading)
 }
 
 /// A header cut over segments; apart, because the usual one is read in place and inlined.
@@ -129,11 +129,10 @@ fn begin_cut_frame<'a, W: Watch + ?Sized>(
     side: usize,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let header = FrameHeader::parse(&h2.sides[side].head);
-    begin_frame(h2, side, header, rest, at, cx, watch)
+    begin_frame(h2, side, header, rest, at, reading)
 }
 
 #[inline(always)]
@@ -143,27 +142,26 @@ fn begin_frame<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
-    watch.frame(header, rest.len());
+    reading.watch.frame(header, rest.len());
     let sender = &mut h2.sides[side];
     sender.frame = header;
     let usual = header.length() <= DEFAULT_MAX_FRAME_SIZE && sender.block.is_none();
     match header.kind() {
         FrameType::DATA if usual && header.stream != 0 => {
             sender.habits.frame_begins(FrameType::DATA);
-            begin_data(h2, side, header, rest, at, cx, watch)
+            begin_data(h2, side, header, rest, at, reading)
         }
         FrameType::HEADERS if usual && header.stream != 0 => {
             sender.habits.frame_begins(FrameType::HEADERS);
-            begin_headers(h2, side, header, rest, at, cx, watch)
+            begin_headers(h2, side, header, rest, at, reading)
         }
         FrameType::WINDOW_UPDATE if usual && header.length() == 4 => {
             sender.habits.frame_begins(FrameType::WINDOW_UPDATE);
-            begin_window_update(h2, side, header, rest, at, cx, watch)
+            begin_window_update(h2, side, header, rest, at, reading)
         }
-        _ => begin_any_frame(h2, side, header, rest, at, cx, watch),
+        _ => begin_any_frame(h2, side, header, rest, at, reading),
     }
 }
 
@@ -175,27 +173,26 @@ fn begin_any_frame<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     h2.sides[side].habits.frame_begins(header.kind());
     if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
-        blocks::abandon(h2, side, at, cx);
+        blocks::abandon(h2, side, at, reading.cx);
     }
     if let Err(error) = header.check() {
-        h2.problem(Layer::Http2, error.reason, at, cx);
+        h2.problem(Layer::Http2, error.reason, at, reading.cx);
         h2.sides[side].doubtful = Some(header);
-        return begin_wrong_frame(h2, side, header, rest, at, cx);
+        return begin_wrong_frame(h2, side, header, rest, at, reading.cx);
     }
     if header.length() > DEFAULT_MAX_FRAME_SIZE {
-        check_frame_size(h2, side, header, at, cx);
+        check_frame_size(h2, side, header, at, reading.cx);
     }
     match header.kind() {
-        FrameType::DATA => begin_data(h2, side, header, rest, at, cx, watch),
-        kind if kind.is_known() => begin_control(h2, side, header, rest, at, cx, watch),
+        FrameType::DATA => begin_data(h2, side, header, rest, at, reading),
+        kind if kind.is_known() => begin_control(h2, side, header, rest, at, reading),
         _ => {
             h2.sides[side].doubtful = Some(header);
-            begin_skip(h2, side, header, rest, at, cx)
+            begin_skip(h2, side, header, rest, at, reading.cx)
         }
     }
 }
@@ -208,16 +205,15 @@ fn begin_headers<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) else {
-        return begin_control(h2, side, header, rest, at, cx, watch);
+        return begin_control(h2, side, header, rest, at, reading);
     };
     h2.bytes.decoded += payload.len() as u64;
-    watch.control(header, payload);
-    control::headers(h2, side, header, payload, at, cx, watch);
-    end_frame(h2, side, FrameType::HEADERS, at, cx);
+    reading.watch.control(header, payload);
+    control::headers(h2, side, header, payload, at, reading);
+    end_frame(h2, side, FrameType::HEADERS, at, reading.cx);
     rest
 }
 
@@ -229,16 +225,15 @@ fn begin_window_update<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let Some((payload, rest)) = rest.split_first_chunk::<4>() else {
-        return begin_control(h2, side, header, rest, at, cx, watch);
+        return begin_control(h2, side, header, rest, at, reading);
     };
     h2.bytes.decoded += payload.len() as u64;
-    watch.control(header, payload);
-    control::window_update(h2, side, header, payload, at, cx);
-    end_frame(h2, side, FrameType::WINDOW_UPDATE, at, cx);
+    reading.watch.control(header, payload);
+    control::window_update(h2, side, header, payload, at, reading);
+    end_frame(h2, side, FrameType::WINDOW_UPDATE, at, reading.cx);
     rest
 }
 
@@ -303,14 +298,13 @@ fn begin_control<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     if let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) {
         h2.bytes.decoded += payload.len() as u64;
-        watch.control(header, payload);
-        control::apply(h2, side, header, payload, at, cx, watch);
-        end_frame(h2, side, header.kind(), at, cx);
+        reading.watch.control(header, payload);
+        control::apply(h2, side, header, payload, at, reading);
+        end_frame(h2, side, header.kind(), at, reading.cx);
         return rest;
     }
     let most = match header.kind() {
@@ -318,7 +312,7 @@ fn begin_control<'a, W: Watch + ?Sized>(
         _ => limits::CONTROL_FRAME,
     };
     if header.length() as usize > most {
-        h2.problem(Layer::Http2, "frame is too long to keep: skipped", at, cx);
+        h2.problem(Layer::Http2, "frame is too long to keep: skipped", at, reading.cx);
         blocks::forget(h2, side);
         h2.sides[side].state = State::Skip(header.length());
     } else {
@@ -333,8 +327,7 @@ fn read_control<'a, W: Watch + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
@@ -344,11 +337,11 @@ fn read_control<'a, W: Watch + ?Sized>(
     h2.bytes.decoded += take as u64;
     if sender.kept.len() >= header.length() as usize {
         let payload = std::mem::take(&mut sender.kept);
-        watch.control(header, &payload);
-        control::apply(h2, side, header, &payload, at, cx, watch);
+        reading.watch.control(header, &payload);
+        control::apply(h2, side, header, &payload, at, reading);
         h2.sides[side].kept = payload;
         h2.sides[side].kept.clear();
-        end_frame(h2, side, header.kind(), at, cx);
+        end_frame(h2, side, header.kind(), at, reading.cx);
     }
     rest
 }
@@ -360,8 +353,7 @@ fn begin_data<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
     let sender = &mut h2.sides[side];
@@ -374,13 +366,13 @@ fn begin_data<'a, W: Watch + ?Sized>(
     if h2.begun_late {
         h2.note_least_credit(side, slot);
     } else if (1..=rest.len()).contains(&(header.length() as usize)) && !header.has(flag::PADDED) {
-        return whole_data(h2, side, header, rest, at, cx, watch);
+        return whole_data(h2, side, header, rest, at, reading);
     }
     let sender = &mut h2.sides[side];
     sender.data = Remaining::new(header.length(), header.has(flag::PADDED));
     sender.state = State::Data;
     if header.length() == 0 {
-        end_data(h2, side, header, at, cx);
+        end_data(h2, side, header, at, reading);
     }
     rest
 }
@@ -393,19 +385,18 @@ fn whole_data<'a, W: Watch + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let (data, behind) = rest.split_at(rest.len().min(header.length() as usize));
     let sender = &mut h2.sides[side];
     let slot = sender.slot;
     sender.data = Remaining::default();
     h2.bytes.decoded += data.len() as u64;
-    watch.data(rest.len());
+    reading.watch.data(rest.len());
     if slot != streams::NONE {
-        h2.stream_data(side, slot, data, at, cx, watch);
+        h2.stream_data(side, slot, data, at, reading);
     }
-    end_data(h2, side, header, at, cx);
+    end_data(h2, side, header, at, reading);
     behind
 }
 
@@ -415,17 +406,16 @@ fn read_data<'a, W: Watch + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let mut bytes = bytes;
     if h2.sides[side].data.pad_length_due
         && let Some((&pad, rest)) = bytes.split_first()
     {
         h2.bytes.decoded += 1;
-        watch.pad_length(pad, rest.len());
+        reading.watch.pad_length(pad, rest.len());
         if let Err(error) = h2.sides[side].data.set_pad_length(pad) {
-            h2.problem(Layer::Http2, error.reason, at, cx);
+            h2.problem(Layer::Http2, error.reason, at, reading.cx);
         }
         bytes = rest;
     }
@@ -433,7 +423,7 @@ fn read_data<'a, W: Watch + ?Sized>(
     let sender = &mut h2.sides[side];
     let unread = sender.slot == streams::NONE && late::at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
-    watch.data(bytes.len());
+    reading.watch.data(bytes.len());
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
     let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
@@ -442,15 +432,15 @@ fn read_data<'a, W: Watch + ?Sized>(
     h2.bytes.decoded += (take + pad) as u64;
     if unread && h2.begun_late {
         let header = h2.sides[side].frame;
-        slot = h2.late_data(side, header, chunk, cx, watch);
+        slot = h2.late_data(side, header, chunk, reading);
         h2.sides[side].slot = slot;
     }
     if !chunk.is_empty() && slot != streams::NONE {
-        h2.stream_data(side, slot, chunk, at, cx, watch);
+        h2.stream_data(side, slot, chunk, at, reading);
     }
     if whole {
         let header = h2.sides[side].frame;
-        end_data(h2, side, header, at, cx);
+        end_data(h2, side, header, at, reading);
     }
     rest.get(pad..).unwrap_or_default()
 }
@@ -465,15 +455,15 @@ fn forget_ended_stream(h2: &mut Http2, side: usize) {
 }
 
 #[inline]
-fn end_data(h2: &mut Http2, side: usize, header: FrameHeader, at: At, cx: &mut Context) {
+fn end_data<W: Watch + ?Sized>(h2: &mut Http2, side: usize, header: FrameHeader, at: At, reading: &mut Reading<'_, W>) {
     if header.has(flag::END_STREAM) {
         let slot = match h2.sides[side].slot {
             streams::NONE => h2.streams.slot(header.stream).unwrap_or(streams::NONE),
             slot => slot,
         };
-        h2.end_direction(side, header.stream, slot, at, cx);
+        h2.end_direction(side, header.stream, slot, at, reading);
     }
-    end_frame(h2, side, FrameType::DATA, at, cx);
+    end_frame(h2, side, FrameType::DATA, at, reading.cx);
 }
 
 /// The frame's last byte is in.

@@ -11,8 +11,8 @@ use crate::limits;
 use crate::store::budget::Budget;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
-use crate::tcp::send_queue::Held;
 
+use super::reading::Reading;
 use super::side::{self, Side};
 use super::streams::Streams;
 use super::watch::Watch;
@@ -65,12 +65,10 @@ pub struct Http2 {
     pub begun_late: bool,
     /// The user says that this is HTTP/2.
     pub(in crate::http2) forced: bool,
-    /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
-    pub near_rtt: [i64; 2],
     /// The methods of its RPCs.
     pub methods: UsedMethods,
-    /// What held up each side's bytes below HTTP/2.
-    pub held: [Held; 2],
+    /// Until when bytes are missing that may have been of any stream, nanoseconds since the epoch; -1 when none are.
+    pub gap_time: i64,
     /// RPCs seen.
     pub rpcs: u32,
     /// RPCs open now.
@@ -93,10 +91,6 @@ pub struct Http2 {
     pub policy: policy::Policy,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
     pub answered_early: bool,
-    /// Sides of which the capture has no payload though some was acknowledged.
-    pub unheard: [bool; 2],
-    /// What is read now is behind bytes that may still come: at the capture's end.
-    pub unproven: bool,
     pub(in crate::http2) highest_client_stream: u32,
     /// The first stream that the client opened in the capture, 0 before: lower ones were opened before it.
     pub(in crate::http2) first_stream: u32,
@@ -118,9 +112,8 @@ impl Http2 {
             streams: Streams::default(),
             begun_late,
             forced: false,
-            near_rtt: [-1; 2],
             methods: UsedMethods::default(),
-            held: Default::default(),
+            gap_time: -1,
             rpcs: 0,
             open_rpcs: 0,
             max_open_rpcs: 0,
@@ -132,8 +125,6 @@ impl Http2 {
             turns: turns::Turns::default(),
             policy: policy::Policy::default(),
             answered_early: false,
-            unheard: [false; 2],
-            unproven: false,
             highest_client_stream: 0,
             first_stream: 0,
             late: late::Before::default(),
@@ -148,9 +139,8 @@ impl Http2 {
             ^ u64::from(self.rpcs ^ self.highest_client_stream)
             ^ self.budget.0[0]
             ^ self.budget.0[8];
-        let held = self.held[0].position ^ self.held[1].position;
         let sides = self.sides[0].touch() ^ self.sides[1].touch();
-        own ^ held as u64 ^ sides ^ self.streams.touch(self.highest_client_stream)
+        own ^ sides ^ self.streams.touch(self.highest_client_stream)
     }
 
     /// 0 for client to server, 1 for server to client.
@@ -197,16 +187,16 @@ impl Http2 {
     }
 
     /// The connection is over, or the capture: open RPCs end. `closed` tells how (see [`End`]).
-    pub fn finish(&mut self, end: End, at: At, cx: &mut Context) {
+    pub fn finish<W: Watch + ?Sized>(&mut self, end: End, at: At, reading: &mut Reading<'_, W>) {
         for side in 0..2 {
             let buffered = self.sides[side].buffered();
             self.bytes.undecoded += buffered;
         }
         for id in self.streams.ids() {
-            self.end_open_stream(id, end, at, cx);
+            self.end_open_stream(id, end, at, reading);
         }
         for side in &self.sides {
-            for (sum, &count) in cx.totals.frames.iter_mut().zip(&side.habits.frames) {
+            for (sum, &count) in reading.cx.totals.frames.iter_mut().zip(&side.habits.frames) {
                 *sum += u64::from(count);
             }
         }
@@ -216,9 +206,7 @@ impl Http2 {
     /// as open any more, for else each hole would leave some open for ever.
     #[cold]
     pub(in crate::http2) fn doubt_open_rpcs(&mut self, until: At) {
-        for held in &mut self.held {
-            held.gap_time = held.gap_time.max(until.time);
-        }
+        self.gap_time = self.gap_time.max(until.time);
         if self.open_rpcs == 0 {
             return; // also the bound of what holes cost: each stream is doubted once
         }
@@ -240,24 +228,14 @@ impl Http2 {
     }
 
     /// Bytes of `side` are missing from the capture.
-    pub fn gap(&mut self, side: usize, length: u64, at: At, cx: &mut Context) {
-        parser::gap(self, side, length, at, cx, &mut ());
+    pub fn gap<W: Watch + ?Sized>(&mut self, side: usize, length: u64, at: At, reading: &mut Reading<'_, W>) {
+        parser::gap(self, side, length, at, reading);
     }
 
     /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
     #[inline]
-    pub fn feed(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
-        parser::feed(self, side, bytes, at, cx, &mut ());
-    }
-
-    /// [`gap`](Self::gap), watched.
-    pub fn gap_watched(&mut self, side: usize, length: u64, at: At, cx: &mut Context, watch: &mut dyn Watch) {
-        parser::gap(self, side, length, at, cx, watch);
-    }
-
-    /// [`feed`](Self::feed), watched.
-    pub fn feed_watched(&mut self, side: usize, bytes: &[u8], at: At, cx: &mut Context, watch: &mut dyn Watch) {
-        parser::feed(self, side, bytes, at, cx, watch);
+    pub fn feed<W: Watch + ?Sized>(&mut self, side: usize, bytes: &[u8], at: At, reading: &mut Reading<'_, W>) {
+        parser::feed(self, side, bytes, at, reading);
     }
 
     /// First octets of a side that do not tell yet what they are.

@@ -6,7 +6,7 @@ use crate::at::At;
 use crate::grpc::message::Reader;
 use crate::limits;
 use crate::store::budget::{Budget, Cause};
-use crate::tcp::send_queue::{Held, Interval};
+use crate::tcp::send_queue::{BlockedInterval, SendQueue};
 
 /// No row or slot.
 pub const NONE: u32 = u32::MAX;
@@ -141,7 +141,7 @@ impl Stream {
     }
 
     /// Accounts the time up to the end of an interval, or `now`, to its cause.
-    pub fn charge_interval(&mut self, now: i64, interval: &Interval) {
+    pub fn charge_interval(&mut self, now: i64, interval: &BlockedInterval) {
         let before = self.since;
         self.charge(now.min(interval.end), interval.cause);
         if interval.cause == Cause::CongestionWindow && interval.after_loss {
@@ -155,15 +155,23 @@ impl Stream {
     /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
     /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
     #[inline]
-    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, held: &[Held; 2]) {
+    pub fn charge_activity(
+        &mut self,
+        side: usize,
+        is_client: bool,
+        at: &At,
+        near_rtt: i64,
+        queues: &[SendQueue; 2],
+        gap_time: i64,
+    ) {
         if at.ready_time > self.since {
             let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
-            if held[side].gap_time > self.since {
+            if gap_time > self.since {
                 // what was said meanwhile is not in the capture
-                self.charge(held[side].gap_time.min(at.ready_time), Cause::CaptureGap);
+                self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
             }
-            if at.time != at.ready_time || held[side].is_held() || held[1 - side].resent_after(self.since) {
-                self.charge_held(side, &turn, at, held);
+            if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
+                self.charge_held(side, &turn, at, queues);
             } else {
                 let start = self.since;
                 self.charge_plain(start, &turn, at.ready_time);
@@ -171,7 +179,7 @@ impl Stream {
         }
         self.last_side = side as u8;
         self.last_packet = at.packet;
-        self.position = held[side].position;
+        self.position = queues[side].position;
     }
 
     /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.
@@ -193,12 +201,12 @@ impl Stream {
     /// be read until they were sent again. What follows blocked bytes in one burst stood in the queue behind them.
     /// What came while an earlier byte was missing waited for that.
     #[cold]
-    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, held: &[Held; 2]) {
+    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, queues: &[SendQueue; 2]) {
         let came = at.time.min(at.ready_time);
         if turn.passed && !self.is_inside(side) {
             // an answer that came sooner than a round trip after does not answer what was sent again; clocks jitter
             let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
-            if let Some(time) = held[1 - side].last_resent_before(self.position, self.since, answered) {
+            if let Some(time) = queues[1 - side].last_resent_before(self.position, self.since, answered) {
                 self.charge(time, Cause::LossRecovery);
             }
         }
@@ -206,12 +214,12 @@ impl Stream {
         if turn.passed && turn.near_rtt > 0 {
             self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
         }
-        for interval in held[side].intervals() {
+        for interval in queues[side].intervals() {
             self.charge_plain(start, turn, came.min(interval.start));
             self.charge_interval(came, interval);
         }
         self.charge_plain(start, turn, came);
-        self.charge(at.ready_time, if held[side].lost { Cause::LossRecovery } else { Cause::Network });
+        self.charge(at.ready_time, if queues[side].lost { Cause::LossRecovery } else { Cause::Network });
     }
 }
 

@@ -26,8 +26,6 @@ mod content {
 pub struct Habits {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
     pub frames: [u32; FrameType::KNOWN + 1],
-    /// The packet being read is cut by the snaplen: what else it holds is not known.
-    pub is_cut: bool,
     /// What the packet being read holds so far.
     content: u16,
     /// The packet in which a message ended last.
@@ -41,15 +39,16 @@ impl Default for Habits {
     fn default() -> Self {
         let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
         let frames = Default::default();
-        Self { frames, is_cut: false, content: 0, message_packet: 0, interval: i64::MIN, row }
+        Self { frames, content: 0, message_packet: 0, interval: i64::MIN, row }
     }
 }
 
 impl Habits {
-    /// A packet begins; `inside` is the type of the frame that it continues, unknown types for other contents.
+    /// A packet begins; `inside` is the type of the frame that it continues, unknown types for other contents. Of a packet
+    /// that the snaplen cuts it is not known what else it holds.
     #[inline]
-    pub fn packet_begins(&mut self, inside: Option<FrameType>) {
-        self.content = inside.map_or(0, bit) | if self.is_cut { content::OTHER } else { 0 };
+    pub fn packet_begins(&mut self, inside: Option<FrameType>, is_cut: bool) {
+        self.content = inside.map_or(0, bit) | if is_cut { content::OTHER } else { 0 };
     }
 
     /// A whole packet begins, and with it a frame.
@@ -173,7 +172,7 @@ mod tests {
     fn a_packet_with_control_frames_alone_is_a_control_packet() {
         let mut habits = Habits::default();
         for kinds in [&[FrameType::WINDOW_UPDATE, FrameType::PING][..], &[FrameType::WINDOW_UPDATE, FrameType::DATA]] {
-            habits.packet_begins(None);
+            habits.packet_begins(None, false);
             for &kind in kinds {
                 habits.frame_begins(kind);
                 habits.frame_ends(kind);
@@ -192,10 +191,10 @@ mod tests {
     #[test]
     fn a_packet_that_continues_data_is_none() {
         let mut habits = Habits::default();
-        habits.packet_begins(Some(FrameType::DATA));
+        habits.packet_begins(Some(FrameType::DATA), false);
         habits.frame_begins(FrameType::PING);
         habits.packet_ends();
-        habits.packet_begins(None); // the beginning of a frame header: not known what it is
+        habits.packet_begins(None, false); // the beginning of a frame header: not known what it is
         habits.packet_ends();
         assert_eq!((habits.row().payload_packets, habits.row().control_packets), (2, 0));
     }

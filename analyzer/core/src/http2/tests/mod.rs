@@ -16,7 +16,9 @@ use crate::grpc::status;
 use crate::limits as bounds;
 use crate::store::context::{Context, Options};
 use crate::store::tables::rpc_flag;
+use crate::tcp::transport::Transport;
 
+use super::connection::reading::Reading;
 use super::connection::state::{End, Http2};
 use super::frame::header::{FrameType, flag};
 
@@ -185,13 +187,19 @@ impl Exchange {
 
     fn send(&mut self, side: usize, bytes: &[u8]) {
         let at = self.tick();
-        self.h2.feed(side, bytes, at, &mut self.cx);
+        self.feed_at(side, bytes, at);
+    }
+
+    fn feed_at(&mut self, side: usize, bytes: &[u8], at: At) {
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
+        self.h2.feed(side, bytes, at, reading);
     }
 
     /// `length` bytes of `side` are not in the capture.
     fn lose(&mut self, side: usize, length: u64) {
         let at = self.tick();
-        self.h2.gap(side, length, at, &mut self.cx);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
+        self.h2.gap(side, length, at, reading);
     }
 
     fn tick(&mut self) -> At {
@@ -206,7 +214,8 @@ impl Exchange {
 
     fn finish(&mut self, end: End) {
         let at = self.tick();
-        self.h2.finish(end, at, &mut self.cx);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
+        self.h2.finish(end, at, reading);
     }
 
     fn rpcs(&self) -> Vec<Rpc> {

@@ -11,13 +11,13 @@ mod waits;
 mod windows;
 
 use crate::at::At;
+use crate::connection::CaptureEnd;
 use crate::grpc::status;
 use crate::limits;
 use crate::packet::{Address, PacketDirection, SackBlocks, Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::{Context, Options};
 use crate::store::tables::{ConnectionRow, Connections};
-use crate::tcp::connection::CaptureEnd;
 use crate::tcp::note::Note;
 
 use super::router::Router;
@@ -156,7 +156,7 @@ impl Capture {
     }
 
     fn finish(self) -> Seen {
-        let (rows, cx) = self.shard.into_finished(CaptureEnd { last: self.end, damage: 0 });
+        let (rows, cx, _) = self.shard.into_finished(CaptureEnd { last: self.end, damage: 0 });
         let mut connections = Connections::default();
         for (known, finished) in self.router.known().iter().zip(&rows) {
             let ports = [known.first_sender.1, known.other.1].map(u32::from);

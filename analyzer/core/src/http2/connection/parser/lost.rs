@@ -1,8 +1,8 @@
 //! Octets that are missing, and the search for the next frame boundary.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::header::FrameType;
-use crate::store::context::Context;
 use crate::store::tables::Layer;
 
 use super::super::blocks;
@@ -17,21 +17,21 @@ pub(in crate::http2) fn search<'a, W: Watch + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
     let found = search.find(h2.highest_plausible());
-    watch.searched(bytes.len(), found.map(|found| search.len() - found));
+    reading.watch.searched(bytes.len(), found.map(|found| search.len() - found));
     let Some(found) = found else {
-        if watch.watches() {
-            watch.held(&search.held());
+        if reading.watch.watches() {
+            reading.watch.held(&search.held());
         }
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;
             h2.sides[side].state = State::Foreign;
-            watch.foreign(0);
+            reading.watch.foreign(0);
         } else {
             h2.sides[side].search = Some(search);
         }
@@ -52,44 +52,49 @@ pub(in crate::http2) fn gap<W: Watch + ?Sized>(
     side: usize,
     length: u64,
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     let Ok(short) = u32::try_from(length) else {
-        return lose(h2, side, length, at, cx, watch);
+        return lose(h2, side, length, at, reading);
     };
     match h2.sides[side].state {
         State::Data if !h2.sides[side].data.pad_length_due && short <= h2.sides[side].data.total() => {
-            gap_in_data(h2, side, short, at, cx);
+            gap_in_data(h2, side, short, at, reading);
         }
         State::Skip(left) if short <= left => {
             h2.sides[side].state = State::Skip(left - short);
             if left == short {
                 let kind = h2.sides[side].frame.kind();
-                end_frame(h2, side, kind, at, cx);
+                end_frame(h2, side, kind, at, reading.cx);
             }
         }
-        State::Control => gap_in_control(h2, side, short, at, cx, watch),
+        State::Control => gap_in_control(h2, side, short, at, reading),
         State::Foreign => {}
         State::Opening => {
             if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
-                lose(h2, side, length, at, cx, watch);
+                lose(h2, side, length, at, reading);
             }
         }
-        _ => lose(h2, side, length, at, cx, watch),
+        _ => lose(h2, side, length, at, reading),
     }
 }
 
-pub(in crate::http2) fn gap_in_data(h2: &mut Http2, side: usize, length: u32, at: At, cx: &mut Context) {
+pub(in crate::http2) fn gap_in_data<W: Watch + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    length: u32,
+    at: At,
+    reading: &mut Reading<'_, W>,
+) {
     super::forget_ended_stream(h2, side);
     let sender = &mut h2.sides[side];
     let in_data = length.min(sender.data.data);
     sender.data.data -= in_data;
     sender.data.padding -= length - in_data;
     let (slot, whole, header) = (sender.slot, sender.data.total() == 0, sender.frame);
-    h2.stream_gap(side, slot, in_data, at, cx);
+    h2.stream_gap(side, slot, in_data, at, reading);
     if whole {
-        end_data(h2, side, header, at, cx);
+        end_data(h2, side, header, at, reading);
     }
 }
 
@@ -99,24 +104,23 @@ pub(in crate::http2) fn gap_in_control<W: Watch + ?Sized>(
     side: usize,
     length: u32,
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let kept = std::mem::take(&mut sender.kept);
     let left = (header.length() as usize).checked_sub(kept.len() + length as usize);
     if header.kind() == FrameType::HEADERS {
-        blocks::headers_cut(h2, side, header, &kept, at, cx, watch);
+        blocks::headers_cut(h2, side, header, &kept, at, reading);
     }
     blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {
         Some(0) => {
             let kind = h2.sides[side].frame.kind();
-            end_frame(h2, side, kind, at, cx);
+            end_frame(h2, side, kind, at, reading.cx);
         }
         Some(left) => h2.sides[side].state = State::Skip(left as u32),
-        None => lose(h2, side, u64::from(length), at, cx, watch),
+        None => lose(h2, side, u64::from(length), at, reading),
     }
 }
 
@@ -125,18 +129,17 @@ pub(in crate::http2) fn lose<W: Watch + ?Sized>(
     side: usize,
     missing: u64,
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) {
     if let Some(search) = h2.sides[side].search.take() {
         if h2.sides[side].state == State::Opening {
-            watch.undecided(search.bytes());
+            reading.watch.undecided(search.bytes());
         }
         h2.bytes.undecoded += search.len() as u64;
     }
     h2.sides[side].lose(missing, at.packet);
     h2.doubt_open_rpcs(at);
-    if !h2.unproven {
-        h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, cx);
+    if !reading.transport.unproven {
+        h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, reading.cx);
     }
 }

@@ -1,9 +1,9 @@
 //! The first octets of a direction: what they are, and which state reads them.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::frame::boundary_search::Search;
 use crate::limits;
-use crate::store::context::Context;
 
 use super::super::detect::{self, Opening};
 use super::super::side::State;
@@ -16,12 +16,11 @@ pub(in crate::http2) fn read_opening<'a, W: Watch + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> &'a [u8] {
     let mut kept = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += kept.add(bytes, at);
-    match judge_opening(h2, side, &kept, at, cx, watch) {
+    match judge_opening(h2, side, &kept, at, reading) {
         Some(used) => h2.sides[side].replay = Some((kept, used)),
         None => h2.sides[side].search = Some(kept),
     }
@@ -31,13 +30,13 @@ pub(in crate::http2) fn read_opening<'a, W: Watch + ?Sized>(
 /// Reads kept bytes again, from an offset on, in the state they have led to. What they lead to may be lost, kept and
 /// found again: one after the other, for recursion would be as deep as the input has it.
 #[cold]
-pub(in crate::http2) fn replay<W: Watch + ?Sized>(h2: &mut Http2, side: usize, cx: &mut Context, watch: &mut W) {
+pub(in crate::http2) fn replay<W: Watch + ?Sized>(h2: &mut Http2, side: usize, reading: &mut Reading<'_, W>) {
     let mut left = Vec::new();
     while let Some((kept, from)) = h2.sides[side].replay.take().or_else(|| left.pop()) {
         let Some((piece, at)) = kept.piece(from) else { continue };
         let end = from + piece.len();
-        watch.reads(kept.len() - end);
-        read(h2, side, piece, at, cx, watch);
+        reading.watch.reads(kept.len() - end);
+        read(h2, side, piece, at, reading);
         if end < kept.len() {
             left.push((kept, end));
         }
@@ -51,8 +50,7 @@ pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
     side: usize,
     kept: &Search,
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Option<usize> {
     let bytes = kept.bytes();
     let what = detect::opening(bytes);
@@ -60,7 +58,7 @@ pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
         Opening::Undecided => return None,
         Opening::Preface => {
             h2.protocol = Protocol::Http2;
-            h2.set_client(side, at, cx);
+            h2.set_client(side, at, reading.cx);
             h2.opens(side);
             h2.bytes.decoded += detect::PREFACE.len() as u64;
             h2.sides[side].habits.other_content();
@@ -71,7 +69,7 @@ pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
             h2.opens(side);
             (State::Header, 0)
         }
-        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, cx, watch),
+        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, reading),
         Opening::Tls => {
             h2.protocol = Protocol::Tls;
             (State::Foreign, 0)
@@ -81,12 +79,12 @@ pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
             (State::Lost, 0)
         }
         Opening::Other => {
-            watch.foreign(bytes.len());
+            reading.watch.foreign(bytes.len());
             h2.protocol = if h2.protocol == Protocol::Undecided { Protocol::Other } else { h2.protocol };
             (State::Foreign, 0)
         }
     };
-    watch.opening(bytes, what);
+    reading.watch.opening(bytes, what);
     h2.sides[side].state = state;
     Some(used)
 }
@@ -97,8 +95,7 @@ pub(in crate::http2) fn judge_http1<W: Watch + ?Sized>(
     side: usize,
     kept: &Search,
     at: At,
-    cx: &mut Context,
-    watch: &mut W,
+    reading: &mut Reading<'_, W>,
 ) -> Option<usize> {
     let head = match detect::http1_head(kept.bytes()) {
         Some(head) => head,
@@ -108,13 +105,13 @@ pub(in crate::http2) fn judge_http1<W: Watch + ?Sized>(
     let used = head.length;
     let agreed = head.switching && head.upgrade_h2c && h2.upgrade.is_some();
     let asked = head.upgrade_h2c && !head.switching;
-    watch.http1(kept.bytes(), used, asked || agreed, agreed);
+    reading.watch.http1(kept.bytes(), used, asked || agreed, agreed);
     if agreed {
         h2.protocol = Protocol::Http2;
         h2.sides[side].state = State::Header;
-        h2.upgraded(side, at, cx);
+        h2.upgraded(side, at, reading);
     } else if asked {
-        h2.set_client(side, at, cx);
+        h2.set_client(side, at, reading.cx);
         h2.sides[side].frame_first = kept.first();
         let body = head.content_length;
         h2.sides[side].state = if body > 0 { State::Http1Body(body) } else { State::Opening };

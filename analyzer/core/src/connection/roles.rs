@@ -1,8 +1,7 @@
 //! Who is the client, and where the capture was taken.
 
 use crate::packet::{Segment, TcpFlags};
-
-use super::connection::Connection;
+use crate::tcp::connection::Connection as Tcp;
 
 /// What tells client from server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,16 +64,15 @@ const SHORT: i64 = 200_000;
 
 /// By the direction that a cooked capture notes for each packet; else by the halves of the round trip: a half that is
 /// a fifth of the other or less is near.
-pub fn vantage(connection: &Connection) -> Vantage {
-    let client = connection.http2.client;
-    let counters = &connection.counters;
+pub fn vantage(tcp: &Tcp, client: usize) -> Vantage {
+    let counters = &tcp.counters;
     let sent_here = |side: usize| counters.outgoing[side] > 0 && counters.incoming[side] == 0;
     match (sent_here(client), sent_here(1 - client)) {
         (true, false) => return Vantage::Client,
         (false, true) => return Vantage::Server,
         _ => {}
     }
-    let near = |side: usize| connection.http2.near_rtt[side];
+    let near = |side: usize| tcp.transport.near_rtt[side];
     let (to_client, to_server) = (near(client), near(1 - client));
     if to_client < 0 || to_server < 0 || to_client.max(to_server) < SHORT {
         Vantage::Unknown

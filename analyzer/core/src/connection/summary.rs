@@ -3,46 +3,47 @@
 use crate::at::At;
 use crate::http2::connection::state::Protocol;
 use crate::store::tables::ConnectionRow;
+use crate::tcp::connection::Connection as Tcp;
 use crate::tls::Facts;
 
-use super::connection::Connection;
+use super::content::Content;
 use super::roles::{self, RolesFrom};
 
 const NOT_KNOWN: i64 = -1;
 
 /// The row; addresses are filled in by the connection table.
-pub fn row(connection: &Connection) -> ConnectionRow {
-    let h2 = &connection.http2;
+pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow {
+    let h2 = &content.http2;
     let (client, server) = (h2.client, 1 - h2.client);
-    let counters = &connection.counters;
+    let counters = &tcp.counters;
     let both = |count: [u32; 2]| (count[client], count[server]);
     let (packets_client, packets_server) = both(counters.packets);
     let goaway = |side: usize| h2.sides[side].goaway.map_or(NOT_KNOWN, |goaway| i64::from(goaway.code));
-    let roles_from = match connection.roles_from {
+    let roles_from = match roles_from {
         RolesFrom::Ports if h2.roles_certain => RolesFrom::Http2,
         from => from,
     };
     ConnectionRow {
-        opened_time_ns: connection.syn_time.or(connection.syn_ack_time).unwrap_or(NOT_KNOWN),
-        closed_time_ns: connection.closed_at().map_or(NOT_KNOWN, |at| at.time),
-        first_time_ns: connection.first.time,
-        last_time_ns: connection.last.time,
-        first_packet: connection.first.packet,
-        last_packet: connection.last.packet,
-        handshake_rtt_ns: handshake_rtt(connection),
-        min_rtt_ns: min_rtt(h2.near_rtt),
-        near_client_rtt_ns: h2.near_rtt[client],
-        near_server_rtt_ns: h2.near_rtt[server],
-        vantage: roles::vantage(connection) as u8,
+        opened_time_ns: tcp.syn_time.or(tcp.syn_ack_time).unwrap_or(NOT_KNOWN),
+        closed_time_ns: tcp.closed_at().map_or(NOT_KNOWN, |at| at.time),
+        first_time_ns: tcp.first.time,
+        last_time_ns: tcp.last.time,
+        first_packet: tcp.first.packet,
+        last_packet: tcp.last.packet,
+        handshake_rtt_ns: handshake_rtt(tcp),
+        min_rtt_ns: min_rtt(tcp.transport.near_rtt),
+        near_client_rtt_ns: tcp.transport.near_rtt[client],
+        near_server_rtt_ns: tcp.transport.near_rtt[server],
+        vantage: roles::vantage(tcp, client) as u8,
         roles_from: roles_from as u8,
         client_side: client as u8,
         protocol: h2.protocol as u8,
-        complete: u8::from(connection.opening_seen),
-        unheard: u8::from(connection.is_unheard(client)) | u8::from(connection.is_unheard(server)) << 1,
-        tls: u8::from(connection.tls.is_some() || h2.protocol == Protocol::Tls),
-        closed_by: closed_by(connection),
-        mss_client: connection.halves[client].segment_size(&connection.halves[server]),
-        mss_server: connection.halves[server].segment_size(&connection.halves[client]),
+        complete: u8::from(tcp.opening_seen),
+        unheard: u8::from(tcp.is_unheard(client)) | u8::from(tcp.is_unheard(server)) << 1,
+        tls: u8::from(content.tls.is_some() || h2.protocol == Protocol::Tls),
+        closed_by: closed_by(tcp, client),
+        mss_client: tcp.halves[client].segment_size(&tcp.halves[server]),
+        mss_server: tcp.halves[server].segment_size(&tcp.halves[client]),
         client_agent: h2.client_agent.unwrap_or(u32::MAX),
         client_hint: h2.sides[client].implementation as u8,
         server_hint: h2.sides[server].implementation as u8,
@@ -54,8 +55,8 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         packets_server,
         bytes_client: counters.bytes[client],
         bytes_server: counters.bytes[server],
-        client_sequence: connection.halves[client].first_sequence(),
-        server_sequence: connection.halves[server].first_sequence(),
+        client_sequence: tcp.halves[client].first_sequence(),
+        server_sequence: tcp.halves[server].first_sequence(),
         congestion_after_loss_ns: h2.after_loss_ns,
         retransmission_timeouts: counters.timeouts,
         recovery_ns: counters.recovery.ns,
@@ -77,12 +78,12 @@ pub fn row(connection: &Connection) -> ConnectionRow {
         undecoded_bytes: h2.bytes.undecoded,
         goaway_client: goaway(client),
         goaway_server: goaway(server),
-        ..tls(connection)
+        ..tls(content)
     }
 }
 
 /// What is known of its TLS.
-fn tls(connection: &Connection) -> ConnectionRow {
+fn tls(content: &Content) -> ConnectionRow {
     let unknown = ConnectionRow {
         tls_handshake_ns: NOT_KNOWN,
         tls_resumed: 2,
@@ -90,7 +91,7 @@ fn tls(connection: &Connection) -> ConnectionRow {
         tls_server_hello_ns: NOT_KNOWN,
         ..ConnectionRow::default()
     };
-    let Some(tls) = &connection.tls else { return unknown };
+    let Some(tls) = &content.tls else { return unknown };
     let facts = tls.facts();
     let hello = facts.client_hello;
     let answered = hello.zip(facts.server_hello).map(|(hello, answer)| answer.time.saturating_sub(hello.time).max(0));
@@ -128,16 +129,16 @@ fn alpn(facts: &Facts<At>) -> u8 {
 }
 
 /// The direction that closed first, 2 while the connection is not over.
-fn closed_by(connection: &Connection) -> u8 {
-    match (connection.closed_at(), connection.closed_by) {
-        (Some(_), Some(side)) => connection.http2.direction(side),
+fn closed_by(tcp: &Tcp, client: usize) -> u8 {
+    match (tcp.closed_at(), tcp.closed_by) {
+        (Some(_), Some(side)) => u8::from(side != client),
         _ => 2,
     }
 }
 
 /// Both halves of the handshake, unless the clock stepped back in one of them.
-fn handshake_rtt(connection: &Connection) -> i64 {
-    match connection.handshake {
+fn handshake_rtt(tcp: &Tcp) -> i64 {
+    match tcp.handshake {
         Some((server, client)) if server >= 0 && client >= 0 => server.saturating_add(client),
         _ => NOT_KNOWN,
     }

@@ -4,7 +4,7 @@ use crate::at::At;
 use crate::store::tables::RecordRow;
 use crate::tls::Event;
 
-/// Silences between records of one side shorter than this are its own pace: 1 ms, as in `waits.rs`.
+/// Silences between records of one side shorter than this are its own pace: 1 ms, as in `waits`.
 const SHORTEST: i64 = 1_000_000;
 
 /// Silences that one side ended.

@@ -1,17 +1,15 @@
 //! A connection that carries TLS: its plaintext goes to HTTP/2 as bytes of the packet that completed their record.
 
-use std::sync::Arc;
-
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::{Http2, Protocol};
 use crate::store::context::Context;
 use crate::store::tables::Layer;
+use crate::tls::record::HANDSHAKE_RECORD;
 use crate::tls::{Decryptor, Event, Facts, Session};
 
 use super::records::Timing;
 
-/// A handshake record of any version (RFC 8446 section 5.1): every TLS connection begins with one of each side.
-pub const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
 /// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
 const UNKNOWN_GAP: u64 = u32::MAX as u64;
 
@@ -35,14 +33,9 @@ impl std::fmt::Debug for Encrypted {
 
 impl Encrypted {
     /// TLS if the connection's first bytes are those of a handshake record.
-    pub fn if_begins(bytes: &[u8], cx: &mut Context) -> Option<Box<Self>> {
-        if !bytes.starts_with(&HANDSHAKE_RECORD) {
-            return None;
-        }
-        if cx.decryptor.is_none() {
-            cx.decryptor = Some(Box::new(Decryptor::new(Arc::clone(&cx.options.keys))));
-        }
-        Some(Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0, timing: Timing::default() }))
+    pub fn if_begins(bytes: &[u8]) -> Option<Box<Self>> {
+        let new = || Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0, timing: Timing::default() });
+        bytes.starts_with(&HANDSHAKE_RECORD).then(new)
     }
 
     /// What is known of it.
@@ -75,64 +68,71 @@ impl Encrypted {
     }
 
     /// The next bytes of a side.
-    pub fn feed(&mut self, http2: &mut Http2, side: usize, bytes: &[u8], at: At, cx: &mut Context) {
+    pub fn feed(
+        &mut self,
+        http2: &mut Http2,
+        side: usize,
+        bytes: &[u8],
+        at: At,
+        decryptor: &mut Decryptor,
+        reading: &mut Reading<'_, ()>,
+    ) {
         if http2.protocol == Protocol::Undecided {
             http2.protocol = Protocol::Tls;
         }
         self.bytes += bytes.len() as u64;
-        self.with(http2, cx, |session, decryptor, out| {
-            session.feed(side, bytes, at, decryptor, &mut |event, at| out(event, at));
+        let Self { session, plaintext, timing, .. } = self;
+        session.feed(side, bytes, at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
         });
     }
 
     /// Bytes of a side are missing from the capture.
-    pub fn gap(&mut self, http2: &mut Http2, side: usize, length: u64, at: At, cx: &mut Context) {
-        self.timing.doubt();
-        self.with(http2, cx, |session, decryptor, out| {
-            session.gap(side, length, at, decryptor, &mut |event, at| out(event, at));
+    pub fn gap(
+        &mut self,
+        http2: &mut Http2,
+        side: usize,
+        length: u64,
+        at: At,
+        decryptor: &mut Decryptor,
+        reading: &mut Reading<'_, ()>,
+    ) {
+        let Self { session, plaintext, timing, .. } = self;
+        timing.doubt();
+        session.gap(side, length, at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
         });
     }
 
     /// The connection is over; what its records hold besides plaintext is counted as encrypted.
-    pub fn finish(&mut self, http2: &mut Http2, at: At, cx: &mut Context) {
-        self.with(http2, cx, |session, decryptor, out| {
-            session.finish(at, decryptor, &mut |event, at| out(event, at));
+    pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_, ()>) {
+        let Self { session, plaintext, timing, .. } = self;
+        session.finish(at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
         });
         http2.bytes.encrypted += self.bytes.saturating_sub(self.plaintext);
     }
-
-    fn with(
-        &mut self,
-        http2: &mut Http2,
-        cx: &mut Context,
-        step: impl FnOnce(&mut Session<At>, &mut Decryptor, &mut dyn FnMut(Event<'_, At>, At)),
-    ) {
-        let Some(mut decryptor) = cx.decryptor.take() else { return };
-        let (plaintext, timing) = (&mut self.plaintext, &mut self.timing);
-        step(&mut self.session, &mut decryptor, &mut |event, at| {
-            timing.take(&event, at);
-            take(event, at, plaintext, http2, cx);
-        });
-        cx.decryptor = Some(decryptor);
-    }
 }
 
-fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, cx: &mut Context) {
+fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, reading: &mut Reading<'_, ()>) {
     match event {
         Event::Data { side, bytes, first } if !bytes.is_empty() => {
             *plaintext += bytes.len() as u64;
             // what a record begins with was sent with its first packet, though it was readable with its last only
             let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
             if !begin.is_empty() {
-                http2.feed(side, begin, first, cx);
+                http2.feed(side, begin, first, reading);
             }
             if !rest.is_empty() {
-                http2.feed(side, rest, at, cx);
+                http2.feed(side, rest, at, reading);
             }
         }
-        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, cx),
+        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading),
         Event::Undecryptable { reason, .. } => {
-            cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
+            reading.cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
         }
         _ => {}
     }
