@@ -5,10 +5,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use flate2::write::GzEncoder;
 use grpcdiag_core::at::At;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
-use grpcdiag_core::grpc::headers::Strings;
+use grpcdiag_core::grpc::state::Http2;
 use grpcdiag_core::http2::connection::detect::PREFACE;
 use grpcdiag_core::http2::connection::reading::Reading;
-use grpcdiag_core::http2::connection::state::{End, Http2};
+use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 use grpcdiag_core::http2::frame::headers;
 use grpcdiag_core::http2::hpack::Decoder;
@@ -17,6 +17,7 @@ use grpcdiag_core::run::pipeline::Pipeline;
 use grpcdiag_core::run::router::Router;
 use grpcdiag_core::run::shard::Shard;
 use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::strings::Strings;
 use grpcdiag_core::tcp::transport::Transport;
 use grpcdiag_core::tls::{Decryptor, Event, KeyLog, Session};
 use std::hint::black_box;
@@ -240,7 +241,7 @@ fn feed(criterion: &mut Criterion) {
                     http2.feed(side, bytes, at, reading);
                 }
                 http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), reading);
-                assert!(http2.rpcs > 0);
+                assert!(http2.application.rpcs > 0);
                 black_box(cx);
             });
         });

@@ -1,8 +1,9 @@
 //! Both directions of one HTTP/2 connection in pieces, with gaps: frames, HPACK, messages, RPCs.
 
 use grpcdiag_core::at::At;
+use grpcdiag_core::grpc::state::Http2;
 use grpcdiag_core::http2::connection::reading::Reading;
-use grpcdiag_core::http2::connection::state::{End, Http2};
+use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::limits;
 use grpcdiag_core::store::context::{Context, Options};
 use grpcdiag_core::tcp::transport::Transport;

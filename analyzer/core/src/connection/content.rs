@@ -1,11 +1,12 @@
 //! What the bytes of a connection are: HTTP/2 with gRPC, in the clear or in TLS, or another protocol.
 
 use crate::at::At;
+use crate::grpc::state::Http2;
 use crate::http2::connection::reading::Reading;
-use crate::http2::connection::state::{End, Http2};
+use crate::http2::connection::state::End;
 use crate::store::context::Context;
-use crate::tcp::above::Above;
 use crate::tcp::connection::Connection as Tcp;
+use crate::tcp::events::Events;
 use crate::tcp::transport::Transport;
 use crate::waits::{self, Layers, Stop};
 
@@ -67,7 +68,7 @@ impl Content {
         }
         self.http2.finish(end, at, reading);
         let (connection, client) = (self.http2.connection, self.http2.client);
-        self.http2.methods.write(connection, reading.cx);
+        self.http2.application.methods.write(connection, reading.cx);
         if let Some(tls) = &self.tls {
             tls.write(connection, client, reading.cx);
         }
@@ -103,7 +104,7 @@ impl ContentReader<'_> {
     }
 }
 
-impl Above for ContentReader<'_> {
+impl Events for ContentReader<'_> {
     #[inline]
     fn context(&mut self) -> &mut Context {
         self.cx

@@ -1,8 +1,9 @@
 //! A connection that carries TLS: its plaintext goes to HTTP/2 as bytes of the packet that completed their record.
 
 use crate::at::At;
+use crate::grpc::state::Http2;
 use crate::http2::connection::reading::Reading;
-use crate::http2::connection::state::{Http2, Protocol};
+use crate::http2::connection::state::Protocol;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
 use crate::tls::record::HANDSHAKE_RECORD;

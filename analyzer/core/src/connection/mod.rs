@@ -9,7 +9,8 @@ mod summary;
 pub mod tap;
 
 use crate::at::At;
-use crate::http2::connection::state::{End, Http2};
+use crate::grpc::state::Http2;
+use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
@@ -102,9 +103,9 @@ impl Connection {
         let (row, client) = (self.tcp.row, content.http2.client);
         Ended {
             row: summary::row(&self.tcp, content, self.roles_from),
-            budget: content.http2.budget,
+            budget: content.http2.application.budget,
             directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
-            turns: content.http2.turns.finish(row, at.time, &mut cx.idles),
+            turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
         }
     }
 }

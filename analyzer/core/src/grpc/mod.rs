@@ -1,9 +1,14 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
+pub mod call;
+pub mod data;
+mod events;
 pub mod headers;
+mod late;
 pub mod message;
 mod rows;
-pub mod rpc;
+mod rpc;
+pub mod state;
 pub mod status;
 pub mod turns;
 pub mod used;

@@ -1,8 +1,9 @@
 //! Whose turn it is on a connection: intervals in which the client held the ball, bursts, the limit of streams.
 
 use crate::at::At;
-use crate::http2::connection::streams::Stream;
 use crate::store::tables::{IdleRow, Idles, TurnRow};
+
+use super::call::Call;
 
 /// From this length on an interval in which the client holds the ball is its application's own pause; the table's
 /// `PAUSE_NS`. A library takes microseconds to turn round, timers and people take longer.
@@ -66,10 +67,10 @@ impl Turns {
     /// Bytes of a stream at `at`, or its end, may have changed whether its client waits. `near` is the round trip
     /// from the capture point to the client and back, which is not the client's time.
     #[inline(always)]
-    pub fn update(&mut self, stream: &mut Stream, client: usize, by_client: bool, at: At, near: i64) {
-        let waits = stream.waits(client);
-        if waits != stream.waiting {
-            stream.waiting = waits;
+    pub fn update(&mut self, call: &mut Call, client: usize, by_client: bool, at: At, near: i64) {
+        let waits = call.waits(client);
+        if waits != call.waiting {
+            call.waiting = waits;
             self.change(waits, by_client, &at, near);
         }
     }
@@ -199,15 +200,15 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http2::connection::streams::Kind;
+    use crate::grpc::call::Kind;
 
     const US: i64 = 1_000;
 
-    fn stream() -> Stream {
-        Stream { kind: Kind::Grpc, ..Stream::default() }
+    fn stream() -> Call {
+        Call { kind: Kind::Grpc, ..Call::default() }
     }
 
-    fn ends(stream: &mut Stream, turns: &mut Turns, at: At) {
+    fn ends(stream: &mut Call, turns: &mut Turns, at: At) {
         stream.finished = true;
         turns.update(stream, 0, false, at, 0);
     }

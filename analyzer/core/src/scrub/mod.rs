@@ -27,7 +27,8 @@ use std::any::Any;
 use crate::at::At;
 use crate::capture_file::{CaptureReader, OpenError, Source};
 use crate::connection::tap::Tap;
-use crate::grpc::message::Reader;
+use crate::grpc::call::Call;
+use crate::grpc::state::Grpc;
 use crate::http2::connection::detect::Opening;
 use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameHeader;
@@ -121,7 +122,7 @@ impl Tap for Learner {
     }
 }
 
-impl Watch for Learner {
+impl Watch<Grpc> for Learner {
     fn watches(&self) -> bool {
         true
     }
@@ -182,8 +183,10 @@ impl Watch for Learner {
         self.tell(|conversation, side, _| conversation.beginnings(side, octets, header));
     }
 
-    fn messages(&mut self, reader: &Reader, octets: &[u8], begins: bool) {
-        self.tell(|conversation, side, _| conversation.messages(side, reader, octets, begins));
+    fn stream_data(&mut self, call: &Call, octets: &[u8], begins: bool) {
+        self.tell(|conversation, side, _| {
+            conversation.messages(side, &call.directions[side].reader, octets, begins);
+        });
     }
 }
 

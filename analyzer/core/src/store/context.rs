@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::grpc::headers::Strings;
-use crate::http2::frame::header::FrameType;
 use crate::limits;
 
 use super::budget::Budget;
@@ -11,6 +9,7 @@ use super::durations::Durations;
 use super::handed_on::{HandedOn, Rows, Whole};
 use super::methods::MethodStats;
 use super::spill::Spill;
+use super::strings::Strings;
 use super::tables::{
     ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Records,
     RpcSizes, Rpcs, Waits, take_first,
@@ -52,11 +51,14 @@ impl Options {
     }
 }
 
+/// Counts of frames by type: of the ten types that RFC 9113 defines, and of all others together.
+pub const FRAME_COUNTS: usize = 11;
+
 /// Sums over the capture.
 #[derive(Debug, Default)]
 pub struct Totals {
     /// Frames by type; the last entry counts types that RFC 9113 does not define.
-    pub frames: [u64; FrameType::KNOWN + 1],
+    pub frames: [u64; FRAME_COUNTS],
     /// gRPC messages of both directions.
     pub messages: u64,
     /// Streams that are HTTP/2 but not gRPC.

@@ -3,11 +3,13 @@
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
 
-use crate::grpc::status;
 use crate::limits;
 
 use super::budget::Budget;
 use super::durations::Durations;
+
+/// Status codes of gRPC.
+pub const STATUSES: usize = 17;
 
 /// Statistics of one method.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub struct MethodStats {
     /// Of them, those whose end is among bytes or packets that the capture lacks: they took longer than is known.
     pub end_missing: u64,
     /// RPCs by status code; the last entry counts those whose status was not seen.
-    pub statuses: [u64; status::NAMES.len() + 1],
+    pub statuses: [u64; STATUSES + 1],
     /// When the first RPC began, nanoseconds since the epoch.
     pub first_start: i64,
     /// The first packet and the stream of that RPC, which tell methods apart whose first RPCs began together.
@@ -57,7 +59,7 @@ impl MethodStats {
             complete: 0,
             touch_gaps: 0,
             end_missing: 0,
-            statuses: [0; status::NAMES.len() + 1],
+            statuses: [0; STATUSES + 1],
             first_start: i64::MAX,
             first_place: [u32::MAX; 2],
             last_end: i64::MIN,
@@ -87,7 +89,7 @@ impl MethodStats {
         let duration = budget.total();
         self.rpcs += 1;
         self.complete += u64::from(complete);
-        self.statuses[usize::from(status).min(status::NAMES.len())] += 1;
+        self.statuses[usize::from(status).min(STATUSES)] += 1;
         self.begins(start, place);
         self.last_end = self.last_end.max(start.saturating_add_unsigned(duration));
         self.budget.add_all(budget);

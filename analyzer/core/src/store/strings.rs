@@ -82,6 +82,59 @@ impl Interner {
     }
 }
 
+/// The strings of a run that are told apart.
+#[derive(Debug, Default)]
+pub struct Strings {
+    /// Methods, `/package.Service/Method`.
+    pub methods: Interner,
+    /// Implementations, `grpc-go/1.85.0`.
+    pub agents: Interner,
+    /// Methods without a name so far.
+    unnamed: u32,
+}
+
+/// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
+/// 8.2.1).
+const LABEL: u8 = 0;
+
+impl Strings {
+    /// The number of a method by its `:path`.
+    pub fn method(&mut self, path: &[u8]) -> u32 {
+        if path.first() == Some(&LABEL) {
+            return self.methods.intern(b"(not a path)");
+        }
+        self.methods.intern(path)
+    }
+
+    /// A number for a method of `connection` whose name is not in the capture, the `nth` one; `None` when too many
+    /// names are kept.
+    pub fn unnamed_method(&mut self, connection: u32, nth: u32) -> Option<u32> {
+        if self.unnamed >= limits::METHOD_LABELS_TOTAL {
+            return None;
+        }
+        self.unnamed += 1;
+        let mut key = [LABEL; 9];
+        key[1..5].copy_from_slice(&connection.to_be_bytes());
+        key[5..].copy_from_slice(&nth.to_be_bytes());
+        let number = self.methods.intern(&key);
+        (self.methods.get(number) == Some(&key[..])).then_some(number)
+    }
+
+    /// The methods whose names are not in the capture, by connection, and on each in the order of their first RPCs.
+    pub fn unnamed_methods(&self) -> Vec<u32> {
+        let mut unnamed: Vec<(&[u8], u32)> =
+            self.methods.iter().filter(|(text, _)| text.first() == Some(&LABEL)).collect();
+        unnamed.sort_unstable();
+        unnamed.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// The methods from a number on; `None` for one whose name is not in the capture.
+    pub fn methods_from(&self, first: usize) -> Vec<Option<String>> {
+        let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        self.methods.iter().skip(first).map(|(name, _)| (name.first() != Some(&LABEL)).then(|| text(name))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

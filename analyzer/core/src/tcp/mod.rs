@@ -1,9 +1,9 @@
 //! TCP (RFC 9293): in which order the bytes of a connection were meant, and what its senders could send.
 
-pub mod above;
 pub mod congestion;
 pub mod connection;
 pub mod duplicate;
+pub mod events;
 pub mod half;
 pub mod note;
 pub mod reassembly;

@@ -1,7 +1,7 @@
 //! Bytes that a side did not owe, and that were held back all the same: by Nagle's algorithm or the congestion window.
 
 use crate::at::At;
-use crate::http2::connection::streams::Kind;
+use crate::grpc::call::Kind;
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
@@ -50,9 +50,10 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
 /// The bytes sent last were the HEADERS of a call without its message.
 fn begins_message(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
     layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
-        let direction = &stream.directions[side];
+        let call = &stream.state;
+        let direction = &call.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
-        stream.kind == Kind::Grpc && !stream.finished && message_to_come
+        call.kind == Kind::Grpc && !call.finished && message_to_come
     })
 }
 
@@ -85,8 +86,9 @@ fn ends(payload: &[u8]) -> Option<u32> {
 /// The bytes sent last were a message's, and nothing of the stream is left but its end.
 fn ends_messages(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
     layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
-        let direction = &stream.directions[side];
-        stream.kind == Kind::Grpc && !direction.ended && direction.reader.messages > 0
+        let call = &stream.state;
+        let direction = &call.directions[side];
+        call.kind == Kind::Grpc && !direction.ended && direction.reader.messages > 0
     })
 }
 
@@ -124,7 +126,7 @@ fn note_held(layers: &mut Layers<'_>, side: usize, stop: &Stop, cause: Cause, ac
         cause: cause as u8,
         stopped_at_packet: layers.tcp.halves[side].last_data_packet,
         streams: 1,
-        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
+        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
         ..row
     });
 }

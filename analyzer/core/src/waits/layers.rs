@@ -1,6 +1,7 @@
 //! The layers of one connection whose state tells the cause of a wait.
 
-use crate::http2::connection::state::{Http2, Protocol};
+use crate::grpc::state::Http2;
+use crate::http2::connection::state::Protocol;
 use crate::tcp::connection::Connection;
 
 /// Shorter silences are a sender's own pace: 1 ms.

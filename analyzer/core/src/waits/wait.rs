@@ -1,6 +1,7 @@
 //! Waits of a sender that owes bytes: from its last bytes to its next ones.
 
 use crate::at::At;
+use crate::grpc::data::charge_wait;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::WaitRow;
@@ -18,7 +19,7 @@ use super::stop::Stop;
 pub fn not_judged(layers: &mut Layers<'_>, side: usize, start: i64, at: At) {
     if at.time.saturating_sub(start) >= SHORTEST && layers.owes(side) {
         let interval = BlockedInterval { start, end: at.time, cause: Cause::Unexplained, after_loss: false };
-        layers.http2.charge_wait(side, &interval);
+        charge_wait(layers.http2, side, &interval);
     }
 }
 
@@ -37,7 +38,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let cause = cause(layers, side, stop, length, released, at);
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
     let interval = BlockedInterval { start, end: at.time, cause, after_loss };
-    let streams = layers.http2.charge_wait(side, &interval);
+    let streams = charge_wait(layers.http2, side, &interval);
     let row = row(layers, side, stop, released, at);
     hold(layers, side, interval);
     let congestion_window_bytes = at_its_window(layers, side, stop, cause, after_loss, released.is_some(), at);
@@ -49,7 +50,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
         cause: cause as u8,
         stopped_at_packet: packet,
         streams,
-        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.method),
+        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
         after_loss: u8::from(after_loss),
         ..row
     });

@@ -5,23 +5,24 @@ use crate::http2::connection::reading::Reading;
 use crate::http2::frame::header::{FrameError, FrameHeader, FrameType, flag};
 use crate::http2::frame::{goaway, ping, rst_stream, settings, window_update};
 use crate::http2::observe::implementation::Implementation;
-use crate::http2::observe::policy;
 use crate::store::context::Context;
 use crate::store::tables::Layer;
 use crate::tcp::transport::Transport;
 
-use super::blocks;
+use super::application::Application;
+use super::events::Events;
 use super::side::Credit;
 use super::state::Http2;
 use super::watch::Watch;
+use super::{blocks, pings};
 
 /// A side farther than this from the capture point, nanoseconds there and back, sends before it has what was captured.
 const FAR: i64 = 200_000;
 
 /// Applies a frame of `side` to the connection; a defect is noted and the frame left out.
 #[inline]
-pub(in crate::http2) fn apply<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn apply<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     header: FrameHeader,
     payload: &[u8],
@@ -49,10 +50,10 @@ pub(in crate::http2) fn apply<W: Watch + ?Sized>(
             settings::parse(&header, payload).and_then(|pairs| announce(h2, side, pairs, at, reading.cx))
         }
         FrameType::RST_STREAM => {
-            rst_stream::parse(&header, payload).map(|code| h2.reset(side, header.stream, code, at, reading))
+            rst_stream::parse(&header, payload).map(|code| A::reset(h2, side, header.stream, code, at, reading))
         }
         FrameType::GOAWAY => {
-            goaway::parse(&header, payload).map(|frame| policy::goaway(h2, side, &frame, at, reading.cx))
+            goaway::parse(&header, payload).map(|frame| pings::goaway(h2, side, &frame, at, reading.cx))
         }
         _ => Ok(()),
     };
@@ -63,8 +64,8 @@ pub(in crate::http2) fn apply<W: Watch + ?Sized>(
 
 /// A HEADERS frame.
 #[inline(always)]
-pub(in crate::http2) fn headers<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn headers<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     header: FrameHeader,
     payload: &[u8],
@@ -78,15 +79,22 @@ pub(in crate::http2) fn headers<W: Watch + ?Sized>(
 }
 
 #[cold]
-fn leave_out(h2: &mut Http2, side: usize, header: FrameHeader, error: FrameError, at: At, cx: &mut Context) {
+fn leave_out<A: Application>(
+    h2: &mut Http2<A>,
+    side: usize,
+    header: FrameHeader,
+    error: FrameError,
+    at: At,
+    cx: &mut Context,
+) {
     blocks::forget_left_out(h2, side, header.kind());
     h2.problem(Layer::Http2, error.reason, at, cx);
 }
 
 /// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.
 #[inline]
-pub(in crate::http2) fn window_update<W: ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn window_update<A: Events, W: ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     header: FrameHeader,
     payload: &[u8; 4],
@@ -102,7 +110,7 @@ pub(in crate::http2) fn window_update<W: ?Sized>(
 /// A WINDOW_UPDATE of `side` lets its peer send `increment` bytes more; above 2^31-1 is FLOW_CONTROL_ERROR
 /// (RFC 9113 section 6.9.1), which is left to the peers.
 #[inline]
-fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At, transport: &Transport) {
+fn credit<A: Application>(h2: &mut Http2<A>, side: usize, stream: u32, increment: u32, at: At, transport: &Transport) {
     let peer = 1 - side;
     h2.sides[peer].credited_at = Some(at);
     let near = transport.near_rtt[peer];
@@ -113,22 +121,29 @@ fn credit(h2: &mut Http2, side: usize, stream: u32, increment: u32, at: At, tran
         let credit = &mut h2.sides[peer].connection_credit;
         *credit = credit.saturating_add(i64::from(increment));
     } else if let Some(stream) = h2.streams.find_mut(stream) {
-        let credit = &mut stream.directions[peer].credit;
+        let credit = &mut stream.credit[peer];
         *credit = credit.saturating_add(i64::from(increment));
     }
 }
 
-fn note_ping(h2: &mut Http2, side: usize, header: FrameHeader, payload: [u8; 8], at: At, cx: &mut Context) {
+fn note_ping<A: Application>(
+    h2: &mut Http2<A>,
+    side: usize,
+    header: FrameHeader,
+    payload: [u8; 8],
+    at: At,
+    cx: &mut Context,
+) {
     let is_ack = header.has(flag::ACK);
-    policy::ping(h2, side, is_ack, payload, at, cx);
+    pings::ping(h2, side, is_ack, payload, at, cx);
     if !is_ack && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_ping(payload);
     }
 }
 
 /// SETTINGS of `side`: in force for its peer once acknowledged (RFC 9113 section 6.5.3).
-fn announce(
-    h2: &mut Http2,
+fn announce<A: Application>(
+    h2: &mut Http2<A>,
     side: usize,
     pairs: settings::Pairs<'_>,
     at: At,
@@ -148,7 +163,7 @@ fn announce(
 
 /// `side` acknowledges its peer's oldest SETTINGS: the values bind the frames of `side` from here on. Stream windows
 /// follow a new initial window at once, because they are kept relative to it (section 6.9.2).
-fn acknowledge(h2: &mut Http2, side: usize, at: At, cx: &mut Context) {
+fn acknowledge<A: Application>(h2: &mut Http2<A>, side: usize, at: At, cx: &mut Context) {
     let peer = 1 - side;
     let Some(values) = h2.sides[peer].pending.pop_front() else {
         if !h2.begun_late && h2.sides[peer].gaps == 0 {

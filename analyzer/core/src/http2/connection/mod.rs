@@ -1,12 +1,17 @@
 //! Both directions of one connection: its bytes are cut into frames, and frames change settings, windows and streams.
 
+pub mod application;
 mod blocks;
 mod control;
 pub mod detect;
-mod late;
+pub mod events;
 mod parser;
+mod pings;
 pub mod reading;
+mod seen_blocks;
 pub mod side;
 pub mod state;
 pub mod streams;
+mod used_up;
 pub mod watch;
+mod windows;

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use crate::at::At;
-use crate::grpc::headers::Strings;
 use crate::http2::frame::boundary_search::Search;
 use crate::http2::frame::data::Remaining;
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
@@ -13,8 +12,9 @@ use crate::http2::observe::habits::Habits;
 use crate::http2::observe::implementation::Implementation;
 use crate::limits;
 
-use super::blocks::SeenBlocks;
-use super::late::UsedUp;
+use super::application::Application;
+use super::seen_blocks::SeenBlocks;
+use super::used_up::UsedUp;
 
 /// What the next byte of a direction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct GoawaySeen {
 }
 
 /// One sender.
-pub struct Side {
+pub struct Side<A: Application> {
     pub(in crate::http2) state: State,
     pub(in crate::http2) head: [u8; HEADER_LEN],
     pub(in crate::http2) head_have: usize,
@@ -89,8 +89,8 @@ pub struct Side {
     pub(in crate::http2) search: Option<Box<Search>>,
     /// Kept bytes to be read again from an offset on.
     pub(in crate::http2) replay: Option<(Box<Search>, usize)>,
-    pub(in crate::http2) hpack: Decoder<Strings>,
-    pub(in crate::http2) seen_blocks: SeenBlocks,
+    pub(in crate::http2) hpack: Decoder<A::Fields>,
+    pub(in crate::http2) seen_blocks: SeenBlocks<A::Summary>,
     /// Settings announced and acknowledged: they bind the peer's frames.
     pub in_force: Settings,
     /// Settings announced last.
@@ -126,13 +126,13 @@ pub struct Side {
     pub implementation: Implementation,
 }
 
-impl std::fmt::Debug for Side {
+impl<A: Application> std::fmt::Debug for Side<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Side").field("state", &self.state).field("frame", &self.frame).finish_non_exhaustive()
     }
 }
 
-impl Side {
+impl<A: Application> Side<A> {
     /// Remembers credit that takes `near` nanoseconds there and back to reach this side.
     pub(in crate::http2) fn remember_credit(&mut self, credit: Credit, near: i64) {
         let over = credit.time.saturating_sub(near);
@@ -174,8 +174,8 @@ impl Side {
         }
     }
 
-    pub(in crate::http2) fn new(strings: &mut Strings, begun_late: bool) -> Self {
-        let hpack = if begun_late { Decoder::new_begun_late(strings) } else { Decoder::new(strings) };
+    pub(in crate::http2) fn new(fields: &mut A::Fields, begun_late: bool) -> Self {
+        let hpack = if begun_late { Decoder::new_begun_late(fields) } else { Decoder::new(fields) };
         Self {
             state: State::Opening,
             head: [0; HEADER_LEN],
@@ -287,7 +287,7 @@ impl Side {
     }
 
     /// Whether the next frame boundary is not known.
-    pub(in crate::http2) fn is_searching(&self) -> bool {
+    pub fn is_searching(&self) -> bool {
         matches!(self.state, State::Lost | State::Foreign) || self.search.is_some()
     }
 

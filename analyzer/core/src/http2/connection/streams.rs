@@ -1,235 +1,21 @@
-//! The streams of one connection that are open, or still draining after their RPC ended.
+//! The streams of one connection that are open, or still draining after the protocol on top is done with them.
 
 use std::collections::HashMap;
 
-use crate::at::At;
-use crate::grpc::message::Reader;
 use crate::limits;
-use crate::store::budget::{Budget, Cause};
-use crate::tcp::send_queue::{BlockedInterval, SendQueue};
 
 /// No row or slot.
 pub const NONE: u32 = u32::MAX;
 
-/// What a stream carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Kind {
-    /// An RPC.
-    Grpc,
-    /// Another use of HTTP/2.
-    #[default]
-    Other,
-}
-
-/// One direction of a stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StreamDirection {
-    /// Messages in this direction's DATA.
-    pub reader: Reader,
-    /// WINDOW_UPDATE increments less DATA sent; with the initial window in force this is the flow-control window.
-    pub credit: i64,
-    /// The end of the first header block: its time, negative before, and its packet.
-    pub headers: (i64, u32),
-    /// END_STREAM was sent.
-    pub ended: bool,
-    /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
-    pub gaps: u32,
-}
-
-/// A stream.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stream {
-    /// The stream identifier.
+/// A stream, with what the protocol on top keeps of it.
+#[derive(Debug, Default)]
+pub struct Stream<T> {
+    /// The stream identifier, 0 for a free slot.
     pub id: u32,
-    /// What it carries.
-    pub kind: Kind,
-    /// Row in the RPC table, or [`NONE`].
-    pub rpc: u32,
-    /// The interned method.
-    pub method: u32,
-    /// The RPC is over; only draining is left.
-    pub finished: bool,
-    /// `:status` of the response, 0 before.
-    pub http_status: u16,
-    /// A response header block had fields that the capture does not hold: the status may have been among them.
-    pub status_hidden: bool,
-    /// Both directions, by side.
-    pub directions: [StreamDirection; 2],
-    /// The request HEADERS' first byte.
-    pub first: At,
-    /// The side whose bytes came last.
-    pub last_side: u8,
-    /// The packet in which they came.
-    pub last_packet: u32,
-    /// Where they end in that side's bytes.
-    pub position: i64,
-    /// Up to when `budget` is filled, nanoseconds since the epoch.
-    pub since: i64,
-    /// Where the RPC's time went so far.
-    pub budget: Budget,
-    /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
-    pub after_loss_ns: u64,
-    /// The name of its method was sent before the capture.
-    pub method_unnamed: bool,
-    /// It was opened before the capture.
-    pub begun_before: bool,
-    /// Of such a stream: request messages from before the capture that were answered in it.
-    pub answered_before: u32,
-    /// Its client waits for an answer, or a message is on the way.
-    pub waiting: bool,
-    /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
-    pub counted: bool,
-    /// Its deadline as the client sent it, nanoseconds, -1 for none.
-    pub timeout_ns: i64,
-    /// Bytes of it are missing from the capture.
-    pub touches_gap: bool,
-    /// Its end may be among them: its time is known no further than its last frame.
-    pub end_missing: bool,
-    /// Fields of its request's headers are not known.
-    pub headers_unknown: bool,
-    /// Who reset it and with what error code.
-    pub reset: Option<(u8, u32)>,
-    /// When the latest request message that has no answer yet was whole; negative when there is none.
-    pub turn_since: i64,
-}
-
-impl Stream {
-    /// Makes this the stream `id`, whose first frame is at `first`. In place, because a stream is some 300 bytes.
-    #[inline]
-    pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
-        let (rpc, method, since) = (NONE, NONE, first.time);
-        *self = Self { id, kind, rpc, method, first, since, turn_since: -1, timeout_ns: -1, ..Self::default() };
-        for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
-            direction.gaps = gaps;
-            direction.headers.0 = -1;
-        }
-    }
-
-    /// Whether the client waits for an answer, or a message is on the way: else the client holds the ball.
-    #[inline]
-    pub fn waits(&self, client: usize) -> bool {
-        let (request, response) = (&self.directions[client], &self.directions[1 - client]);
-        self.kind == Kind::Grpc
-            && !self.finished
-            && (request.ended
-                || request.reader.messages == 0
-                || request.reader.messages.saturating_add(self.answered_before) > response.reader.messages
-                || request.reader.is_inside()
-                || response.reader.is_inside())
-    }
-
-    /// More answers than request messages have been seen: earlier requests were sent before the capture.
-    #[cold]
-    pub fn answers_before(&mut self, client: usize) {
-        let (request, response) = (&self.directions[client].reader, &self.directions[1 - client].reader);
-        self.answered_before = self.answered_before.max(response.messages.saturating_sub(request.messages));
-    }
-
-    /// Whether a message of `side` has begun and is not whole.
-    #[inline]
-    pub fn is_inside(&self, side: usize) -> bool {
-        self.directions[side].reader.is_inside()
-    }
-
-    /// Accounts the time up to `now` to `cause`.
-    #[inline]
-    pub fn charge(&mut self, now: i64, cause: Cause) {
-        if now > self.since {
-            self.budget.add(cause, now.abs_diff(self.since));
-            self.since = now;
-        }
-    }
-
-    /// Accounts the time up to the end of an interval, or `now`, to its cause.
-    pub fn charge_interval(&mut self, now: i64, interval: &BlockedInterval) {
-        let before = self.since;
-        self.charge(now.min(interval.end), interval.cause);
-        if interval.cause == Cause::CongestionWindow && interval.after_loss {
-            self.after_loss_ns = self.after_loss_ns.wrapping_add(self.since.abs_diff(before));
-        }
-    }
-
-    /// Accounts the time up to bytes of `side` at `at`.
-    ///
-    /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
-    /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
-    /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
-    #[inline]
-    pub fn charge_activity(
-        &mut self,
-        side: usize,
-        is_client: bool,
-        at: &At,
-        near_rtt: i64,
-        queues: &[SendQueue; 2],
-        gap_time: i64,
-    ) {
-        if at.ready_time > self.since {
-            let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
-            if gap_time > self.since {
-                // what was said meanwhile is not in the capture
-                self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
-            }
-            if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
-                self.charge_held(side, &turn, at, queues);
-            } else {
-                let start = self.since;
-                self.charge_plain(start, &turn, at.ready_time);
-            }
-        }
-        self.last_side = side as u8;
-        self.last_packet = at.packet;
-        self.position = queues[side].position;
-    }
-
-    /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.
-    #[inline]
-    fn charge_plain(&mut self, start: i64, turn: &Turn, now: i64) {
-        if self.is_inside(0) || self.is_inside(1) {
-            return self.charge(now, Cause::Transmission);
-        }
-        if turn.passed {
-            match turn.near_rtt {
-                rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
-                rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
-            }
-        }
-        self.charge(now, if turn.is_client { Cause::Client } else { Cause::Server });
-    }
-
-    /// The same when lost bytes or a blocked sender held them up. What was sent before bytes that were lost could not
-    /// be read until they were sent again. What follows blocked bytes in one burst stood in the queue behind them.
-    /// What came while an earlier byte was missing waited for that.
-    #[cold]
-    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, queues: &[SendQueue; 2]) {
-        let came = at.time.min(at.ready_time);
-        if turn.passed && !self.is_inside(side) {
-            // an answer that came sooner than a round trip after does not answer what was sent again; clocks jitter
-            let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
-            if let Some(time) = queues[1 - side].last_resent_before(self.position, self.since, answered) {
-                self.charge(time, Cause::LossRecovery);
-            }
-        }
-        let start = self.since;
-        if turn.passed && turn.near_rtt > 0 {
-            self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
-        }
-        for interval in queues[side].intervals() {
-            self.charge_plain(start, turn, came.min(interval.start));
-            self.charge_interval(came, interval);
-        }
-        self.charge_plain(start, turn, came);
-        self.charge(at.ready_time, if queues[side].lost { Cause::LossRecovery } else { Cause::Network });
-    }
-}
-
-/// What is known when bytes come.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    /// The other side's bytes came last.
-    passed: bool,
-    is_client: bool,
-    near_rtt: i64,
+    /// By sender: WINDOW_UPDATE increments less DATA sent. With the initial window in force this is the window.
+    pub credit: [i64; 2],
+    /// The state of the protocol on top.
+    pub state: T,
 }
 
 /// Places of the table in front of the map: more than a busy connection usually has streams open.
@@ -243,15 +29,15 @@ const TOUCHED: usize = 4;
 /// Clients number their streams upwards, so that open streams rarely share a place of a small table; those that do
 /// go to a map. A stream is in one of the two.
 #[derive(Debug)]
-pub struct Streams {
+pub struct Streams<T> {
     /// Identifier and slot; identifier 0 marks a free place.
     places: Box<[(u32, u32); PLACES]>,
     others: HashMap<u32, u32, foldhash::fast::RandomState>,
-    slab: Vec<Stream>,
+    slab: Vec<Stream<T>>,
     free: Vec<u32>,
 }
 
-impl Default for Streams {
+impl<T> Default for Streams<T> {
     fn default() -> Self {
         Self { places: Box::new([(0, NONE); PLACES]), others: HashMap::default(), slab: Vec::new(), free: Vec::new() }
     }
@@ -263,14 +49,14 @@ fn place(id: u32) -> usize {
     (id >> 1) as usize % PLACES
 }
 
-impl Streams {
-    /// Reads what the streams that open next will need, above the highest so far.
+impl<T: Default> Streams<T> {
+    /// Reads what the streams that open next will need, above the highest so far; `state` reads the state of one.
     #[inline]
-    pub fn touch(&self, highest: u32) -> u64 {
+    pub fn touch(&self, highest: u32, state: impl Fn(&T) -> u64) -> u64 {
         let ahead = |streams: u32| u64::from(self.places[place(highest.wrapping_add(streams * 2))].1);
         let (mut all, slots) = (ahead(0) ^ ahead(8), self.slab.iter().take(TOUCHED));
         for stream in slots {
-            all ^= stream.since as u64 ^ stream.directions[0].credit as u64 ^ stream.directions[1].credit as u64;
+            all ^= stream.credit[0] as u64 ^ stream.credit[1] as u64 ^ state(&stream.state);
         }
         all
     }
@@ -287,20 +73,26 @@ impl Streams {
 
     /// The stream in a slot.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream> {
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Stream<T>> {
         self.slab.get_mut(slot as usize)
+    }
+
+    /// The state of the stream in a slot.
+    #[inline]
+    pub fn state_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.get_mut(slot).map(|stream| &mut stream.state)
     }
 
     /// The stream with an identifier.
     #[inline]
-    pub fn find_mut(&mut self, id: u32) -> Option<&mut Stream> {
+    pub fn find_mut(&mut self, id: u32) -> Option<&mut Stream<T>> {
         let slot = self.slot(id)?;
         self.get_mut(slot)
     }
 
-    /// Keeps a new stream with no more than its identifier; `None` when [`limits::OPEN_STREAMS`] are open.
+    /// Keeps a new stream, whose state is that of an earlier one in its slot; `None` when [`limits::OPEN_STREAMS`] are open.
     #[inline]
-    pub fn open(&mut self, id: u32) -> Option<&mut Stream> {
+    pub fn open(&mut self, id: u32) -> Option<&mut Stream<T>> {
         if self.len() >= limits::OPEN_STREAMS {
             return None;
         }
@@ -317,7 +109,9 @@ impl Streams {
         } else {
             self.others.insert(id, slot);
         }
-        self.slab.get_mut(slot as usize)
+        let stream = self.slab.get_mut(slot as usize)?;
+        (stream.id, stream.credit) = (id, [0; 2]);
+        Some(stream)
     }
 
     /// Forgets a stream.
@@ -351,15 +145,8 @@ impl Streams {
         ids
     }
 
-    /// The RPCs that have not ended.
-    pub fn open_rpcs(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.slab.iter_mut().filter(|stream| stream.id != 0 && stream.kind == Kind::Grpc && !stream.finished)
-    }
-
-    /// Up to `most` streams in the order of their slots that have an unfinished message of `side`; of a connection with
-    /// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at.
-    pub fn unfinished(&mut self, side: usize, most: usize) -> impl Iterator<Item = &mut Stream> {
-        let searched = self.slab.iter_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
-        searched.filter(move |stream| stream.id != 0 && stream.is_inside(side)).take(most)
+    /// All slots, those of no stream among them.
+    pub fn slots_mut(&mut self) -> impl Iterator<Item = &mut Stream<T>> {
+        self.slab.iter_mut()
     }
 }

@@ -1,15 +1,15 @@
 //! Who is told what the octets of a connection are, at the moment they are read. The ordinary reader tells nobody, and
 //! that costs nothing: all functions between here and there are made for each kind of watcher.
 
-use crate::grpc::message::Reader;
 use crate::http2::frame::header::FrameHeader;
 use crate::http2::hpack::Representation;
 
+use super::application::Application;
 use super::detect::Opening;
 
 /// Somebody who is told. All of it is about the side whose bytes are being read, or are missing. Places are told by
 /// `left`, the octets from there to the end of the slice that is being read.
-pub trait Watch {
+pub trait Watch<A: Application> {
     /// Whether anything is looked at.
     fn watches(&self) -> bool {
         false
@@ -60,9 +60,10 @@ pub trait Watch {
     /// It is of a stream from before the capture, and tells no message boundary yet.
     fn beginnings(&mut self, _octets: &[u8], _header: FrameHeader) {}
 
-    /// It goes to `reader`; `begins` when it is the first of its frame.
-    fn messages(&mut self, _reader: &Reader, _octets: &[u8], _begins: bool) {}
+    /// It goes to the protocol on top, which has this state of the stream before it. `begins` when it is the first of its
+    /// frame.
+    fn stream_data(&mut self, _stream: &A::Stream, _octets: &[u8], _begins: bool) {}
 }
 
 /// Nobody.
-impl Watch for () {}
+impl<A: Application> Watch<A> for () {}

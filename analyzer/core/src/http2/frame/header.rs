@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::store::context::FRAME_COUNTS;
+
 /// Octets of a frame header.
 pub const HEADER_LEN: usize = 9;
 /// The smallest and the initial SETTINGS_MAX_FRAME_SIZE (RFC 9113 section 6.5.2).
@@ -83,7 +85,7 @@ impl FrameType {
     /// Section 6.10.
     pub const CONTINUATION: Self = Self(9);
     /// Number of types that RFC 9113 defines.
-    pub const KNOWN: usize = 10;
+    pub const KNOWN: usize = FRAME_COUNTS - 1;
     /// Names in the order of their numbers, as Wireshark and the RFC write them.
     pub const NAMES: [&'static str; Self::KNOWN] = [
         "DATA",
@@ -101,6 +103,12 @@ impl FrameType {
     /// Whether RFC 9113 defines this type.
     pub const fn is_known(self) -> bool {
         (self.0 as usize) < Self::KNOWN
+    }
+
+    /// Its place among counts by type, of which the last one counts the types that RFC 9113 does not define.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0).min(Self::KNOWN)
     }
 
     /// The flags that RFC 9113 section 6 defines for this type.

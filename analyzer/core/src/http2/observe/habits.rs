@@ -71,7 +71,7 @@ impl Habits {
     /// A frame is whole.
     #[inline]
     pub fn frame_ends(&mut self, kind: FrameType) {
-        if let Some(count) = self.frames.get_mut(crate::http2::connection::state::total_index(kind)) {
+        if let Some(count) = self.frames.get_mut(kind.index()) {
             *count += 1;
         }
     }
@@ -145,7 +145,7 @@ impl Habits {
 
     /// The counts as a row.
     pub fn row(&self) -> DirectionRow {
-        let count = |kind: FrameType| self.frames[crate::http2::connection::state::total_index(kind)];
+        let count = |kind: FrameType| self.frames[kind.index()];
         DirectionRow {
             data_frames: count(FrameType::DATA),
             header_frames: count(FrameType::HEADERS) + count(FrameType::CONTINUATION) + count(FrameType::PUSH_PROMISE),

@@ -12,15 +12,15 @@ mod settings;
 mod streams;
 
 use crate::at::At;
+use crate::grpc::state::Http2;
 use crate::grpc::status;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::End;
+use crate::http2::frame::header::{FrameType, flag};
 use crate::limits as bounds;
 use crate::store::context::{Context, Options};
 use crate::store::tables::rpc_flag;
 use crate::tcp::transport::Transport;
-
-use super::connection::reading::Reading;
-use super::connection::state::{End, Http2};
-use super::frame::header::{FrameType, flag};
 
 /// The side that opens the connection.
 const CLIENT: usize = 0;
@@ -209,7 +209,7 @@ impl Exchange {
 
     /// Frames of a type, of both sides.
     fn counted(&self, kind: FrameType) -> u32 {
-        self.h2.sides.iter().map(|side| side.habits.frames[super::connection::state::total_index(kind)]).sum()
+        self.h2.sides.iter().map(|side| side.habits.frames[kind.index()]).sum()
     }
 
     fn finish(&mut self, end: End) {

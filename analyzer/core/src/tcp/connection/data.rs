@@ -5,7 +5,7 @@ use crate::limits;
 use crate::packet::Segment;
 use crate::store::budget::Cause;
 
-use super::super::above::Above;
+use super::super::events::Events;
 use super::super::note::Note;
 use super::super::rtt;
 use super::super::send_queue::BlockedInterval;
@@ -14,7 +14,7 @@ use super::{Connection, Recovery};
 impl Connection {
     /// Payload of `side` from `offset` on.
     #[inline]
-    pub(super) fn data<U: Above>(
+    pub(super) fn data<U: Events>(
         &mut self,
         side: usize,
         segment: &Segment<'_>,
@@ -125,7 +125,7 @@ impl Connection {
 
     /// Bytes of `side` that it has not sent before: waits end here, and flights begin.
     #[inline]
-    pub(super) fn new_data<U: Above>(
+    pub(super) fn new_data<U: Events>(
         &mut self,
         side: usize,
         offset: i64,
@@ -146,7 +146,7 @@ impl Connection {
 
     /// A segment in front of kept ones: if it was sent again, its bytes would have come before theirs.
     #[cold]
-    pub(super) fn fill<U: Above>(
+    pub(super) fn fill<U: Events>(
         &mut self,
         side: usize,
         segment: &Segment<'_>,
@@ -176,7 +176,7 @@ impl Connection {
 
     /// Delivers what is new of a segment that begins at or before the expected byte.
     #[inline]
-    pub(super) fn deliver<U: Above>(
+    pub(super) fn deliver<U: Events>(
         &mut self,
         side: usize,
         payload: &[u8],

@@ -5,14 +5,14 @@ use crate::limits;
 use crate::packet::Segment;
 use crate::store::tables::Layer;
 
-use super::super::above::Above;
+use super::super::events::Events;
 use super::super::note::Note;
 use super::super::reassembly::New;
 use super::Connection;
 
 impl Connection {
     /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
-    pub(super) fn keep_out_of_order<U: Above>(
+    pub(super) fn keep_out_of_order<U: Events>(
         &mut self,
         side: usize,
         segment: &Segment<'_>,
@@ -61,13 +61,13 @@ impl Connection {
     }
 
     /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.
-    pub(super) fn drain<U: Above>(&mut self, side: usize, hole: Option<At>, above: &mut U) {
+    pub(super) fn drain<U: Events>(&mut self, side: usize, hole: Option<At>, above: &mut U) {
         while self.deliver_kept(side, hole, above) {}
     }
 
     /// Delivers the first kept segment of `side` if it is due. Without a `hole` that was filled the capture lacks the
     /// packets before it, and its receiver waited only for those in front of it that came later.
-    pub(super) fn deliver_kept<U: Above>(&mut self, side: usize, hole: Option<At>, above: &mut U) -> bool {
+    pub(super) fn deliver_kept<U: Events>(&mut self, side: usize, hole: Option<At>, above: &mut U) -> bool {
         let half = &mut self.halves[side];
         let next = half.next;
         let Some(store) = &mut half.out_of_order else { return false };
@@ -107,7 +107,7 @@ impl Connection {
 
     /// Delivers what is due of both sides in the order in which it was recorded: requests before their answers.
     #[cold]
-    pub(super) fn catch_up<U: Above>(&mut self, above: &mut U) {
+    pub(super) fn catch_up<U: Events>(&mut self, above: &mut U) {
         loop {
             let side = match [self.due(0), self.due(1)] {
                 [None, None] => return,
@@ -121,7 +121,7 @@ impl Connection {
     /// A hole that the receiver has acknowledged will not be filled: the capture lacks the packet. Some patience
     /// allows for capture points that record an ACK before its data.
     #[inline]
-    pub(super) fn check_holes<U: Above>(&mut self, at: At, above: &mut U) {
+    pub(super) fn check_holes<U: Events>(&mut self, at: At, above: &mut U) {
         for side in 0..2 {
             let half = &self.halves[side];
             let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else {
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn lose_patience<U: Above>(&mut self, side: usize, at: At, above: &mut U) {
+    pub(super) fn lose_patience<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         let half = &mut self.halves[side];
         half.hole_patience += 1;
         if half.hole_patience > limits::MISSING_AFTER_PACKETS {
@@ -148,7 +148,7 @@ impl Connection {
 
     /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
     /// that it answers. What holds earlier packets of the other side back comes first, if that is missing too.
-    pub(super) fn give_up<U: Above>(&mut self, side: usize, at: At, above: &mut U) {
+    pub(super) fn give_up<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         let Some((until, _, _)) = self.head(side) else { return };
         while let Some((_, behind, _)) = self.head(side).filter(|head| head.0 <= until) {
             let other = self.head(1 - side).filter(|head| head.1.packet < behind.packet);
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// Takes away what holds the first kept segment of `side` back, or a part of it.
-    pub(super) fn pass<U: Above>(&mut self, side: usize, at: At, above: &mut U) {
+    pub(super) fn pass<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         // the receiver went on when it had what comes behind the hole, not when the hole is given up here
         let Some((first, behind, answers)) = self.head(side) else { return };
         let passed = if first > self.halves[side].next {
@@ -180,7 +180,7 @@ impl Connection {
     }
 
     /// Bytes of `side` up to `offset` were acknowledged and are not in the capture; what is behind them may be.
-    pub(super) fn skip_unseen<U: Above>(
+    pub(super) fn skip_unseen<U: Events>(
         &mut self,
         side: usize,
         offset: i64,
@@ -197,7 +197,7 @@ impl Connection {
     }
 
     /// Gives up on the bytes of `side` up to `offset`; `behind` is the packet that shows that they were there.
-    pub(super) fn skip<U: Above>(&mut self, side: usize, offset: i64, behind: At, at: At, above: &mut U) -> bool {
+    pub(super) fn skip<U: Events>(&mut self, side: usize, offset: i64, behind: At, at: At, above: &mut U) -> bool {
         let missing = offset.saturating_sub(self.halves[side].next);
         if missing <= 0 {
             return false;
@@ -224,7 +224,7 @@ impl Connection {
 
     /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
     /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
-    pub fn give_up_all<U: Above>(&mut self, above: &mut U) {
+    pub fn give_up_all<U: Events>(&mut self, above: &mut U) {
         let at = self.last;
         self.ending = true;
         loop {

@@ -5,7 +5,7 @@ use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
 use crate::store::tables::PacketRow;
 
-use super::super::above::Above;
+use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
 use super::Connection;
@@ -15,7 +15,7 @@ const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
 impl Connection {
     /// Takes one segment of `side`.
     #[inline]
-    pub fn segment<U: Above>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
+    pub fn segment<U: Events>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
         let half = &mut self.halves[side];
         if !half.started {
             half.start(segment.seq.wrapping_add(u32::from(segment.flags.contains(TcpFlags::SYN))));
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    fn row_of<U: Above>(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, above: &mut U) {
+    fn row_of<U: Events>(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, above: &mut U) {
         let direction = u8::from(side != above.client());
         let cx = above.context();
         if !cx.options.packets {

@@ -1,19 +1,20 @@
 //! Octets that are missing, and the search for the next frame boundary.
 
 use crate::at::At;
+use crate::http2::connection::blocks;
+use crate::http2::connection::events::Events;
 use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::State;
+use crate::http2::connection::state::{Http2, Protocol};
+use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::FrameType;
 use crate::store::tables::Layer;
 
-use super::super::blocks;
-use super::super::side::State;
-use super::super::state::{Http2, Protocol};
-use super::super::watch::Watch;
-use super::{end_data, end_frame};
+use super::end::{end_data, end_frame, forget_ended_stream};
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
-pub(in crate::http2) fn search<'a, W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn search<'a, A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     bytes: &'a [u8],
     at: At,
@@ -47,8 +48,8 @@ pub(in crate::http2) fn search<'a, W: Watch + ?Sized>(
 
 /// `length` bytes of `side` are not in the capture. Inside a frame that is read past, decoding goes on; else the
 /// boundary is lost.
-pub(in crate::http2) fn gap<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     length: u64,
     at: At,
@@ -79,28 +80,28 @@ pub(in crate::http2) fn gap<W: Watch + ?Sized>(
     }
 }
 
-pub(in crate::http2) fn gap_in_data<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn gap_in_data<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     length: u32,
     at: At,
     reading: &mut Reading<'_, W>,
 ) {
-    super::forget_ended_stream(h2, side);
+    forget_ended_stream(h2, side);
     let sender = &mut h2.sides[side];
     let in_data = length.min(sender.data.data);
     sender.data.data -= in_data;
     sender.data.padding -= length - in_data;
     let (slot, whole, header) = (sender.slot, sender.data.total() == 0, sender.frame);
-    h2.stream_gap(side, slot, in_data, at, reading);
+    A::data_lacks(h2, side, slot, in_data, at, reading);
     if whole {
         end_data(h2, side, header, at, reading);
     }
 }
 
 /// The frame's length is known, so is its end; a header block gives the fields that came before the gap.
-pub(in crate::http2) fn gap_in_control<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn gap_in_control<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     length: u32,
     at: At,
@@ -124,8 +125,8 @@ pub(in crate::http2) fn gap_in_control<W: Watch + ?Sized>(
     }
 }
 
-pub(in crate::http2) fn lose<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn lose<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     missing: u64,
     at: At,
@@ -138,7 +139,7 @@ pub(in crate::http2) fn lose<W: Watch + ?Sized>(
         h2.bytes.undecoded += search.len() as u64;
     }
     h2.sides[side].lose(missing, at.packet);
-    h2.doubt_open_rpcs(at);
+    A::doubt(h2, at);
     if !reading.transport.unproven {
         h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, reading.cx);
     }

@@ -1,18 +1,19 @@
 //! The first octets of a direction: what they are, and which state reads them.
 
 use crate::at::At;
+use crate::http2::connection::application::Application;
+use crate::http2::connection::detect::{self, Opening};
+use crate::http2::connection::events::Events;
 use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::State;
+use crate::http2::connection::state::{Http2, Protocol};
+use crate::http2::connection::watch::Watch;
 use crate::http2::frame::boundary_search::Search;
+use crate::http2::frame::settings;
 use crate::limits;
 
-use super::super::detect::{self, Opening};
-use super::super::side::State;
-use super::super::state::{Http2, Protocol};
-use super::super::watch::Watch;
-use super::read;
-
-pub(in crate::http2) fn read_opening<'a, W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn read_opening<'a, A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     bytes: &'a [u8],
     at: At,
@@ -27,26 +28,10 @@ pub(in crate::http2) fn read_opening<'a, W: Watch + ?Sized>(
     &[]
 }
 
-/// Reads kept bytes again, from an offset on, in the state they have led to. What they lead to may be lost, kept and
-/// found again: one after the other, for recursion would be as deep as the input has it.
-#[cold]
-pub(in crate::http2) fn replay<W: Watch + ?Sized>(h2: &mut Http2, side: usize, reading: &mut Reading<'_, W>) {
-    let mut left = Vec::new();
-    while let Some((kept, from)) = h2.sides[side].replay.take().or_else(|| left.pop()) {
-        let Some((piece, at)) = kept.piece(from) else { continue };
-        let end = from + piece.len();
-        reading.watch.reads(kept.len() - end);
-        read(h2, side, piece, at, reading);
-        if end < kept.len() {
-            left.push((kept, end));
-        }
-    }
-}
-
 /// Decides what a direction's first bytes are and sets the state that reads them; gives how many of them need no
 /// further reading, or `None` to wait for more.
-pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     kept: &Search,
     at: At,
@@ -90,8 +75,8 @@ pub(in crate::http2) fn judge_opening<W: Watch + ?Sized>(
 }
 
 /// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol.
-pub(in crate::http2) fn judge_http1<W: Watch + ?Sized>(
-    h2: &mut Http2,
+pub(in crate::http2) fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
+    h2: &mut Http2<A>,
     side: usize,
     kept: &Search,
     at: At,
@@ -109,7 +94,7 @@ pub(in crate::http2) fn judge_http1<W: Watch + ?Sized>(
     if agreed {
         h2.protocol = Protocol::Http2;
         h2.sides[side].state = State::Header;
-        h2.upgraded(side, at, reading);
+        accept_upgrade(h2, side, at, reading);
     } else if asked {
         h2.set_client(side, at, reading.cx);
         h2.sides[side].frame_first = kept.first();
@@ -125,10 +110,27 @@ pub(in crate::http2) fn judge_http1<W: Watch + ?Sized>(
     Some(used)
 }
 
-pub(in crate::http2) fn read_http1_body<'a>(h2: &mut Http2, side: usize, bytes: &'a [u8], left: u64) -> &'a [u8] {
+pub(in crate::http2) fn read_http1_body<'a, A: Application>(
+    h2: &mut Http2<A>,
+    side: usize,
+    bytes: &'a [u8],
+    left: u64,
+) -> &'a [u8] {
     let take = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
     let left = left - take as u64;
     h2.bytes.decoded += take as u64;
     h2.sides[side].state = if left == 0 { State::Opening } else { State::Http1Body(left) };
     bytes.get(take..).unwrap_or_default()
+}
+
+/// The server accepted an upgrade to h2c: the client's `HTTP2-Settings` are in force (RFC 7540 section 3.2).
+fn accept_upgrade<A: Events, W: ?Sized>(h2: &mut Http2<A>, server: usize, at: At, reading: &mut Reading<'_, W>) {
+    let Some(head) = h2.take_upgrade() else { return };
+    let client = 1 - server;
+    let pairs = settings::pairs(&head.settings);
+    h2.sides[client].in_force = h2.sides[client].in_force.with(pairs).0;
+    let table_size = h2.sides[client].in_force.header_table_size;
+    h2.sides[server].allow_table_size(table_size);
+    let first = h2.sides[client].frame_first();
+    A::upgraded(h2, client, &head, first, at, reading);
 }

@@ -1,6 +1,7 @@
 //! Entries from before a hole, found again by the blocks behind it.
 
-use crate::grpc::headers::{HeaderClass, Strings};
+use crate::grpc::headers::HeaderClass;
+use crate::store::strings::Strings;
 
 use super::super::{Classifier, Decoder};
 

@@ -1,4 +1,4 @@
-//! The layer above TCP, as TCP sees it.
+//! The events of a connection, which the layer above TCP receives.
 
 use crate::at::At;
 use crate::store::context::Context;
@@ -7,7 +7,7 @@ use super::connection::Connection;
 use super::transport::Transport;
 
 /// Receives the events of a connection. Its functions are compiled into those of TCP, so a call costs nothing.
-pub trait Above {
+pub trait Events {
     /// The tables and options of the run.
     fn context(&mut self) -> &mut Context;
 
