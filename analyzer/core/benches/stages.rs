@@ -236,9 +236,9 @@ fn feed(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut cx = Context::new(Options { rpc_rows, ..Options::default() });
                 let mut http2 = Http2::new(0, 0, true, false, &mut cx.strings);
-                let reading = &mut Reading { cx: &mut cx, transport: &Transport::default(), watch: &mut () };
+                let reading = &mut Reading { cx: &mut cx, transport: &Transport::default() };
                 for &(side, bytes, at) in &bytes {
-                    http2.feed(side, bytes, at, reading);
+                    http2.feed(side, bytes, at, reading, &mut ());
                 }
                 http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), reading);
                 assert!(http2.application.rpcs > 0);

@@ -35,16 +35,16 @@ pub fn run(data: &[u8]) {
         match step {
             Step::Bytes(side, bytes) => {
                 fed += bytes.len() as u64;
-                h2.feed(side, bytes, at, &mut Reading { cx: &mut cx, transport, watch: &mut () });
+                h2.feed(side, bytes, at, &mut Reading { cx: &mut cx, transport }, &mut ());
             }
             Step::Gap(side, length) => {
-                h2.gap(side, length, at, &mut Reading { cx: &mut cx, transport, watch: &mut () });
+                h2.gap(side, length, at, &mut Reading { cx: &mut cx, transport }, &mut ());
             }
         }
         assert!(h2.streams.len() <= limits::OPEN_STREAMS);
     }
     let (end, at) = (ENDS[usize::from(known >> 4) % ENDS.len()], At::new(packet, i64::from(packet) * 1_000_000));
-    h2.finish(end, at, &mut Reading { cx: &mut cx, transport, watch: &mut () });
+    h2.finish(end, at, &mut Reading { cx: &mut cx, transport });
     let bytes = h2.bytes;
     assert_eq!(bytes.decoded + bytes.not_http2 + bytes.encrypted + bytes.undecoded, fed, "{bytes:?}");
     check(&cx);

@@ -12,7 +12,6 @@ use crate::waits::{self, Layers, Stop};
 
 use super::encrypted::Encrypted;
 use super::shared::Shared;
-use super::tap::Tap;
 
 /// The layers above TCP.
 #[derive(Debug)]
@@ -40,8 +39,8 @@ impl Content {
     }
 
     #[inline]
-    fn layers<'a>(&'a mut self, tcp: &'a mut Tcp) -> Layers<'a> {
-        let record_rest = self.tls.as_ref().map_or([0; 2], |tls| [tls.owed(0), tls.owed(1)]);
+    fn layers<'a>(&'a mut self, tcp: &'a mut Tcp, side: usize) -> Layers<'a> {
+        let record_rest = self.tls.as_ref().map_or(0, |tls| tls.owed(side));
         Layers { tcp, http2: &mut self.http2, record_rest }
     }
 
@@ -62,7 +61,7 @@ impl Content {
             }
             tap.over(self.http2.connection);
         }
-        let reading = &mut Reading { cx, transport, watch: &mut () };
+        let reading = &mut Reading { cx, transport };
         if let Some(tls) = &mut self.tls {
             tls.finish(&mut self.http2, at, shared.decryptor(), reading);
         }
@@ -92,13 +91,11 @@ impl ContentReader<'_> {
     fn show(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
         let Some(mut tap) = self.shared.tap.take() else { return };
         let Content { http2, tls, .. } = &mut *self.content;
+        let reading = &mut Reading { cx: self.cx, transport };
         tap.delivered(http2.connection, side, offset, bytes, tls.is_some());
         match tls {
-            Some(tls) => {
-                let reading = &mut Reading { cx: self.cx, transport, watch: &mut () };
-                tls.feed(http2, side, bytes, at, self.shared.decryptor(), reading);
-            }
-            None => http2.feed(side, bytes, at, &mut Reading::<dyn Tap> { cx: self.cx, transport, watch: &mut *tap }),
+            Some(tls) => tls.feed(http2, side, bytes, at, self.shared.decryptor(), reading),
+            None => http2.feed(side, bytes, at, reading, &mut *tap),
         }
         self.shared.tap = Some(tap);
     }
@@ -119,19 +116,23 @@ impl Events for ContentReader<'_> {
     fn sends(&mut self, tcp: &mut Tcp, side: usize, length: i64, payload: &[u8], at: At) {
         if self.content.owes(side) {
             if let Some(stop) = self.content.stops[side] {
-                waits::resumed(&mut self.content.layers(tcp), side, &stop, length, at, self.cx);
+                waits::resumed(&mut self.content.layers(tcp, side), side, &stop, length, at, self.cx);
             }
         } else if tcp.transport.queues[side].is_blocked()
             || tcp.halves[side].congestion.is_after_loss()
             || waits::may_be_held(&tcp.halves[side], payload, at)
         {
-            waits::began(&mut self.content.layers(tcp), side, length, payload, at, self.cx);
+            waits::began(&mut self.content.layers(tcp, side), side, length, payload, at, self.cx);
         }
     }
 
     #[inline]
     fn sent(&mut self, tcp: &mut Tcp, side: usize) {
-        self.content.stops[side] = waits::stopped(&mut self.content.layers(tcp), side);
+        if self.content.owes(side) {
+            self.content.stops[side] = Some(waits::stopped(&mut self.content.layers(tcp, side), side));
+        } else {
+            self.content.stops[side] = None;
+        }
     }
 
     #[inline]
@@ -141,10 +142,10 @@ impl Events for ContentReader<'_> {
             return self.show(transport, side, offset, bytes, at);
         }
         let Content { http2, tls, .. } = &mut *self.content;
-        let reading = &mut Reading { cx: self.cx, transport, watch: &mut () };
+        let reading = &mut Reading { cx: self.cx, transport };
         match tls {
             Some(tls) => tls.feed(http2, side, bytes, at, self.shared.decryptor(), reading),
-            None => http2.feed(side, bytes, at, reading),
+            None => http2.feed(side, bytes, at, reading, &mut ()),
         }
     }
 
@@ -154,16 +155,11 @@ impl Events for ContentReader<'_> {
         if let Some(tap) = &mut tap {
             tap.missing(http2.connection, side, length);
         }
-        let cx = &mut *self.cx;
+        let reading = &mut Reading { cx: self.cx, transport };
         match (tls, &mut tap) {
-            (Some(tls), _) => {
-                let reading = &mut Reading { cx, transport, watch: &mut () };
-                tls.gap(http2, side, length, at, self.shared.decryptor(), reading);
-            }
-            (None, Some(tap)) => {
-                http2.gap(side, length, at, &mut Reading::<dyn Tap> { cx, transport, watch: &mut **tap });
-            }
-            (None, None) => http2.gap(side, length, at, &mut Reading { cx, transport, watch: &mut () }),
+            (Some(tls), _) => tls.gap(http2, side, length, at, self.shared.decryptor(), reading),
+            (None, Some(tap)) => http2.gap(side, length, at, reading, &mut **tap),
+            (None, None) => http2.gap(side, length, at, reading, &mut ()),
         }
         self.shared.tap = tap;
     }
@@ -173,6 +169,6 @@ impl Events for ContentReader<'_> {
     }
 
     fn pauses_unjudged(&mut self, tcp: &mut Tcp, side: usize, start: i64, at: At) {
-        waits::not_judged(&mut self.content.layers(tcp), side, start, at);
+        waits::not_judged(&mut self.content.layers(tcp, side), side, start, at);
     }
 }

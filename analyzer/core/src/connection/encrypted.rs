@@ -76,7 +76,7 @@ impl Encrypted {
         bytes: &[u8],
         at: At,
         decryptor: &mut Decryptor,
-        reading: &mut Reading<'_, ()>,
+        reading: &mut Reading<'_>,
     ) {
         if http2.protocol == Protocol::Undecided {
             http2.protocol = Protocol::Tls;
@@ -97,7 +97,7 @@ impl Encrypted {
         length: u64,
         at: At,
         decryptor: &mut Decryptor,
-        reading: &mut Reading<'_, ()>,
+        reading: &mut Reading<'_>,
     ) {
         let Self { session, plaintext, timing, .. } = self;
         timing.doubt();
@@ -108,7 +108,7 @@ impl Encrypted {
     }
 
     /// The connection is over; what its records hold besides plaintext is counted as encrypted.
-    pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_, ()>) {
+    pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_>) {
         let Self { session, plaintext, timing, .. } = self;
         session.finish(at, decryptor, &mut |event, at| {
             timing.take(&event, at);
@@ -118,20 +118,20 @@ impl Encrypted {
     }
 }
 
-fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, reading: &mut Reading<'_, ()>) {
+fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, reading: &mut Reading<'_>) {
     match event {
         Event::Data { side, bytes, first } if !bytes.is_empty() => {
             *plaintext += bytes.len() as u64;
             // what a record begins with was sent with its first packet, though it was readable with its last only
             let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
             if !begin.is_empty() {
-                http2.feed(side, begin, first, reading);
+                http2.feed(side, begin, first, reading, &mut ());
             }
             if !rest.is_empty() {
-                http2.feed(side, rest, at, reading);
+                http2.feed(side, rest, at, reading, &mut ());
             }
         }
-        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading),
+        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading, &mut ()),
         Event::Undecryptable { reason, .. } => {
             reading.cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
         }

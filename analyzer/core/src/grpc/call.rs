@@ -148,7 +148,8 @@ impl Call {
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
     /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
     /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
-    #[inline]
+    /// What was sent up to `gap_time` is not in the capture.
+    #[inline(always)]
     pub fn charge_activity(
         &mut self,
         side: usize,
@@ -158,12 +159,16 @@ impl Call {
         queues: &[SendQueue; 2],
         gap_time: i64,
     ) {
+        if gap_time > self.since {
+            self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
+        }
+        self.charge_turn(side, is_client, at, near_rtt, queues);
+    }
+
+    #[inline]
+    fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, queues: &[SendQueue; 2]) {
         if at.ready_time > self.since {
             let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
-            if gap_time > self.since {
-                // what was said meanwhile is not in the capture
-                self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
-            }
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
                 self.charge_held(side, &turn, at, queues);
             } else {

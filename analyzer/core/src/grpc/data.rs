@@ -2,6 +2,7 @@
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::Side;
 use crate::http2::connection::watch::Watch;
 use crate::limits;
 use crate::store::budget::Cause;
@@ -28,24 +29,25 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     slot: u32,
     data: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
-    let (is_client, near, gaps) = (side == h2.client, reading.transport.near_rtt[side], h2.sides[side].gaps);
-    let direction_code = h2.direction(side);
+    let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
+    let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
     let Some(call) = h2.streams.state_mut(slot) else { return };
     let behind = std::mem::replace(&mut h2.sides[side].data_slot, slot) != slot
         && call.is_inside(side)
         && call.directions[side].gaps == gaps
         && !reading.transport.queues[side].late;
     if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
-        let row = WaitRow { connection: h2.connection, direction: direction_code, ..WaitRow::NOTHING_KNOWN };
-        went_behind(call, side, row, at, reading.cx);
+        went_behind(call, from, at, reading.cx);
     }
-    call.charge_activity(side, is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
+    call.charge_activity(side, from.is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
     if call.kind != Kind::Grpc {
         return;
     }
-    let gap = h2.sides[side].gap_touches(call.directions[side].gaps, call.first.packet);
+    let sender = &mut h2.sides[side];
+    let gap = sender.gap_touches(call.directions[side].gaps, call.first.packet);
     let direction = &mut call.directions[side];
     if direction.gaps != gaps {
         if gap {
@@ -54,15 +56,14 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         direction.gaps = gaps;
     }
     if direction.reader.is_lost() {
-        direction.reader.resume(data, h2.sides[side].frame_from(data.len()));
+        direction.reader.resume(data, sender.frame_from(data.len()));
     }
-    reading.watch.stream_data(call, data, h2.sides[side].frame_from(data.len()).is_some());
-    let wrong = read_messages(h2, side, slot, data, at, reading.cx);
-    let Some(call) = h2.streams.state_mut(slot) else { return };
+    watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
+    let wrong = read_messages(call, sender, &mut h2.application, from, data, at, reading.cx);
     if call.begun_before {
         call.answers_before(h2.client);
     }
-    h2.application.turns.update(call, h2.client, is_client, at, reading.transport.near_rtt[h2.client]);
+    h2.application.turns.update(call, h2.client, from.is_client, at, reading.transport.near_rtt[h2.client]);
     if gap {
         touch_gap(slot, &mut h2.streams, reading.cx);
     }
@@ -71,27 +72,49 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     }
 }
 
+/// The sender of DATA.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    /// Row of the connection.
+    connection: u32,
+    /// Whether it is the client.
+    is_client: bool,
+    side: usize,
+}
+
+impl Sender {
+    /// 0 for the client, 1 for the server.
+    #[inline(always)]
+    fn direction(self) -> u8 {
+        u8::from(!self.is_client)
+    }
+}
+
 /// Reads the messages in DATA; whether it is something else.
 #[inline(always)]
-fn read_messages(h2: &mut Http2, side: usize, slot: u32, data: &[u8], at: At, cx: &mut Context) -> bool {
-    let (is_client, direction_code) = (side == h2.client, h2.direction(side));
-    let Some(call) = h2.streams.state_mut(slot) else { return false };
-    let (id, method) = (call.id, call.method);
-    let (direction, turn_since) = (&mut call.directions[side], &mut call.turn_since);
-    let sender = &mut h2.sides[side];
-    let (unfinished, habits, turns) = (&mut sender.unfinished_messages, &mut sender.habits, &mut h2.application.turns);
-    let (connection, gap_time) = (h2.connection, h2.application.gap_time);
+fn read_messages(
+    call: &mut Call,
+    sender: &mut Side<Grpc>,
+    grpc: &mut Grpc,
+    from: Sender,
+    data: &[u8],
+    at: At,
+    cx: &mut Context,
+) -> bool {
+    let (id, method, turns, gap_time) = (call.id, call.method, &mut grpc.turns, grpc.gap_time);
+    let (direction, turn_since) = (&mut call.directions[from.side], &mut call.turn_since);
+    let (unfinished, habits) = (&mut sender.unfinished_messages, &mut sender.habits);
     let mut wrong = false;
     let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
     direction.reader.feed(data, at, &mut |event| match event {
         Event::Begin => {
             *unfinished += 1;
-            turns.message_begins(is_client);
+            turns.message_begins(from.is_client);
             if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
-                push_delay([connection, id, method], direction_code, headers, at, cx);
+                push_delay([from.connection, id, method], from.direction(), headers, at, cx);
             }
             headers.0 = -1;
-            if !is_client && *turn_since > gap_time {
+            if !from.is_client && *turn_since > gap_time {
                 let turnaround = at.time.saturating_sub(*turn_since).max(0);
                 cx.method(method).add_turnaround(turnaround as u64);
                 *turn_since = -1;
@@ -99,11 +122,11 @@ fn read_messages(h2: &mut Http2, side: usize, slot: u32, data: &[u8], at: At, cx
         }
         Event::End(message) => {
             *unfinished = unfinished.saturating_sub(1);
-            if is_client {
+            if from.is_client {
                 *turn_since = at.ready_time;
             }
             habits.message(message.length, at);
-            count_message([connection, id], direction_code, method, &message, at, cx);
+            count_message([from.connection, id], from.direction(), method, &message, at, cx);
         }
         Event::NotGrpc(_) => wrong = true,
     });
@@ -111,14 +134,7 @@ fn read_messages(h2: &mut Http2, side: usize, slot: u32, data: &[u8], at: At, cx
 }
 
 /// `length` bytes of a stream's DATA are not in the capture.
-pub(super) fn stream_gap<W: ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    slot: u32,
-    length: u32,
-    at: At,
-    reading: &mut Reading<'_, W>,
-) {
+pub(super) fn stream_gap(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
     let gaps = h2.sides[side].gaps;
     let Some(call) = h2.streams.state_mut(slot) else { return };
     call.charge(at.time, Cause::CaptureGap);
@@ -137,20 +153,12 @@ pub(super) fn stream_gap<W: ?Sized>(
 }
 
 /// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
-fn stream_cut_tail<W: ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    slot: u32,
-    length: u32,
-    at: At,
-    reading: &mut Reading<'_, W>,
-) {
+fn stream_cut_tail(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
     const ZEROS: [u8; 4096] = [0; 4096];
-    let mut unwatched = Reading { cx: reading.cx, transport: reading.transport, watch: &mut () };
     let mut left = length as usize;
     while left > 0 {
         let piece = left.min(ZEROS.len());
-        stream_data(h2, side, slot, ZEROS.get(..piece).unwrap_or_default(), at, &mut unwatched);
+        stream_data(h2, side, slot, ZEROS.get(..piece).unwrap_or_default(), at, reading, &mut ());
         left -= piece;
     }
 }
@@ -171,18 +179,20 @@ pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> u32 {
 
 /// Inside its message a stream's bytes come after those of other streams: they went first.
 #[cold]
-fn went_behind(call: &mut Call, side: usize, row: WaitRow, at: At, cx: &mut Context) {
+fn went_behind(call: &mut Call, from: Sender, at: At, cx: &mut Context) {
     cx.waits.push(WaitRow {
+        connection: from.connection,
+        direction: from.direction(),
         stream: call.id,
         start_time_ns: call.since,
         duration_ns: at.time.saturating_sub(call.since),
         cause: Cause::HeadOfLine as u8,
-        owed_bytes: u64::from(call.directions[side].reader.owed()),
+        owed_bytes: u64::from(call.directions[from.side].reader.owed()),
         stopped_at_packet: call.last_packet,
         resumed_at_packet: at.packet,
         streams: 1,
         method: call.method,
-        ..row
+        ..WaitRow::NOTHING_KNOWN
     });
     call.charge(at.time, Cause::HeadOfLine);
 }

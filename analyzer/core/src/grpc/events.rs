@@ -75,7 +75,7 @@ impl Events for Grpc {
     }
 
     #[inline]
-    fn headers<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_, W>) {
+    fn headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_>) {
         rpc::header_block(h2, block, reading);
     }
 
@@ -86,9 +86,10 @@ impl Events for Grpc {
         slot: u32,
         data: &[u8],
         at: At,
-        reading: &mut Reading<'_, W>,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
     ) {
-        data::stream_data(h2, side, slot, data, at, reading);
+        data::stream_data(h2, side, slot, data, at, reading, watch);
     }
 
     #[inline]
@@ -97,39 +98,26 @@ impl Events for Grpc {
         side: usize,
         header: FrameHeader,
         octets: &[u8],
-        reading: &mut Reading<'_, W>,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
     ) -> u32 {
-        late::late_data(h2, side, header, octets, reading)
+        late::late_data(h2, side, header, octets, reading, watch)
     }
 
-    fn data_lacks<W: ?Sized>(
-        h2: &mut Http2,
-        side: usize,
-        slot: u32,
-        length: u32,
-        at: At,
-        reading: &mut Reading<'_, W>,
-    ) {
+    fn data_lacks(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
         data::stream_gap(h2, side, slot, length, at, reading);
     }
 
     #[inline]
-    fn end_stream<W: ?Sized>(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_, W>) {
+    fn end_stream(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
         rpc::end_direction(h2, side, id, slot, at, reading);
     }
 
-    fn reset<W: ?Sized>(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_, W>) {
+    fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>) {
         rpc::reset(h2, side, id, code, at, reading);
     }
 
-    fn upgraded<W: ?Sized>(
-        h2: &mut Http2,
-        client: usize,
-        head: &Http1Head,
-        first: At,
-        at: At,
-        reading: &mut Reading<'_, W>,
-    ) {
+    fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
         rpc::upgraded(h2, client, head, first, at, reading);
     }
 
@@ -137,7 +125,7 @@ impl Events for Grpc {
         rpc::doubt_open_rpcs(h2, until);
     }
 
-    fn end_open_stream<W: ?Sized>(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_, W>) {
+    fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
         rpc::end_open_stream(h2, id, end, at, reading);
     }
 }

@@ -95,13 +95,7 @@ impl Probe {
 
 /// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.
 #[cold]
-pub(super) fn resume_stream<W: ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    id: u32,
-    first: At,
-    reading: &mut Reading<'_, W>,
-) -> u32 {
+pub(super) fn resume_stream(h2: &mut Http2, side: usize, id: u32, first: At, reading: &mut Reading<'_>) -> u32 {
     let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
     let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
         h2.problem(Layer::Http2, "too many open streams: further ones are not followed", first, reading.cx);
@@ -134,7 +128,8 @@ pub(super) fn late_data<W: Watch<Grpc> + ?Sized>(
     side: usize,
     header: FrameHeader,
     octets: &[u8],
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> u32 {
     let id = header.stream;
     if !h2.opened_before(id) || header.has(flag::PADDED) || h2.sides[h2.client].is_searching() {
@@ -155,7 +150,7 @@ pub(super) fn late_data<W: Watch<Grpc> + ?Sized>(
     let is_between = probe.to_end[side] == 0;
     if !probe.data(side, octets, header.length(), needed) {
         if is_between {
-            reading.watch.beginnings(octets, header);
+            watch.beginnings(octets, header);
         }
         return NONE;
     }

@@ -20,7 +20,7 @@ use super::status;
 
 /// Takes a header block: it opens a stream, answers it, or ends it.
 #[inline]
-pub(super) fn header_block<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_, W>) {
+pub(super) fn header_block(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_>) {
     let &HeaderBlock { side, stream, summary, last, .. } = block;
     h2.sides[side].last_stream = stream;
     if summary.request {
@@ -60,7 +60,7 @@ fn roles_from_answer(h2: &mut Http2, side: usize, summary: &Summary, at: At, cx:
 }
 
 #[inline]
-fn request_headers<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_, W>) {
+fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &mut Reading<'_>) {
     let &HeaderBlock { side, stream: id, summary, last, .. } = block;
     if id <= h2.highest_stream() {
         if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
@@ -88,7 +88,7 @@ fn request_headers<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, 
 }
 
 #[inline]
-fn open_stream<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, reading: &mut Reading<'_, W>) {
+fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, reading: &mut Reading<'_>) {
     let &HeaderBlock { side, stream: id, summary, first, last, .. } = block;
     let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
     let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
@@ -125,14 +125,14 @@ fn open_stream<W: ?Sized>(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind
 }
 
 #[inline]
-fn response_headers<W: ?Sized>(
+fn response_headers(
     h2: &mut Http2,
     side: usize,
     id: u32,
     slot: u32,
     summary: &Summary,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
 ) {
     let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
     if let Some(call) = h2.streams.state_mut(slot) {
@@ -158,14 +158,7 @@ fn response_headers<W: ?Sized>(
 
 /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client
 /// (RFC 7540 section 3.2), and its `HTTP2-Settings` are in force.
-pub(super) fn upgraded<W: ?Sized>(
-    h2: &mut Http2,
-    client: usize,
-    head: &Http1Head,
-    first: At,
-    at: At,
-    reading: &mut Reading<'_, W>,
-) {
+pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
     let grpc = head.content_type.starts_with(b"application/grpc");
     let mut summary = Summary { request: true, grpc_content: Some(grpc), ..Summary::default() };
     if grpc {
@@ -180,14 +173,7 @@ pub(super) fn upgraded<W: ?Sized>(
 /// END_STREAM of `side`. From the server it ends the RPC, with the status its header fields told, or one made
 /// from the HTTP status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
 #[inline]
-pub(super) fn end_direction<W: ?Sized>(
-    h2: &mut Http2,
-    side: usize,
-    id: u32,
-    slot: u32,
-    at: At,
-    reading: &mut Reading<'_, W>,
-) {
+pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
     let (is_client, near, late) = (side == h2.client, reading.transport.near_rtt[side], h2.begun_late);
     let Some(call) = h2.streams.state_mut(slot) else {
         if !is_client && h2.opened_before(id) {
@@ -213,7 +199,7 @@ pub(super) fn end_direction<W: ?Sized>(
 }
 
 /// RST_STREAM of either side: both directions end.
-pub(super) fn reset<W: ?Sized>(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_, W>) {
+pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let (near, direction) = (reading.transport.near_rtt, h2.direction(side));
     let slot = h2.streams.slot(id).unwrap_or(NONE);
@@ -248,7 +234,7 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
 
 /// Ends a stream's RPC and writes its row; its budget is complete and its duration is the budget's sum.
 #[inline]
-fn finish_stream<W: ?Sized>(h2: &mut Http2, slot: u32, status: u8, at: At, reading: &mut Reading<'_, W>) {
+fn finish_stream(h2: &mut Http2, slot: u32, status: u8, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.state_mut(slot) else { return };
     if call.finished || call.kind != Kind::Grpc {
@@ -266,7 +252,7 @@ fn finish_stream<W: ?Sized>(h2: &mut Http2, slot: u32, status: u8, at: At, readi
 }
 
 /// The connection or the capture ends before the stream.
-pub(super) fn end_open_stream<W: ?Sized>(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_, W>) {
+pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     if !call.finished && call.kind == Kind::Grpc {

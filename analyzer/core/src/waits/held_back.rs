@@ -13,7 +13,7 @@ use super::cause::{are_open, credit, is_full, tcp_window};
 use super::layers::{Layers, SHORTEST, reaction};
 use super::release::release;
 use super::row::row;
-use super::stop::{Stop, stop_now};
+use super::stop::{Stop, stopped};
 
 /// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
 /// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
@@ -37,7 +37,7 @@ pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], 
         layers.tcp.transport.queues[side].add(interval);
         return;
     }
-    let stop = stop_now(layers, side);
+    let stop = stopped(layers, side);
     let ends = ends(payload) == Some(stop.stream);
     let small = begins_message(layers, side, &stop) || ends && ends_messages(layers, side, &stop);
     if small && is_held_by_nagle(layers, side, &stop, length, ack, at) {

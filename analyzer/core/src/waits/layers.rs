@@ -18,20 +18,20 @@ pub struct Layers<'a> {
     pub tcp: &'a mut Connection,
     /// HTTP/2, with its streams.
     pub http2: &'a mut Http2,
-    /// By side: bytes of a TLS record that it has begun to send and not sent.
-    pub record_rest: [u64; 2],
+    /// Bytes of a TLS record that the side in question has begun to send and not sent.
+    pub record_rest: u64,
 }
 
 impl Layers<'_> {
     /// Whether `side` has begun a message, a frame, or a record of TLS that is not decrypted, and not sent all of it.
     #[inline]
     pub fn owes(&self, side: usize) -> bool {
-        self.http2.owes(side) || self.record_rest[side] > 0
+        self.http2.owes(side) || self.record_rest > 0
     }
 
     /// Bytes that `side` owes as far as is known: of `stream`'s message, of a frame, or of a record.
     pub(super) fn owed(&mut self, side: usize, stream: u32) -> u64 {
-        self.http2.owed(side, stream).max(self.record_rest[side])
+        self.http2.owed(side, stream).max(self.record_rest)
     }
 
     /// Whether it is TLS of which nothing was decrypted.

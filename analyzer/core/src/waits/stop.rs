@@ -20,15 +20,9 @@ pub struct Stop {
     pub(super) credits: Option<[i64; 2]>,
 }
 
-/// What is binding after `side` sent new data, if it owes more.
-#[inline]
-pub fn stopped(layers: &mut Layers<'_>, side: usize) -> Option<Stop> {
-    layers.owes(side).then(|| stop_now(layers, side))
-}
-
 /// What is binding after the last bytes of `side`.
 #[inline]
-pub(super) fn stop_now(layers: &mut Layers<'_>, side: usize) -> Stop {
+pub fn stopped(layers: &mut Layers<'_>, side: usize) -> Stop {
     let stream = layers.http2.sides[side].last_stream;
     let (stream_window, connection_window) = http2_windows(layers, side, stream);
     let late = layers.http2.begun_late;

@@ -22,13 +22,14 @@ pub(in crate::http2) fn headers<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = headers_frame::parse(&header, payload)?.fragment;
     let first = h2.sides[side].frame_first;
     let end_stream = header.has(flag::END_STREAM);
     if header.has(flag::END_HEADERS) {
-        let summary = decode(h2, side, fragment, at, reading);
+        let summary = decode(h2, side, fragment, at, reading, watch);
         let block = HeaderBlock { side, stream: header.stream, summary: &summary, end_stream, first, last: at };
         A::headers(h2, &block, reading);
     } else {
@@ -46,7 +47,8 @@ pub(in crate::http2) fn headers_cut<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     octets: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     if header.has(flag::PADDED) || header.has(flag::PRIORITY) || !header.has(flag::END_HEADERS) {
         return; // rare, and not worth a second way to read them
@@ -54,10 +56,10 @@ pub(in crate::http2) fn headers_cut<A: Events, W: Watch<A> + ?Sized>(
     // the block ends in the middle of a field, or lacks some: either way there are unknown ones
     let mut fields = A::Block::default();
     h2.sides[side].hpack.decode_part(octets, A::fields(reading.cx), &mut |field| {
-        reading.watch.field(field.name, field.value, field.representation);
+        watch.field(field.name, field.value, field.representation);
         A::field(&mut fields, &field);
     });
-    reading.watch.block(octets, false);
+    watch.block(octets, false);
     let summary = A::block_ends(h2, fields, false, reading.cx);
     let (stream, first) = (header.stream, h2.sides[side].frame_first);
     let end_stream = header.has(flag::END_STREAM);
@@ -71,7 +73,8 @@ pub(in crate::http2) fn continuation<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = continuation::parse(&header, payload)?;
     let Some(mut block) = h2.sides[side].block.take() else {
@@ -87,7 +90,7 @@ pub(in crate::http2) fn continuation<A: Events, W: Watch<A> + ?Sized>(
     }
     block.octets.extend_from_slice(fragment);
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, reading);
+        finish(h2, side, &block, at, reading, watch);
     } else {
         h2.sides[side].block = Some(block);
     }
@@ -101,7 +104,8 @@ pub(in crate::http2) fn push_promise<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> Result<(), FrameError> {
     let fragment = push_promise_frame::parse(&header, payload)?.fragment;
     let block = OpenBlock {
@@ -112,7 +116,7 @@ pub(in crate::http2) fn push_promise<A: Events, W: Watch<A> + ?Sized>(
         octets: fragment.to_vec(),
     };
     if header.has(flag::END_HEADERS) {
-        finish(h2, side, &block, at, reading);
+        finish(h2, side, &block, at, reading, watch);
     } else {
         h2.sides[side].block = Some(block);
     }
@@ -124,9 +128,10 @@ fn finish<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     block: &OpenBlock,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
-    let summary = decode(h2, side, &block.octets, at, reading);
+    let summary = decode(h2, side, &block.octets, at, reading, watch);
     if !block.promise {
         let &OpenBlock { stream, end_stream, first, .. } = block;
         A::headers(h2, &HeaderBlock { side, stream, summary: &summary, end_stream, first, last: at }, reading);
@@ -167,11 +172,12 @@ fn decode<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     block: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> A::Summary {
     let sender = &mut h2.sides[side];
     let before = sender.hpack.table_changes();
-    if !reading.watch.watches()
+    if !watch.watches()
         && let Some(summary) = sender.seen_blocks.find(block, before)
     {
         return summary;
@@ -179,9 +185,9 @@ fn decode<A: Events, W: Watch<A> + ?Sized>(
     let mut fields = A::Block::default();
     let done = sender.hpack.decode(block, A::fields(reading.cx), &mut |field| {
         A::field(&mut fields, &field);
-        reading.watch.field(field.name, field.value, field.representation);
+        watch.field(field.name, field.value, field.representation);
     });
-    reading.watch.block(block, done.is_ok());
+    watch.block(block, done.is_ok());
     let summary = A::block_ends(h2, fields, done.is_ok(), reading.cx);
     let sender = &mut h2.sides[side];
     if done.is_err() {

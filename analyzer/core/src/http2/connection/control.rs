@@ -27,15 +27,16 @@ pub(in crate::http2) fn apply<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let done = match header.kind() {
-        FrameType::HEADERS => return headers(h2, side, header, payload, at, reading),
+        FrameType::HEADERS => return headers(h2, side, header, payload, at, reading, watch),
         FrameType::CONTINUATION => {
             h2.sides[side].habits.header_block(payload.len());
-            blocks::continuation(h2, side, header, payload, at, reading)
+            blocks::continuation(h2, side, header, payload, at, reading, watch)
         }
-        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, reading),
+        FrameType::PUSH_PROMISE => blocks::push_promise(h2, side, header, payload, at, reading, watch),
         FrameType::WINDOW_UPDATE => {
             window_update::parse(&header, payload).map(|n| credit(h2, side, header.stream, n, at, reading.transport))
         }
@@ -70,10 +71,11 @@ pub(in crate::http2) fn headers<A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     payload: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     h2.sides[side].habits.header_block(payload.len());
-    if let Err(error) = blocks::headers(h2, side, header, payload, at, reading) {
+    if let Err(error) = blocks::headers(h2, side, header, payload, at, reading, watch) {
         leave_out(h2, side, header, error, at, reading.cx);
     }
 }
@@ -93,13 +95,13 @@ fn leave_out<A: Application>(
 
 /// A WINDOW_UPDATE frame; an increment of 0 is noted and left out.
 #[inline]
-pub(in crate::http2) fn window_update<A: Events, W: ?Sized>(
+pub(in crate::http2) fn window_update<A: Application>(
     h2: &mut Http2<A>,
     side: usize,
     header: FrameHeader,
     payload: &[u8; 4],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
 ) {
     match window_update::parse(&header, payload) {
         Ok(increment) => credit(h2, side, header.stream, increment, at, reading.transport),

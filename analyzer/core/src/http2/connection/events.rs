@@ -42,7 +42,7 @@ pub trait Events: Application {
     fn block_ends(h2: &mut Http2<Self>, block: Self::Block, whole: bool, cx: &mut Context) -> Self::Summary;
 
     /// A whole header block.
-    fn headers<W: ?Sized>(h2: &mut Http2<Self>, block: &HeaderBlock<'_, Self::Summary>, reading: &mut Reading<'_, W>);
+    fn headers(h2: &mut Http2<Self>, block: &HeaderBlock<'_, Self::Summary>, reading: &mut Reading<'_>);
 
     /// DATA of a stream, without padding.
     fn data<W: Watch<Self> + ?Sized>(
@@ -51,7 +51,8 @@ pub trait Events: Application {
         slot: u32,
         data: &[u8],
         at: At,
-        reading: &mut Reading<'_, W>,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
     );
 
     /// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream if they show that
@@ -61,46 +62,26 @@ pub trait Events: Application {
         side: usize,
         header: FrameHeader,
         octets: &[u8],
-        reading: &mut Reading<'_, W>,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
     ) -> u32;
 
     /// `length` bytes of a stream's DATA are not in the capture.
-    fn data_lacks<W: ?Sized>(
-        h2: &mut Http2<Self>,
-        side: usize,
-        slot: u32,
-        length: u32,
-        at: At,
-        reading: &mut Reading<'_, W>,
-    );
+    fn data_lacks(h2: &mut Http2<Self>, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>);
 
     /// END_STREAM of `side` on stream `id`.
-    fn end_stream<W: ?Sized>(
-        h2: &mut Http2<Self>,
-        side: usize,
-        id: u32,
-        slot: u32,
-        at: At,
-        reading: &mut Reading<'_, W>,
-    );
+    fn end_stream(h2: &mut Http2<Self>, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>);
 
     /// RST_STREAM of `side` on stream `id`, with an error code.
-    fn reset<W: ?Sized>(h2: &mut Http2<Self>, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_, W>);
+    fn reset(h2: &mut Http2<Self>, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>);
 
     /// The server accepted an upgrade to h2c at `at`: the HTTP/1.1 request `head`, whose first byte is `first`, is stream 1,
     /// half-closed by the client (RFC 7540 section 3.2).
-    fn upgraded<W: ?Sized>(
-        h2: &mut Http2<Self>,
-        client: usize,
-        head: &Http1Head,
-        first: At,
-        at: At,
-        reading: &mut Reading<'_, W>,
-    );
+    fn upgraded(h2: &mut Http2<Self>, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>);
 
     /// Frames of any stream are missing up to `until`.
     fn doubt(h2: &mut Http2<Self>, until: At);
 
     /// The connection or the capture ends before stream `id`.
-    fn end_open_stream<W: ?Sized>(h2: &mut Http2<Self>, id: u32, end: End, at: At, reading: &mut Reading<'_, W>);
+    fn end_open_stream(h2: &mut Http2<Self>, id: u32, end: End, at: At, reading: &mut Reading<'_>);
 }

@@ -23,17 +23,31 @@ use opening::{read_http1_body, read_opening};
 impl<A: Events> Http2<A> {
     /// Takes the next bytes of `side`'s stream of bytes, all carried by the packet of `at`.
     #[inline]
-    pub fn feed<W: Watch<A> + ?Sized>(&mut self, side: usize, bytes: &[u8], at: At, reading: &mut Reading<'_, W>) {
-        feed(self, side, bytes, at, reading);
+    pub fn feed<W: Watch<A> + ?Sized>(
+        &mut self,
+        side: usize,
+        bytes: &[u8],
+        at: At,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
+    ) {
+        feed(self, side, bytes, at, reading, watch);
     }
 
     /// Bytes of `side` are missing from the capture.
-    pub fn gap<W: Watch<A> + ?Sized>(&mut self, side: usize, length: u64, at: At, reading: &mut Reading<'_, W>) {
-        gap(self, side, length, at, reading);
+    pub fn gap<W: Watch<A> + ?Sized>(
+        &mut self,
+        side: usize,
+        length: u64,
+        at: At,
+        reading: &mut Reading<'_>,
+        watch: &mut W,
+    ) {
+        gap(self, side, length, at, reading, watch);
     }
 
     /// The connection is over, or the capture: open streams end. `end` tells how (see [`End`]).
-    pub fn finish<W: ?Sized>(&mut self, end: End, at: At, reading: &mut Reading<'_, W>) {
+    pub fn finish(&mut self, end: End, at: At, reading: &mut Reading<'_>) {
         for side in 0..2 {
             let buffered = self.sides[side].buffered();
             self.bytes.undecoded += buffered;
@@ -56,7 +70,8 @@ fn feed<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let is_cut = reading.transport.is_cut[side];
     let sender = &mut h2.sides[side];
@@ -66,13 +81,13 @@ fn feed<A: Events, W: Watch<A> + ?Sized>(
         let inside = sender.inside();
         sender.habits.packet_begins(inside, is_cut);
     }
-    reading.watch.reads(0);
+    watch.reads(0);
     if h2.sides[side].doubtful.is_some() {
-        doubt(h2, side, bytes, at, reading);
+        doubt(h2, side, bytes, at, reading, watch);
     }
-    read(h2, side, bytes, at, reading);
+    read(h2, side, bytes, at, reading, watch);
     if h2.sides[side].replay.is_some() {
-        replay(h2, side, reading);
+        replay(h2, side, reading, watch);
     }
     h2.sides[side].habits.packet_ends();
 }
@@ -84,7 +99,8 @@ fn doubt<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let sender = &mut h2.sides[side];
     let inside = matches!(sender.state, State::Skip(_) | State::Data | State::Control);
@@ -92,7 +108,7 @@ fn doubt<A: Events, W: Watch<A> + ?Sized>(
         sender.doubtful = None;
     } else if h2.highest_plausible().is_some_and(|highest| boundary_search::is_run_of_frames(bytes, highest)) {
         h2.sides[side].doubtful = None;
-        lose(h2, side, u64::MAX, at, reading);
+        lose(h2, side, u64::MAX, at, reading, watch);
     }
 }
 
@@ -103,18 +119,19 @@ fn read<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &[u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let mut rest = bytes;
     while !rest.is_empty() {
         rest = match h2.sides[side].state {
-            State::Header => read_header(h2, side, rest, at, reading),
-            State::Data => read_data(h2, side, rest, at, reading),
-            State::Control => read_control(h2, side, rest, at, reading),
+            State::Header => read_header(h2, side, rest, at, reading, watch),
+            State::Data => read_data(h2, side, rest, at, reading, watch),
+            State::Control => read_control(h2, side, rest, at, reading, watch),
             State::Skip(left) => read_skip(h2, side, rest, left, at, reading.cx),
-            State::Opening => read_opening(h2, side, rest, at, reading),
+            State::Opening => read_opening(h2, side, rest, at, reading, watch),
             State::Http1Body(left) => read_http1_body(h2, side, rest, left),
-            State::Lost => search(h2, side, rest, at, reading),
+            State::Lost => search(h2, side, rest, at, watch),
             State::Foreign => {
                 match h2.protocol {
                     Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
@@ -130,13 +147,13 @@ fn read<A: Events, W: Watch<A> + ?Sized>(
 /// Reads kept bytes again, from an offset on, in the state they have led to. What they lead to may be lost, kept and
 /// found again: one after the other, for recursion would be as deep as the input has it.
 #[cold]
-fn replay<A: Events, W: Watch<A> + ?Sized>(h2: &mut Http2<A>, side: usize, reading: &mut Reading<'_, W>) {
+fn replay<A: Events, W: Watch<A> + ?Sized>(h2: &mut Http2<A>, side: usize, reading: &mut Reading<'_>, watch: &mut W) {
     let mut left = Vec::new();
     while let Some((kept, from)) = h2.sides[side].replay.take().or_else(|| left.pop()) {
         let Some((piece, at)) = kept.piece(from) else { continue };
         let end = from + piece.len();
-        reading.watch.reads(kept.len() - end);
-        read(h2, side, piece, at, reading);
+        watch.reads(kept.len() - end);
+        read(h2, side, piece, at, reading, watch);
         if end < kept.len() {
             left.push((kept, end));
         }

@@ -3,13 +3,11 @@
 use crate::store::context::Context;
 use crate::tcp::transport::Transport;
 
-/// What is read by, while bytes are read.
+/// The tables to write to, and TCP's state of both senders.
 #[derive(Debug)]
-pub struct Reading<'a, W: ?Sized> {
+pub struct Reading<'a> {
     /// Tables and options of the run.
     pub cx: &'a mut Context,
     /// TCP's state of both senders.
     pub transport: &'a Transport,
-    /// Who is told what the bytes are.
-    pub watch: &'a mut W,
 }

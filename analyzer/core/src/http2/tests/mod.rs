@@ -191,15 +191,15 @@ impl Exchange {
     }
 
     fn feed_at(&mut self, side: usize, bytes: &[u8], at: At) {
-        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
-        self.h2.feed(side, bytes, at, reading);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
+        self.h2.feed(side, bytes, at, reading, &mut ());
     }
 
     /// `length` bytes of `side` are not in the capture.
     fn lose(&mut self, side: usize, length: u64) {
         let at = self.tick();
-        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
-        self.h2.gap(side, length, at, reading);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
+        self.h2.gap(side, length, at, reading, &mut ());
     }
 
     fn tick(&mut self) -> At {
@@ -214,7 +214,7 @@ impl Exchange {
 
     fn finish(&mut self, end: End) {
         let at = self.tick();
-        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default(), watch: &mut () };
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
         self.h2.finish(end, at, reading);
     }
 

@@ -162,10 +162,10 @@ impl Connection {
             let interval =
                 BlockedInterval { start: behind.time, end: at.time, cause: Cause::LossRecovery, after_loss: true };
             self.transport.queues[side].add(interval);
-            self.deliver(side, segment.payload, offset, end, at, above);
+            self.deliver_late(side, segment.payload, offset, end, at, above);
             self.transport.queues[side].take_back();
         } else {
-            self.deliver(side, segment.payload, offset, end, at, above);
+            self.deliver_late(side, segment.payload, offset, end, at, above);
         }
         self.halves[side].filled = Some((at, lost));
         self.halves[side].hole_patience = 0; // the next hole may be filled as well
@@ -174,9 +174,9 @@ impl Connection {
         self.transport.queues[side].lost = false;
     }
 
-    /// Delivers what is new of a segment that begins at or before the expected byte.
-    #[inline]
-    pub(super) fn deliver<U: Events>(
+    /// [`deliver`](Self::deliver), for segments that do not come in order.
+    #[inline(never)]
+    pub(super) fn deliver_late<U: Events>(
         &mut self,
         side: usize,
         payload: &[u8],
@@ -185,6 +185,12 @@ impl Connection {
         at: At,
         above: &mut U,
     ) {
+        self.deliver(side, payload, offset, end, at, above);
+    }
+
+    /// Delivers what is new of a segment that begins at or before the expected byte.
+    #[inline(always)]
+    fn deliver<U: Events>(&mut self, side: usize, payload: &[u8], offset: i64, end: i64, at: At, above: &mut U) {
         let half = &mut self.halves[side];
         let known = (half.next - offset).max(0);
         half.advance(end);

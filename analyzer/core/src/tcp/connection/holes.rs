@@ -44,7 +44,7 @@ impl Connection {
             }
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
-                self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, above);
+                self.deliver_late(side, segment.payload, offset, end.max(self.halves[side].next), at, above);
             } else {
                 above.drops(segment.payload.len());
             }
@@ -82,17 +82,17 @@ impl Connection {
         if end <= next {
             self.counters.retransmitted_bytes += kept.bytes.len() as u64;
         } else if let Some(hole) = hole {
-            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), above);
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at.waited(hole), above);
         } else if let Some((filled, lost)) = half.filled.filter(|(filled, _)| filled.time > kept.at.time) {
             self.transport.queues[side].lost = lost;
-            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), above);
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at.waited(filled), above);
             self.transport.queues[side].lost = false;
         } else {
             let before = half.filled.replace((kept.at, kept.lost));
             if let Some((before, _)) = before {
                 above.pauses_unjudged(self, side, before.time, kept.at);
             }
-            self.deliver(side, &kept.bytes, offset, end, kept.at, above);
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at, above);
         }
         self.transport.queues[side].late = false;
         true

@@ -20,7 +20,8 @@ pub(super) fn begin_data<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let slot = h2.streams.slot(header.stream).unwrap_or(streams::NONE);
     let sender = &mut h2.sides[side];
@@ -33,7 +34,7 @@ pub(super) fn begin_data<'a, A: Events, W: Watch<A> + ?Sized>(
     if h2.begun_late {
         h2.note_least_credit(side, slot);
     } else if (1..=rest.len()).contains(&(header.length() as usize)) && !header.has(flag::PADDED) {
-        return whole_data(h2, side, header, rest, at, reading);
+        return whole_data(h2, side, header, rest, at, reading, watch);
     }
     let sender = &mut h2.sides[side];
     sender.data = Remaining::new(header.length(), header.has(flag::PADDED));
@@ -52,16 +53,17 @@ pub(super) fn whole_data<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let (data, behind) = rest.split_at(rest.len().min(header.length() as usize));
     let sender = &mut h2.sides[side];
     let slot = sender.slot;
     sender.data = Remaining::default();
     h2.bytes.decoded += data.len() as u64;
-    reading.watch.data(rest.len());
+    watch.data(rest.len());
     if slot != streams::NONE {
-        A::data(h2, side, slot, data, at, reading);
+        A::data(h2, side, slot, data, at, reading, watch);
     }
     end_data(h2, side, header, at, reading);
     behind
@@ -73,14 +75,15 @@ pub(super) fn read_data<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let mut bytes = bytes;
     if h2.sides[side].data.pad_length_due
         && let Some((&pad, rest)) = bytes.split_first()
     {
         h2.bytes.decoded += 1;
-        reading.watch.pad_length(pad, rest.len());
+        watch.pad_length(pad, rest.len());
         if let Err(error) = h2.sides[side].data.set_pad_length(pad) {
             h2.problem(Layer::Http2, error.reason, at, reading.cx);
         }
@@ -90,7 +93,7 @@ pub(super) fn read_data<'a, A: Events, W: Watch<A> + ?Sized>(
     let sender = &mut h2.sides[side];
     let unread = sender.slot == streams::NONE && at_start(&sender.data, sender.frame);
     let take = bytes.len().min(sender.data.data as usize);
-    reading.watch.data(bytes.len());
+    watch.data(bytes.len());
     let (chunk, rest) = bytes.split_at(take);
     sender.data.data -= take as u32;
     let pad = rest.len().min(if sender.data.data == 0 { sender.data.padding as usize } else { 0 });
@@ -99,11 +102,11 @@ pub(super) fn read_data<'a, A: Events, W: Watch<A> + ?Sized>(
     h2.bytes.decoded += (take + pad) as u64;
     if unread && h2.begun_late {
         let header = h2.sides[side].frame;
-        slot = A::late_data(h2, side, header, chunk, reading);
+        slot = A::late_data(h2, side, header, chunk, reading, watch);
         h2.sides[side].slot = slot;
     }
     if !chunk.is_empty() && slot != streams::NONE {
-        A::data(h2, side, slot, chunk, at, reading);
+        A::data(h2, side, slot, chunk, at, reading, watch);
     }
     if whole {
         let header = h2.sides[side].frame;

@@ -7,7 +7,6 @@ use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::Http2;
 use crate::http2::connection::streams;
-use crate::http2::connection::watch::Watch;
 use crate::http2::frame::header::{FrameHeader, FrameType, flag};
 use crate::store::context::Context;
 use crate::store::tables::FrameRow;
@@ -22,12 +21,12 @@ pub(super) fn forget_ended_stream<A: Application>(h2: &mut Http2<A>, side: usize
 }
 
 #[inline]
-pub(super) fn end_data<A: Events, W: Watch<A> + ?Sized>(
+pub(super) fn end_data<A: Events>(
     h2: &mut Http2<A>,
     side: usize,
     header: FrameHeader,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
 ) {
     if header.has(flag::END_STREAM) {
         let slot = match h2.sides[side].slot {

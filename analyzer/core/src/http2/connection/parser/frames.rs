@@ -22,7 +22,8 @@ pub(super) fn read_header<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     if sender.head_have == 0
@@ -31,7 +32,7 @@ pub(super) fn read_header<'a, A: Events, W: Watch<A> + ?Sized>(
         sender.frame_first = at;
         h2.bytes.decoded += HEADER_LEN as u64;
         let header = FrameHeader::parse(octets);
-        return begin_frame(h2, side, header, rest, at, reading);
+        return begin_frame(h2, side, header, rest, at, reading, watch);
     }
     if sender.head_have == 0 {
         sender.frame_first = at;
@@ -47,7 +48,7 @@ pub(super) fn read_header<'a, A: Events, W: Watch<A> + ?Sized>(
         return rest;
     }
     sender.head_have = 0;
-    begin_cut_frame(h2, side, rest, at, reading)
+    begin_cut_frame(h2, side, rest, at, reading, watch)
 }
 
 /// A header cut over segments; apart, because the usual one is read in place and inlined.
@@ -57,10 +58,11 @@ pub(super) fn begin_cut_frame<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let header = FrameHeader::parse(&h2.sides[side].head);
-    begin_frame(h2, side, header, rest, at, reading)
+    begin_frame(h2, side, header, rest, at, reading, watch)
 }
 
 #[inline(always)]
@@ -70,26 +72,27 @@ pub(super) fn begin_frame<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
-    reading.watch.frame(header, rest.len());
+    watch.frame(header, rest.len());
     let sender = &mut h2.sides[side];
     sender.frame = header;
     let usual = header.length() <= DEFAULT_MAX_FRAME_SIZE && sender.block.is_none();
     match header.kind() {
         FrameType::DATA if usual && header.stream != 0 => {
             sender.habits.frame_begins(FrameType::DATA);
-            begin_data(h2, side, header, rest, at, reading)
+            begin_data(h2, side, header, rest, at, reading, watch)
         }
         FrameType::HEADERS if usual && header.stream != 0 => {
             sender.habits.frame_begins(FrameType::HEADERS);
-            begin_headers(h2, side, header, rest, at, reading)
+            begin_headers(h2, side, header, rest, at, reading, watch)
         }
         FrameType::WINDOW_UPDATE if usual && header.length() == 4 => {
             sender.habits.frame_begins(FrameType::WINDOW_UPDATE);
-            begin_window_update(h2, side, header, rest, at, reading)
+            begin_window_update(h2, side, header, rest, at, reading, watch)
         }
-        _ => begin_any_frame(h2, side, header, rest, at, reading),
+        _ => begin_any_frame(h2, side, header, rest, at, reading, watch),
     }
 }
 
@@ -101,7 +104,8 @@ pub(super) fn begin_any_frame<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     h2.sides[side].habits.frame_begins(header.kind());
     if h2.sides[side].block.is_some() && header.kind() != FrameType::CONTINUATION {
@@ -116,8 +120,8 @@ pub(super) fn begin_any_frame<'a, A: Events, W: Watch<A> + ?Sized>(
         check_frame_size(h2, side, header, at, reading.cx);
     }
     match header.kind() {
-        FrameType::DATA => begin_data(h2, side, header, rest, at, reading),
-        kind if kind.is_known() => begin_control(h2, side, header, rest, at, reading),
+        FrameType::DATA => begin_data(h2, side, header, rest, at, reading, watch),
+        kind if kind.is_known() => begin_control(h2, side, header, rest, at, reading, watch),
         _ => {
             h2.sides[side].doubtful = Some(header);
             begin_skip(h2, side, header, rest, at, reading.cx)
@@ -133,14 +137,15 @@ pub(super) fn begin_headers<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) else {
-        return begin_control(h2, side, header, rest, at, reading);
+        return begin_control(h2, side, header, rest, at, reading, watch);
     };
     h2.bytes.decoded += payload.len() as u64;
-    reading.watch.control(header, payload);
-    control::headers(h2, side, header, payload, at, reading);
+    watch.control(header, payload);
+    control::headers(h2, side, header, payload, at, reading, watch);
     end_frame(h2, side, FrameType::HEADERS, at, reading.cx);
     rest
 }
@@ -153,13 +158,14 @@ pub(super) fn begin_window_update<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let Some((payload, rest)) = rest.split_first_chunk::<4>() else {
-        return begin_control(h2, side, header, rest, at, reading);
+        return begin_control(h2, side, header, rest, at, reading, watch);
     };
     h2.bytes.decoded += payload.len() as u64;
-    reading.watch.control(header, payload);
+    watch.control(header, payload);
     control::window_update(h2, side, header, payload, at, reading);
     end_frame(h2, side, FrameType::WINDOW_UPDATE, at, reading.cx);
     rest
@@ -239,12 +245,13 @@ pub(super) fn begin_control<'a, A: Events, W: Watch<A> + ?Sized>(
     header: FrameHeader,
     rest: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     if let Some((payload, rest)) = rest.split_at_checked(header.length() as usize) {
         h2.bytes.decoded += payload.len() as u64;
-        reading.watch.control(header, payload);
-        control::apply(h2, side, header, payload, at, reading);
+        watch.control(header, payload);
+        control::apply(h2, side, header, payload, at, reading, watch);
         end_frame(h2, side, header.kind(), at, reading.cx);
         return rest;
     }
@@ -268,7 +275,8 @@ pub(super) fn read_control<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
@@ -278,8 +286,8 @@ pub(super) fn read_control<'a, A: Events, W: Watch<A> + ?Sized>(
     h2.bytes.decoded += take as u64;
     if sender.kept.len() >= header.length() as usize {
         let payload = std::mem::take(&mut sender.kept);
-        reading.watch.control(header, &payload);
-        control::apply(h2, side, header, &payload, at, reading);
+        watch.control(header, &payload);
+        control::apply(h2, side, header, &payload, at, reading, watch);
         h2.sides[side].kept = payload;
         h2.sides[side].kept.clear();
         end_frame(h2, side, header.kind(), at, reading.cx);

@@ -18,21 +18,21 @@ pub(in crate::http2) fn search<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let mut search = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += search.add(bytes, at);
     let found = search.find(h2.highest_plausible());
-    reading.watch.searched(bytes.len(), found.map(|found| search.len() - found));
+    watch.searched(bytes.len(), found.map(|found| search.len() - found));
     let Some(found) = found else {
-        if reading.watch.watches() {
-            reading.watch.held(&search.held());
+        if watch.watches() {
+            watch.held(&search.held());
         }
         if search.given_up() && h2.protocol != Protocol::Http2 {
             h2.protocol = Protocol::Other;
             h2.bytes.not_http2 += search.len() as u64;
             h2.sides[side].state = State::Foreign;
-            reading.watch.foreign(0);
+            watch.foreign(0);
         } else {
             h2.sides[side].search = Some(search);
         }
@@ -53,10 +53,11 @@ pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     length: u64,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let Ok(short) = u32::try_from(length) else {
-        return lose(h2, side, length, at, reading);
+        return lose(h2, side, length, at, reading, watch);
     };
     match h2.sides[side].state {
         State::Data if !h2.sides[side].data.pad_length_due && short <= h2.sides[side].data.total() => {
@@ -69,23 +70,23 @@ pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
                 end_frame(h2, side, kind, at, reading.cx);
             }
         }
-        State::Control => gap_in_control(h2, side, short, at, reading),
+        State::Control => gap_in_control(h2, side, short, at, reading, watch),
         State::Foreign => {}
         State::Opening => {
             if h2.protocol != Protocol::Other && h2.protocol != Protocol::Tls {
-                lose(h2, side, length, at, reading);
+                lose(h2, side, length, at, reading, watch);
             }
         }
-        _ => lose(h2, side, length, at, reading),
+        _ => lose(h2, side, length, at, reading, watch),
     }
 }
 
-pub(in crate::http2) fn gap_in_data<A: Events, W: Watch<A> + ?Sized>(
+pub(in crate::http2) fn gap_in_data<A: Events>(
     h2: &mut Http2<A>,
     side: usize,
     length: u32,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
 ) {
     forget_ended_stream(h2, side);
     let sender = &mut h2.sides[side];
@@ -105,14 +106,15 @@ pub(in crate::http2) fn gap_in_control<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     length: u32,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     let sender = &mut h2.sides[side];
     let header = sender.frame;
     let kept = std::mem::take(&mut sender.kept);
     let left = (header.length() as usize).checked_sub(kept.len() + length as usize);
     if header.kind() == FrameType::HEADERS {
-        blocks::headers_cut(h2, side, header, &kept, at, reading);
+        blocks::headers_cut(h2, side, header, &kept, at, reading, watch);
     }
     blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {
@@ -121,7 +123,7 @@ pub(in crate::http2) fn gap_in_control<A: Events, W: Watch<A> + ?Sized>(
             end_frame(h2, side, kind, at, reading.cx);
         }
         Some(left) => h2.sides[side].state = State::Skip(left as u32),
-        None => lose(h2, side, u64::from(length), at, reading),
+        None => lose(h2, side, u64::from(length), at, reading, watch),
     }
 }
 
@@ -130,11 +132,12 @@ pub(in crate::http2) fn lose<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     missing: u64,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
     if let Some(search) = h2.sides[side].search.take() {
         if h2.sides[side].state == State::Opening {
-            reading.watch.undecided(search.bytes());
+            watch.undecided(search.bytes());
         }
         h2.bytes.undecoded += search.len() as u64;
     }

@@ -17,11 +17,12 @@ pub(in crate::http2) fn read_opening<'a, A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     bytes: &'a [u8],
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> &'a [u8] {
     let mut kept = h2.sides[side].search.take().unwrap_or_default();
     h2.bytes.undecoded += kept.add(bytes, at);
-    match judge_opening(h2, side, &kept, at, reading) {
+    match judge_opening(h2, side, &kept, at, reading, watch) {
         Some(used) => h2.sides[side].replay = Some((kept, used)),
         None => h2.sides[side].search = Some(kept),
     }
@@ -35,7 +36,8 @@ pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     kept: &Search,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> Option<usize> {
     let bytes = kept.bytes();
     let what = detect::opening(bytes);
@@ -54,7 +56,7 @@ pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
             h2.opens(side);
             (State::Header, 0)
         }
-        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, reading),
+        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, reading, watch),
         Opening::Tls => {
             h2.protocol = Protocol::Tls;
             (State::Foreign, 0)
@@ -64,12 +66,12 @@ pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
             (State::Lost, 0)
         }
         Opening::Other => {
-            reading.watch.foreign(bytes.len());
+            watch.foreign(bytes.len());
             h2.protocol = if h2.protocol == Protocol::Undecided { Protocol::Other } else { h2.protocol };
             (State::Foreign, 0)
         }
     };
-    reading.watch.opening(bytes, what);
+    watch.opening(bytes, what);
     h2.sides[side].state = state;
     Some(used)
 }
@@ -80,7 +82,8 @@ pub(in crate::http2) fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
     side: usize,
     kept: &Search,
     at: At,
-    reading: &mut Reading<'_, W>,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
 ) -> Option<usize> {
     let head = match detect::http1_head(kept.bytes()) {
         Some(head) => head,
@@ -90,7 +93,7 @@ pub(in crate::http2) fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
     let used = head.length;
     let agreed = head.switching && head.upgrade_h2c && h2.upgrade.is_some();
     let asked = head.upgrade_h2c && !head.switching;
-    reading.watch.http1(kept.bytes(), used, asked || agreed, agreed);
+    watch.http1(kept.bytes(), used, asked || agreed, agreed);
     if agreed {
         h2.protocol = Protocol::Http2;
         h2.sides[side].state = State::Header;
@@ -124,7 +127,7 @@ pub(in crate::http2) fn read_http1_body<'a, A: Application>(
 }
 
 /// The server accepted an upgrade to h2c: the client's `HTTP2-Settings` are in force (RFC 7540 section 3.2).
-fn accept_upgrade<A: Events, W: ?Sized>(h2: &mut Http2<A>, server: usize, at: At, reading: &mut Reading<'_, W>) {
+fn accept_upgrade<A: Events>(h2: &mut Http2<A>, server: usize, at: At, reading: &mut Reading<'_>) {
     let Some(head) = h2.take_upgrade() else { return };
     let client = 1 - server;
     let pairs = settings::pairs(&head.settings);
