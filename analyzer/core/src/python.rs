@@ -1,7 +1,6 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::path::PathBuf;
@@ -21,16 +20,13 @@ use crate::store::spill::Spill;
 use crate::tcp::note;
 use crate::tls::KeyLog;
 
+mod errors;
 mod results;
 mod scrubbing;
 
+use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
-
-create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
-create_exception!(_core, EmptyCaptureError, CaptureError, "A capture has no whole file header.");
-create_exception!(_core, MemoryLimitError, PyException, "A run needs more memory than it is allowed.");
-create_exception!(_core, SpillError, PyException, "A temporary file cannot be written or read.");
 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

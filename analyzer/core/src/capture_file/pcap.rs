@@ -6,11 +6,11 @@ use crate::limits::{
 };
 
 use super::error::OpenErrorKind;
-use super::format::{header_cut, unsupported_version};
+use super::header_errors::{header_cut, unsupported_version};
 use super::info::{CaptureInfo, Interface};
 use super::input::Input;
+use super::record::{Order, Record};
 use super::skip_damage::{end_of_stream, skip_damage};
-use super::{Order, Record};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;

@@ -6,6 +6,7 @@ mod events;
 pub mod headers;
 mod late;
 pub mod message;
+mod probe;
 mod rows;
 mod rpc;
 pub mod state;

@@ -3,7 +3,7 @@
 use crate::http2::connection::state;
 use crate::store::budget::Budget;
 
-use super::late::Before;
+use super::probe::Before;
 use super::turns::Turns;
 use super::used::UsedMethods;
 

@@ -2,9 +2,11 @@
 
 use crate::limits::MAX_VLAN_TAGS;
 
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
-use super::{Context, Step, ipv4, ipv6, mpls, ppp};
+use super::step::Step;
+use super::{ipv4, ipv6, mpls, ppp};
 
 mod field {
     pub const LENGTH: usize = 14;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::capture_file::Source;
 use crate::scrub::{Report, Scrub, Wishes};
 
-use super::CaptureError;
+use super::errors::CaptureError;
 
 /// Writing a capture anew without what anybody sent, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]

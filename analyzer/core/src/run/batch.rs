@@ -3,9 +3,8 @@
 use crate::at::At;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
 
-use super::route::{Place, Route};
+use super::route::{Place, REMOTE, Route};
 use super::shard::Shard;
-use super::threads::REMOTE;
 
 /// Segments per batch: enough to make a hand-over, which may wake a thread, cheap; few enough to stay in a cache.
 const BATCH_SEGMENTS: usize = 3_072;

@@ -14,6 +14,9 @@ pub struct Place {
     pub local: u32,
 }
 
+/// Number of the shard in a thread of its own.
+pub const REMOTE: u8 = 1;
+
 /// Where a segment goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {

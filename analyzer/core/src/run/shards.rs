@@ -10,9 +10,9 @@ use crate::tls::KeyLog;
 
 use super::batch::{self, Batch, Batches};
 use super::opening::Opening;
-use super::route::Route;
+use super::route::{REMOTE, Route};
 use super::shard::Shard;
-use super::threads::{REMOTE, Remote};
+use super::threads::Remote;
 
 /// Segments after which it is tried again whether putting them by pays.
 const PAUSE: usize = 50_000;

@@ -15,9 +15,6 @@ use super::batch::{Batch, Batches};
 use super::route::Route;
 use super::shard::{Finished, Shard};
 
-/// Number of the shard here, as the router gives it.
-pub const REMOTE: u8 = 1;
-
 /// Batches on their way; the reader waits when all are. Deep enough (about 20 MB) that one thread has work left while
 /// the packets that come next are for the other.
 const BATCHES: usize = 48;

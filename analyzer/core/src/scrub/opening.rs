@@ -5,7 +5,7 @@ use crate::http2::connection::detect;
 use super::control;
 use super::fields::{self, Around};
 use super::replace::{Kind, Part};
-use super::stream::Shared;
+use super::shared::Shared;
 
 /// The head of an upgrade request or of its answer with its free texts replaced, line by line.
 pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {

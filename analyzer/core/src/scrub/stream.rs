@@ -11,18 +11,9 @@ use crate::limits;
 use super::block::{self, Fields};
 use super::edits::Edits;
 use super::messages::{put_beginnings, put_prefixes};
-use super::replace::Replacer;
+use super::shared::Shared;
 use super::tls::Records;
 use super::{control, opening};
-
-/// What all connections of a run share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub replacer: Replacer,
-    pub hide_methods: bool,
-    /// GOAWAY debug texts that are not shown.
-    pub reasons: Vec<String>,
-}
 
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

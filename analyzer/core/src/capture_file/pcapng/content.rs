@@ -7,7 +7,7 @@ use crate::limits::{CAPTURE_INTERFACE_NAME, CAPTURE_INTERFACES, CAPTURE_SECRETS_
 
 use super::block::Block;
 use super::options::{Options, keep_if_comment};
-use super::{MAJOR_VERSION, PcapngFile, SectionInterface};
+use super::state::{MAJOR_VERSION, PcapngFile, SectionInterface};
 
 // Options of an Interface Description Block.
 const IF_NAME: u16 = 2;
