@@ -39,6 +39,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CAUSES", CAUSES.to_vec())?;
     module.add("FRAME_TYPES", FrameType::NAMES.to_vec())?;
     module.add("STATUSES", status::NAMES.to_vec())?;
+    module.add("STATUS_SOURCES", status::SOURCES.to_vec())?;
     module.add("VANTAGES", roles::VANTAGES.to_vec())?;
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
     module.add("PING_PURPOSES", PURPOSES.to_vec())?;

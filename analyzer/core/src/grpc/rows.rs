@@ -9,7 +9,7 @@ use crate::store::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow
 
 use super::call::{Call, Kind};
 use super::message::Message;
-use super::status;
+use super::status::{self, Ending};
 
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
@@ -122,11 +122,12 @@ pub(super) fn write_rpc(
     connection: u32,
     call: &mut Call,
     client: usize,
-    status: u8,
+    ending: Ending,
     complete: bool,
     at: At,
     cx: &mut Context,
 ) {
+    let status = ending.status;
     let stats = cx.method(call.method);
     stats.touch_gaps += u64::from(call.touches_gap);
     stats.end_missing += u64::from(call.end_missing);
@@ -140,7 +141,7 @@ pub(super) fn write_rpc(
         }
     }
     if call.rpc != NONE {
-        write_row(call, client, status, complete, at, cx);
+        write_row(call, client, ending, complete, at, cx);
     }
     if failed {
         push_failure(call, cx);
@@ -148,7 +149,7 @@ pub(super) fn write_rpc(
 }
 
 /// Fills an RPC's row.
-fn write_row(call: &Call, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At, cx: &mut Context) {
     write_counts(call, client, cx);
     let last_packet = if complete { at.completes(&call.first).0 } else { 0 };
     let flags = if complete { rpc_flag::COMPLETE } else { 0 }
@@ -156,7 +157,9 @@ fn write_row(call: &Call, client: usize, status: u8, complete: bool, at: At, cx:
         | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
         | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
     let Some(row) = cx.handed_on.place(call.rpc) else {
-        return cx.handed_on.write_row(call.rpc, status, flags, last_packet, &call.budget);
+        let (status, status_source) = (ending.status, ending.source as u8);
+        let ended = RpcRow { status, status_source, http_status: call.http_status, flags, last_packet, ..RpcRow::default() };
+        return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
     };
     macro_rules! set {
         ($column:ident, $value:expr) => {
@@ -166,7 +169,9 @@ fn write_row(call: &Call, client: usize, status: u8, complete: bool, at: At, cx:
         };
     }
     set!(duration_ns, i64::try_from(call.budget.total()).unwrap_or(i64::MAX));
-    set!(status, status);
+    set!(status, ending.status);
+    set!(status_source, ending.source as u8);
+    set!(http_status, call.http_status);
     set!(last_packet, last_packet);
     if let Some(cell) = cx.rpcs.flags.get_mut(row) {
         *cell |= flags;

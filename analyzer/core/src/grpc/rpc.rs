@@ -16,7 +16,7 @@ use super::headers::Summary;
 use super::late::settle_late_stream;
 use super::rows::{push_rpc, request_ends, settle, write_rpc};
 use super::state::Http2;
-use super::status;
+use super::status::{self, Ending, Source};
 
 /// Takes a header block: it opens a stream, answers it, or ends it.
 #[inline]
@@ -40,7 +40,7 @@ pub(super) fn header_block(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, rea
         if block.end_stream {
             // `grpc-status` ends the RPC when it comes in trailers, with or without messages before
             if let Some(status) = summary.grpc_status {
-                finish_stream(h2, slot, status, last, reading);
+                finish_stream(h2, slot, Ending { status, source: Source::Trailers }, last, reading);
             }
             end_direction(h2, side, stream, slot, last, reading);
         }
@@ -190,8 +190,8 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
         let hidden = call.status_hidden || (late && call.http_status == 0);
-        let status = if hidden { status::NOT_SEEN } else { status::from_http(call.http_status) };
-        finish_stream(h2, slot, status, at, reading);
+        let ending = if hidden { Ending::NOT_SEEN } else { Ending::without_grpc_status(call.http_status) };
+        finish_stream(h2, slot, ending, at, reading);
     }
     if over {
         remove_stream(h2, slot, reading.cx);
@@ -211,7 +211,12 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         }
         call.charge_activity(held, held == client, &at, near[held], &reading.transport.queues, h2.application.gap_time);
         call.reset = Some((direction, code));
-        finish_stream(h2, slot, status::from_rst_stream(code), at, reading);
+        let ending = if side == client {
+            Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns)
+        } else {
+            Ending { status: status::from_rst_stream(code), source: Source::ServerReset }
+        };
+        finish_stream(h2, slot, ending, at, reading);
         remove_stream(h2, slot, reading.cx);
     } else if h2.opened_before(id) {
         settle_late_stream(h2, id);
@@ -234,7 +239,7 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
 
 /// Ends a stream's RPC and writes its row; its budget is complete and its duration is the budget's sum.
 #[inline]
-fn finish_stream(h2: &mut Http2, slot: u32, status: u8, at: At, reading: &mut Reading<'_>) {
+fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.state_mut(slot) else { return };
     if call.finished || call.kind != Kind::Grpc {
@@ -248,7 +253,7 @@ fn finish_stream(h2: &mut Http2, slot: u32, status: u8, at: At, reading: &mut Re
     }
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
-    write_rpc(h2.connection, call, client, status, !reading.transport.unproven, at, reading.cx);
+    write_rpc(h2.connection, call, client, ending, !reading.transport.unproven, at, reading.cx);
 }
 
 /// The connection or the capture ends before the stream.
@@ -264,14 +269,15 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
             call.charge(at.time, held_at_the_end(call, client, end, whole));
         }
         let unavailable = end == End::ServerCloses && whole;
-        let status = if unavailable { status::UNAVAILABLE } else { status::NOT_SEEN };
+        let closed = Ending { status: status::UNAVAILABLE, source: Source::Connection };
+        let ending = if unavailable { closed } else { Ending::NOT_SEEN };
         h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
         h2.application.budget.add_all(&call.budget);
         h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
         call.touches_gap |= !end_known;
         let complete = end_known && end != End::CaptureEnds;
         call.end_missing = !end_known;
-        write_rpc(h2.connection, call, client, status, complete, at, reading.cx);
+        write_rpc(h2.connection, call, client, ending, complete, at, reading.cx);
     }
     settle(call, client, reading.cx);
     h2.streams.remove(id);

@@ -33,6 +33,8 @@ pub const NOT_SEEN: u8 = 255;
 pub const CANCELLED: u8 = 1;
 /// UNKNOWN.
 pub const UNKNOWN: u8 = 2;
+/// DEADLINE_EXCEEDED.
+pub const DEADLINE_EXCEEDED: u8 = 4;
 /// UNIMPLEMENTED.
 pub const UNIMPLEMENTED: u8 = 12;
 /// PERMISSION_DENIED.
@@ -45,6 +47,59 @@ pub const INTERNAL: u8 = 13;
 pub const UNAVAILABLE: u8 = 14;
 /// UNAUTHENTICATED.
 pub const UNAUTHENTICATED: u8 = 16;
+
+/// What a status was concluded from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Source {
+    /// Nothing: the status was not seen.
+    None,
+    /// `grpc-status`, in trailers or in a response of headers alone.
+    Trailers,
+    /// `:status`, since the response ended without `grpc-status` (http-grpc-status-mapping.md).
+    HttpStatus,
+    /// RST_STREAM of the server, by its error code.
+    ServerReset,
+    /// RST_STREAM of the client when `grpc-timeout` had passed, whatever its error code.
+    ClientDeadline,
+    /// RST_STREAM of the client before that.
+    ClientReset,
+    /// The connection ended before the RPC.
+    Connection,
+}
+
+/// Names of [`Source`], in the order of their numbers.
+pub const SOURCES: [&str; 7] =
+    ["", "trailers", "http_status", "server_reset", "client_deadline", "client_reset", "connection"];
+
+/// How an RPC ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending {
+    /// Its status code, or [`NOT_SEEN`].
+    pub status: u8,
+    /// What that was concluded from.
+    pub source: Source,
+}
+
+impl Ending {
+    /// A status that was not seen.
+    pub const NOT_SEEN: Self = Self { status: NOT_SEEN, source: Source::None };
+
+    /// The status of a response that ended without `grpc-status`.
+    pub fn without_grpc_status(http_status: u16) -> Self {
+        Self { status: from_http(http_status), source: Source::HttpStatus }
+    }
+
+    /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
+    /// application sees what its library made of the deadline or of the cancellation, and codes differ by library.
+    pub fn reset_by_client(after_ns: i64, timeout_ns: i64) -> Self {
+        if timeout_ns >= 0 && after_ns >= timeout_ns {
+            Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
+        } else {
+            Self { status: CANCELLED, source: Source::ClientReset }
+        }
+    }
+}
 
 /// The value of a `grpc-status` field; codes outside 0 to 16 and other text are UNKNOWN.
 pub fn from_header(value: &[u8]) -> u8 {
@@ -109,6 +164,18 @@ mod tests {
         for (code, name) in table {
             assert_eq!(NAMES[usize::from(from_rst_stream(code))], name, "RST_STREAM {code}");
         }
+    }
+
+    #[test]
+    fn a_reset_by_the_client_is_its_deadline_or_its_cancellation() {
+        let ended = |after_ns, timeout_ns| {
+            let ending = Ending::reset_by_client(after_ns, timeout_ns);
+            (NAMES[usize::from(ending.status)], SOURCES[ending.source as usize])
+        };
+        assert_eq!(ended(97_600_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
+        assert_eq!(ended(97_000_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
+        assert_eq!(ended(96_999_999, 97_000_000), ("CANCELLED", "client_reset"));
+        assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
     }
 
     #[test]

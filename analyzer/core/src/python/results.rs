@@ -36,6 +36,7 @@ pub(super) fn to_dict<'py>(py: Python<'py>, columns: Vec<(&'static str, Column)>
             Column::I64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
             Column::U64(cells) => dict.set_item(name, cells.into_pyarray(py))?,
             Column::U32(cells) => dict.set_item(name, cells.into_pyarray(py))?,
+            Column::U16(cells) => dict.set_item(name, cells.into_pyarray(py))?,
             Column::U8(cells) => dict.set_item(name, cells.into_pyarray(py))?,
         }
     }

@@ -13,6 +13,8 @@ pub enum Column {
     /// Row, packet and stream numbers, counts.
     U32(Vec<u32>),
     /// Small codes and flags.
+    U16(Vec<u16>),
+    /// Small codes and flags.
     U8(Vec<u8>),
 }
 
@@ -27,7 +29,7 @@ macro_rules! cells {
         fn column(cells: Vec<Self>) -> Column { Column::$column(cells) }
     })* };
 }
-cells!(i64 => I64, u64 => U64, u32 => U32, u8 => U8);
+cells!(i64 => I64, u64 => U64, u32 => U32, u16 => U16, u8 => U8);
 
 /// Declares a table, its row and their conversion: one `Vec` per column.
 macro_rules! table {
@@ -117,7 +119,7 @@ table!(
     Rpcs, RpcRow {
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
-        status: u8, flags: u8,
+        status: u8, status_source: u8, http_status: u16, flags: u8,
         first_packet: u32, last_packet: u32,
     }
 );
