@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ..files.atomic_file import Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
-from ..files.whole import Part, begin, random_name, random_part
 from . import sidefile
 from .errors import RecordingError, UsageError
 from .tcpdump import Rotation
@@ -136,7 +136,7 @@ class Output:
         self._parts.append(part)
         return part
 
-    def beside(self, host: str) -> tuple[Part, str]:
+    def sidecar(self, host: str) -> tuple[Part, str]:
         """A new file for the capture of another host, and its name at the end. Raises OSError."""
         stem, ending = os.path.splitext(self._place.name)
         name = f"{stem}.{host}{ending or _ENDING}"

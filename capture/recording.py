@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files.whole import PRIVATE
+from ..files.atomic_file import PRIVATE
 from . import command, ending, machine, savefile, sidefile, tcpdump
 from .errors import RecordingError, UsageError
 from .output import LEAST_FREE, STDOUT, Output

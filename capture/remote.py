@@ -124,7 +124,7 @@ class Remote:
         dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
         if dropped and dropped[-1]:
             self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
-        part, name = output.beside(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
+        part, name = output.sidecar(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
         there = shlex.quote(self.file)
         done = self._do(f"cat {there}", part.descriptor)
         if done.returncode:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..analyzer.budget import CAUSES
+from ..analyzer.model.budget import CAUSES
 from .changes import Change, FindingChange
 from .report import Loser, Report
 

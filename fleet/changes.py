@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from ..analyzer.budget import CAUSES
+from ..analyzer.model.budget import CAUSES
 
 _FACTOR = 1.5
 """Smallest change told (own choice: what somebody would ask about)."""

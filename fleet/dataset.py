@@ -46,7 +46,7 @@ class Marker(Struct, frozen=True, kw_only=True):
     interface: str | None
     files: tuple[str, ...]
     """In the order in which they were read."""
-    beside: tuple[str, ...] = ()
+    sidecar: tuple[str, ...] = ()
     """What `grpcdiag capture` wrote beside them, as far as it was used."""
     size: int
     """Bytes of the files."""
@@ -85,7 +85,7 @@ class Committed(Struct, frozen=True):
 
 def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
     """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
-    files = [*recording.files, *recording.beside, *([keylog] if keylog else [])]
+    files = [*recording.files, *recording.sidecar, *([keylog] if keylog else [])]
     return digest(repr(([(file.named, file.size, file.version) for file in files], sorted(ports))))
 
 

@@ -81,7 +81,7 @@ def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
 
 
 def _unreadable(paths: dict[int, str]) -> dict[int, str]:
-    from ..analyzer.reading import unreadable
+    from ..analyzer.decode.runner import unreadable
 
     found = {number: unreadable(path) for number, path in paths.items()}
     return {number: reason.removeprefix(f"{paths[number]}: ") for number, reason in found.items() if reason}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 from msgspec.structs import replace
 
-from ..analyzer.result import Analysis
+from ..analyzer.model.analysis import Analysis
 from ..analyzer.tables import Ints, Rpcs, Tables, Waits
 from ..reports import rows
 from .marks import Marks

@@ -12,7 +12,7 @@ ms at the most of difference within; the uncertainty is half of what the fastest
 
 from __future__ import annotations
 
-from ..analyzer.budget import CAUSES
+from ..analyzer.model.budget import CAUSES
 from .sums import SLOT_NS
 
 SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..analyzer.budget import CAUSES
+from ..analyzer.model.budget import CAUSES
 from ..interruption import scratch
 from . import dataset, store, summary, sums
 from .answers import Answers, answers

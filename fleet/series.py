@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from ..analyzer.beside_names import descriptions, is_beside, samples
+from ..analyzer.sidecar.names import descriptions, is_sidecar_file, samples
 from .credentials import without_credentials
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$", re.IGNORECASE)
@@ -98,7 +98,7 @@ class Recording(Struct, frozen=True):
     """In the order of their names' times and numbers."""
     missing: tuple[int, ...] = ()
     """Numbers between the first and the last file of which there is none."""
-    beside: tuple[File, ...] = ()
+    sidecar: tuple[File, ...] = ()
     """What `grpcdiag capture` wrote beside it: the description, and perhaps the samples of sockets."""
 
     @property
@@ -124,14 +124,14 @@ def recordings(found: Iterable[Found], layout: str | None = None) -> tuple[Recor
     """
     pattern = _compiled(layout) if layout else None
     every = {one.file.url: one for one in found}
-    beside = {url: one.file for url, one in every.items() if is_beside(one.name)}
-    parts = [_parts(one) for url, one in every.items() if url not in beside]
+    sidecar = {url: one.file for url, one in every.items() if is_sidecar_file(one.name)}
+    parts = [_parts(one) for url, one in every.items() if url not in sidecar]
     shared = _prefixes_of_many_folders(parts)
     series: dict[tuple[str, str | None, str, str], list[_Parts]] = defaultdict(list)
     for part in parts:
         host, interface = _place(part, shared, pattern)
         series[host, interface, part.folder_key, part.stem].append(part)
-    made = [_recording(key, pieces, beside) for key, pieces in series.items()]
+    made = [_recording(key, pieces, sidecar) for key, pieces in series.items()]
     return tuple(sorted(made, key=lambda recording: (-recording.size, recording.id)))
 
 
@@ -223,7 +223,7 @@ def _place(part: _Parts, shared: frozenset[str], layout: re.Pattern[str] | None)
 
 
 def _recording(
-    key: tuple[str, str | None, str, str], pieces: Sequence[_Parts], beside: Mapping[str, File]
+    key: tuple[str, str | None, str, str], pieces: Sequence[_Parts], sidecar: Mapping[str, File]
 ) -> Recording:
     ordered = sorted(pieces, key=lambda part: (part.time, part.sequence or 0, part.found.name))
     host, interface = key[:2]
@@ -236,17 +236,17 @@ def _recording(
         interface=interface,
         files=tuple(part.found.file for part in ordered),
         missing=_missing(ordered),
-        beside=_beside([part.found.file.url for part in ordered], beside),
+        sidecar=_beside([part.found.file.url for part in ordered], sidecar),
     )
 
 
-def _beside(urls: Iterable[str], beside: Mapping[str, File]) -> tuple[File, ...]:
+def _beside(urls: Iterable[str], sidecar: Mapping[str, File]) -> tuple[File, ...]:
     """The description that speaks of all the files, with its samples; those of several recordings speak of none."""
-    found = {name for url in urls for name in descriptions(url) if name in beside}
+    found = {name for url in urls for name in descriptions(url) if name in sidecar}
     if len(found) != 1:
         return ()
     (description,) = found
-    return tuple(beside[name] for name in (description, samples(description)) if name in beside)
+    return tuple(sidecar[name] for name in (description, samples(description)) if name in sidecar)
 
 
 def _rest(stem: str, host: str, interface: str | None) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..analyzer.beside_names import descriptions, is_beside, samples
+from ..analyzer.sidecar.names import descriptions, is_sidecar_file, samples
 from ..interruption import Unfinished
 from .credentials import HIDDEN, without_credentials
 from .series import File, Found, is_capture
@@ -140,7 +140,7 @@ def _below(system: Any, folder: str, source: str) -> _Listed:
 
 
 def _wanted(name: str) -> bool:
-    return is_capture(name) or is_beside(name)
+    return is_capture(name) or is_sidecar_file(name)
 
 
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
@@ -155,9 +155,9 @@ def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
             parents = name.split("/")
             if any("/".join(parents[:depth]) in folders for depth in range(1, len(parents))):
                 listed[name] = info
-    beside = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
-    found = tried(lambda: system.glob(beside, detail=True), source)
-    return listed | {name: info for name, info in found.items() if is_beside(name)}
+    sidecar = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
+    found = tried(lambda: system.glob(sidecar, detail=True), source)
+    return listed | {name: info for name, info in found.items() if is_sidecar_file(name)}
 
 
 def _alone(system: Any, path: str, source: str) -> _Listed:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..analyzer.budget import CAUSES
-from ..analyzer.durations import MOST_NS
+from ..analyzer.model.budget import CAUSES
+from ..analyzer.tables.durations import MOST_NS
 
 SLOT_NS = 300_000_000_000
 """Width of the intervals of `totals`."""

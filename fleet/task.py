@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from .. import interruption
-from ..analyzer.beside_names import MOST_BYTES, MOST_SAMPLE_BYTES
+from ..analyzer.sidecar.names import MOST_BYTES, MOST_SAMPLE_BYTES
 from . import dataset, feeding, store, sums
 from .credentials import without_credentials
 from .dataset import LeftOut, Marker
@@ -23,9 +23,9 @@ from .series import File, Recording
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..analyzer.beside import Beside
-    from ..analyzer.reading import How
-    from ..analyzer.result import Analysis
+    from ..analyzer.decode.runner import DecodeOptions
+    from ..analyzer.model.analysis import Analysis
+    from ..analyzer.sidecar.read import Sidecar
     from ..analyzer.tables import Tables
     from .marks import Marks
 
@@ -88,7 +88,7 @@ def analyse(task: Task) -> Outcome:
 
 def _failed(task: Task, reason: str) -> Outcome:
     recording = task.recording
-    for url in (task.dataset, *(file.url for file in (*recording.files, *recording.beside))):
+    for url in (task.dataset, *(file.url for file in (*recording.files, *recording.sidecar))):
         reason = without_credentials(reason, url)
     return Outcome(
         recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason[:_REASON]
@@ -129,13 +129,13 @@ class _Read(Struct, frozen=True):
 def _read(task: Task, feed: feeding.Feed) -> _Read:
     """Analyse the recording's files. Raises StoreError."""
     from ..analyzer.analysis import of_tables
-    from ..analyzer.errors import CaptureError, NoGrpcError
+    from ..analyzer.decode.errors import CaptureError, NoGrpcError
 
     files = task.recording.files
     left_out = tuple(LeftOut(files[number].named, reason) for number, reason in feed.reasons.items())
     if not feed.paths:
         return _Read(None, None, None, None, left_out)
-    beside, notes = _beside(task.recording)
+    sidecar, notes = _beside(task.recording)
     try:
         tables, marks = _decoded(feed, _how(task))
     except CaptureError as error:
@@ -146,17 +146,17 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
     feed.check()
     analysis: Analysis | None
     try:
-        analysis, no_grpc = of_tables(tables, beside, notes), None
+        analysis, no_grpc = of_tables(tables, sidecar, notes), None
     except NoGrpcError as error:
         analysis, no_grpc = error.analysis, str(error)
     warnings = tuple(map(feed.named, analysis.quality.warnings)) if analysis else ()
     return _Read(tables, analysis, marks, no_grpc, left_out, warnings)
 
 
-def _decoded(feed: feeding.Feed, how: How) -> tuple[Tables, Sequence[Marks]]:
+def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[Marks]]:
     """The tables of one reading, and what connections are known by. Raises CaptureError."""
     from ..analyzer import _core
-    from ..analyzer.reading import STEP
+    from ..analyzer.decode.runner import STEP
     from ..analyzer.tables import Packets, table_of, tables_of
     from .marks import Pushed
 
@@ -206,7 +206,7 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
         host=recording.host,
         interface=recording.interface,
         files=tuple(file.named for file in recording.files),
-        beside=tuple(file.named for file in recording.beside) if analysis and analysis.recording else (),
+        sidecar=tuple(file.named for file in recording.sidecar) if analysis and analysis.recording else (),
         size=recording.size,
         first_time_ns=capture.get("first_time_ns"),
         last_time_ns=capture.get("last_time_ns"),
@@ -223,28 +223,28 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
     )
 
 
-def _how(task: Task) -> How:
+def _how(task: Task) -> DecodeOptions:
     """How the recording is read. Raises StoreError."""
-    from ..analyzer.reading import KEY_LOG_BYTES
+    from ..analyzer.decode.runner import KEY_LOG_BYTES
 
-    how: How = {"ports": list(task.ports)}
+    how: DecodeOptions = {"ports": list(task.ports)}
     if task.keylog:
         how["keylog"] = store.head(task.keylog.url, KEY_LOG_BYTES)
     return how
 
 
-def _beside(recording: Recording) -> tuple[Beside | None, tuple[str, ...]]:
+def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
     """What lies beside the recording, and what is to be noted when that cannot be used. Raises StoreError."""
-    if not recording.beside:
+    if not recording.sidecar:
         return None, ()
-    from ..analyzer import beside
+    from ..analyzer.sidecar import read
 
-    description, samples = recording.beside[0].named, recording.beside[1:]
+    description, samples = recording.sidecar[0].named, recording.sidecar[1:]
     try:
-        document = store.head(recording.beside[0].url, MOST_BYTES)
+        document = store.head(recording.sidecar[0].url, MOST_BYTES)
         lines = store.head(samples[0].url, MOST_SAMPLE_BYTES).splitlines() if samples else []
-        return beside.read(description, document, lines), ()
-    except beside.Mismatch as mismatch:
+        return read.read(description, document, lines), ()
+    except read.Mismatch as mismatch:
         return None, (f"{description} is not used: {mismatch}",)
     except store.StoreError as error:
         if not error.lasting:

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..analyzer.result import Apart, ClockFacts, Ends, Way
+from ..analyzer.model.analysis import Apart, ClockFacts, Ends, Way
 from .terminal.drawing import NARROW
 from .text import count, duration, safe
 

@@ -14,21 +14,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from ..analyzer import _core
-from ..analyzer.result import (
-    Analysis,
-    ConnectionFacts,
-    Ends,
-    Finding,
-    Interval,
-    MethodFacts,
-    Narrowed,
-    Quantiles,
-    RecordingFacts,
-    Remedy,
-    Traffic,
-    Way,
-)
-from ..analyzer.result_tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
+from ..analyzer.model.analysis import Analysis, ConnectionFacts, Ends, Interval, MethodFacts, Narrowed, Quantiles, RecordingFacts, Traffic, Way
+from ..analyzer.model.finding import Finding, Remedy
+from ..analyzer.model.tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
 from .text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"

@@ -7,9 +7,10 @@ from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, Remedy
+from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
+from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
 from . import ends
-from .marks import Block, code, fence, fitting, folded, items, prose, sentence, table
+from .markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .narrowed import said
 from .terminal import draw
 from .text import count, duration, size

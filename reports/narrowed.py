@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..analyzer.result import Narrowed
+from ..analyzer.model.analysis import Narrowed
 from .text import count
 
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..analyzer import _core
-from ..analyzer.budget import CAUSES
-from ..analyzer.result import Analysis, ConnectionFacts, Finding
+from ..analyzer.model.analysis import Analysis, ConnectionFacts
+from ..analyzer.model.finding import Finding
+from ..analyzer.model.budget import CAUSES
 from ..analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -25,7 +26,7 @@ from ..analyzer.tables import (
     WINDOW_NOT_KNOWN,
     Ints,
 )
-from ..analyzer.traced import FLIGHT, WINDOW, Traced
+from ..analyzer.views.trace_data import FLIGHT, WINDOW, TraceData
 from .text import count, duration
 from .trace_writer import Value, Writer
 
@@ -55,9 +56,9 @@ class _Wait(NamedTuple):
     cause: int
 
 
-def render(analysis: Analysis, traced: Traced) -> Iterator[bytes]:
+def render(analysis: Analysis, trace: TraceData) -> Iterator[bytes]:
     """The trace in pieces, one after the other."""
-    drawing = _Drawing(analysis, traced)
+    drawing = _Drawing(analysis, trace)
     for _ in drawing.steps():
         if drawing.writer.full:
             yield drawing.writer.take()
@@ -67,9 +68,9 @@ def render(analysis: Analysis, traced: Traced) -> Iterator[bytes]:
 class _Drawing:
     """What the parts of a trace share."""
 
-    def __init__(self, analysis: Analysis, traced: Traced) -> None:
-        self.analysis, self.traced, self.tables = analysis, traced, traced.tables
-        self.zero = _earliest(analysis, traced)
+    def __init__(self, analysis: Analysis, trace: TraceData) -> None:
+        self.analysis, self.trace, self.tables = analysis, trace, trace.tables
+        self.zero = _earliest(analysis, trace)
         self.writer = Writer(self.zero)
         waits, rpcs = self.tables.waits, self.tables.rpcs
         self.wait_rows = np.lexsort((waits.start_time_ns, waits.direction, waits.connection))
@@ -84,7 +85,7 @@ class _Drawing:
         yield from self._findings()
         of_rpcs = self.tables.rpcs.connection[self.rpc_rows]
         of_waits = self.tables.waits.connection[self.wait_rows]
-        of_points = self.traced.points.counter >> 2
+        of_points = self.trace.points.counter >> 2
         for fact in self.analysis.connections:
             rows = [slice(*np.searchsorted(c, [fact.connection, fact.connection + 1])) for c in (of_rpcs, of_waits)]
             points = slice(*np.searchsorted(of_points, [fact.connection, fact.connection + 1]))
@@ -218,7 +219,7 @@ class _Drawing:
         yield from self._values(track, times[last], np.maximum(values[last], 0))
 
     def _counters(self, group: int, points: slice) -> Iterator[None]:
-        counter, times, values = (column[points] for column in self.traced.points)
+        counter, times, values = (column[points] for column in self.trace.points)
         for number in np.unique(counter).tolist():
             mine = counter == number
             kind, direction = number >> 1 & 1, number & 1
@@ -228,7 +229,7 @@ class _Drawing:
 
     def _counter(self, group: int, kind: int, direction: int) -> int:
         side, rank = DIRECTIONS[direction], _FLIGHTS + 2 * direction
-        width = self.traced.width_ns
+        width = self.trace.width_ns
         thin = f" The largest and the last value of each {duration(width)}." if width else ""
         if kind == FLIGHT:
             text = f"Bytes of the {side} sent and not acknowledged, where the capture was taken.{thin}"
@@ -318,8 +319,8 @@ def _rpcs(drawing: _Drawing, rows: Ints) -> Iterator[dict[str, Any]]:
     table = tables.rpcs
     columns = {name: getattr(table, name)[rows].tolist() for name in table.__struct_fields__}
     budgets, deadlines = tables.rpc_budgets[rows].tolist(), _deadlines(tables.deadlines, rows)
-    request_end = np.where(drawing.traced.request_end_ns[rows] < 0, -1, drawing.traced.request_end_ns[rows] - zero)
-    response = np.where(drawing.traced.response_start_ns[rows] < 0, -1, drawing.traced.response_start_ns[rows] - zero)
+    request_end = np.where(drawing.trace.request_end_ns[rows] < 0, -1, drawing.trace.request_end_ns[rows] - zero)
+    response = np.where(drawing.trace.response_start_ns[rows] < 0, -1, drawing.trace.response_start_ns[rows] - zero)
     waits = drawing.waits_of(_stream_key(table)[rows])
     for i, its_waits in enumerate(waits):
         rpc = {name: column[i] for name, column in columns.items()}
@@ -403,14 +404,14 @@ def _described(fact: ConnectionFacts) -> str:
     return f"{ends}; {seen}"
 
 
-def _earliest(analysis: Analysis, traced: Traced) -> int:
+def _earliest(analysis: Analysis, trace: TraceData) -> int:
     """The earliest time that is drawn: times may step back in a capture."""
-    tables = traced.tables
+    tables = trace.tables
     columns = (
         tables.rpcs.start_time_ns,
         tables.waits.start_time_ns,
         tables.connections.first_time_ns,
-        traced.points.time_ns,
+        trace.points.time_ns,
         np.array([e.time_ns for finding in analysis.findings for e in finding.evidence], dtype=np.int64),
     )
     times = [int(column.min()) for column in columns if len(column)]

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..analyzer import _core, facts
-from ..analyzer.budget import CAUSES
-from ..analyzer.result import Analysis, ConnectionFacts
-from ..analyzer.rpc_stream import RpcRows
+from ..analyzer import _core
+from ..analyzer.decode.rpc_stream import RpcRows
+from ..analyzer.model.analysis import Analysis, ConnectionFacts
+from ..analyzer.model.budget import CAUSES
+from ..analyzer.summary import figures
 from ..analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -222,7 +223,7 @@ def connection_pieces(tables: Tables) -> Iterator[pl.DataFrame]:
 
 def _connections(tables: Tables, some: range) -> pl.DataFrame:
     table, part = tables.connections, slice(some.start, some.stop)
-    described = [facts.connection(tables, row) for row in some]
+    described = [figures.connection(tables, row) for row in some]
     names = [name for name in ConnectionFacts.__struct_fields__ if name not in ("budget", "protocol")]
     kinds = {name: kind for name, kind in get_type_hints(ConnectionFacts).items() if name in names}
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..analyzer.result import Analysis
-from ..analyzer.scrubbing import Report
+from ..analyzer.model.analysis import Analysis
+from ..analyzer.scrub import Report
 from . import json_v1
 
 SHOWN = 5

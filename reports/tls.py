@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..analyzer.result import Analysis
-from ..analyzer.result_tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
+from ..analyzer.model.analysis import Analysis
+from ..analyzer.model.tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
 from .text import count, duration, safe, size
 
 MOST = 10

@@ -19,7 +19,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
-from ..analyzer.durations import clip_ns
+from ..analyzer.tables.durations import clip_ns
 from .text import safe
 
 Value = bool | int | str | None | Mapping[str, int] | Mapping[str, str]

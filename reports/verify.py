@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer import _core
-from ..analyzer.difference import Comparison, Difference
+from ..analyzer.verify.difference import Comparison, Difference
 from .json_v1 import encoded, read_schema
 from .terminal import draw
 from .text import count, safe

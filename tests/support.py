@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from grpcdiag.analyzer.decode import decode, stream
+from grpcdiag.analyzer.decode.decode import decode, stream
 from grpcdiag.analyzer.tables import Table, Tables
 from grpcdiag.cli import of_arguments
 

@@ -21,8 +21,8 @@ from markdown_it import MarkdownIt
 from support import RECORDED, REPOSITORY, require_tool
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import SEVERITIES
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.finding import SEVERITIES
 
 DOCS = REPOSITORY / "docs"
 sys.path.insert(0, str(DOCS))

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..result import Finding, Skipped
+from ..model.finding import Finding, Skipped
 from ..tables import Tables
 from . import (
     cancelled,

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..result import Evidence
+from ..model.finding import Evidence
 from ..tables import Ints, Tables
 from . import _shared
 

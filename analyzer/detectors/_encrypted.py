@@ -13,10 +13,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..budget import CAUSES
-from ..durations import total_ns
-from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.budget import CAUSES
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns
 from . import _shared, _stalls, capture_quality, loss_recovery
 from . import connection_churn as churn
 from . import receive_window_stall as receive

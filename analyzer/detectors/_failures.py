@@ -10,10 +10,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
-from ..budget import named
-from ..durations import totals_ns
-from ..result import Evidence, Remedy, Severity
+from ..model.finding import Evidence, Remedy, Severity
+from ..model.budget import named
 from ..tables import Codes, Counts, Ints, Tables
+from ..tables.durations import totals_ns
 from ._shared import distinct, implementation, milliseconds, severity
 
 Mask = npt.NDArray[np.bool_]

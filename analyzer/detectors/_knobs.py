@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..result import Remedy
+from ..model.finding import Remedy
 
 C_CORE = "C-core (C++, Python, Ruby, PHP)"
 """How remedies name the implementations that share grpc-core."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import facts
-from ..durations import clip_ns
-from ..result import Confidence, Severity
+from ..model.finding import Confidence, Severity
+from ..summary import figures
 from ..tables import DIRECTIONS, Counts, Ints, Tables
+from ..tables.durations import clip_ns
 
 
 def rpc_time(tables: Tables) -> int:
@@ -41,8 +41,8 @@ def host(tables: Tables, connection: int, direction: int) -> str:
 def implementation(tables: Tables, connection: int, direction: int) -> str | None:
     """The gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
     if direction == 0:
-        return facts.client_implementation(tables, connection)[0]
-    return facts.server_implementation(tables, connection)
+        return figures.client_implementation(tables, connection)[0]
+    return figures.server_implementation(tables, connection)
 
 
 def senders_are_near(tables: Tables, connections: Counts, directions: Ints, round_trips_ns: Ints) -> bool:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..budget import CAUSES
-from ..durations import total_ns
-from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.budget import CAUSES
 from ..tables import Counts, Ints, Tables
+from ..tables.durations import total_ns
 from . import _shared
 
 INITIAL_SEGMENTS = 10

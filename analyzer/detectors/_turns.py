@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Evidence
+from ..model.finding import Evidence
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns
 from . import _shared
 
 Rows = npt.NDArray[np.int64]
@@ -123,10 +123,10 @@ def alone(tables: Tables, rows: Rows) -> Mask:
     order = np.lexsort((begin, pair))
     apart = pair[order] * (int(end.max()) + 2)  # pairs lie one after the other, and never overlap
     begin, end = begin[order] + apart, end[order] + apart
-    beside = np.zeros(len(c.rpcs), dtype=bool)
-    beside[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
-    beside[used[order[:-1]]] |= begin[1:] < end[:-1]
-    return ~beside[rows]
+    sidecar = np.zeros(len(c.rpcs), dtype=bool)
+    sidecar[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
+    sidecar[used[order[:-1]]] |= begin[1:] < end[:-1]
+    return ~sidecar[rows]
 
 
 class Gaps(Struct, frozen=True, eq=False):

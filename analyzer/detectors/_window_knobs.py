@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..result import Remedy
+from ..model.finding import Remedy
 
 _GO = "values of 64 KiB and above switch the bandwidth estimator off; unset, windows grow to 16 MiB by themselves"
 _JAVA = "flowControlWindow(n) fixes the window at n (1 MiB by default); initialFlowControlWindow(n) lets it grow"

@@ -44,9 +44,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
+from ..tables.durations import total_ns
 from . import _failures as common
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows

@@ -46,8 +46,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..facts import HTTP2, TLS, still_encrypted
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..summary.figures import HTTP2, TLS, still_encrypted
 from ..tables import DIRECTIONS, Counts, Tables
 from ._failures import Mask, counted
 

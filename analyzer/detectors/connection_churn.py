@@ -45,10 +45,10 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..facts import HTTP2
-from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns
 from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 

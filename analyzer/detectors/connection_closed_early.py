@@ -43,9 +43,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
+from ..tables.durations import total_ns
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 

@@ -51,7 +51,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ..result import Finding, Remedy, Skipped
+from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
 from . import _stalls, _window_knobs
 

@@ -42,9 +42,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Finding, Remedy, Scope, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
+from ..tables.durations import total_ns
 from . import _failures as common
 from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ..result import Evidence, Finding, Remedy, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
 from . import _shared, _stalls
 

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
 from . import _control, _knobs, _shared
 

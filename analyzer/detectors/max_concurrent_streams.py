@@ -45,9 +45,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
+from ..tables.durations import total_ns
 from . import _knobs, _shared, _turns
 from ._failures import counted
 

@@ -47,7 +47,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _control, _knobs, _shared
 

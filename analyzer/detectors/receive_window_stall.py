@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ..result import Finding, Remedy, Skipped
+from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
 from . import _stalls
 

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from . import _knobs, _shared, _turns, shared_connection
 

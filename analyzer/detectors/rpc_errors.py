@@ -45,9 +45,9 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..durations import total_ns
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NOT_SEEN, Tables
+from ..tables.durations import total_ns
 from . import _failures as common
 from ._failures import Failed
 from ._shared import quality_allows

@@ -44,9 +44,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from ..budget import CAUSES
-from ..facts import HTTP2
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.budget import CAUSES
+from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
 from . import _failures as common
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time

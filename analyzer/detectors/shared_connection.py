@@ -53,9 +53,9 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..durations import total_ns
-from ..result import Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
+from ..tables.durations import total_ns
 from . import _knobs, _shared, _turns
 
 ID = "shared-connection"

@@ -54,10 +54,10 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..budget import CAUSES
-from ..durations import total_ns
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.budget import CAUSES
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns
 from . import _shared, _stalls
 
 ID = "slow-start-after-idle"

@@ -54,7 +54,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..result import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Ints, Tables
 from . import _control, _knobs, _shared
 

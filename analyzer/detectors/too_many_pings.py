@@ -45,7 +45,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..result import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
 from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..result import Finding, Remedy, Scope, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
 from . import _control, _knobs, _shared
 

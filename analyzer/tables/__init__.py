@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
-from ..durations import MOST_NS, clip_ns
 from .calls import Delays, Failures, Messages, Method, Names, Rpcs, names_of
 from .columns import (
     BEGUN_BEFORE,
@@ -35,6 +34,7 @@ from .columns import (
     Sizes,
 )
 from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
+from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
 from .wire import Frames, Goaways, Packets, Pings, Problems
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from ..result import Interval
+from ..model.analysis import Interval
 from .columns import Codes, Counts, Ints, Sizes
 
 

@@ -12,12 +12,12 @@ from jinja2 import FunctionLoader
 from markupsafe import Markup
 
 from ...analyzer import _core
-from ...analyzer.budget import CAUSES
+from ...analyzer.model.budget import CAUSES
 from ...reports.html import page, said
 from .. import answers as words
 from ..report import Case, Cause, Loser, Report, Slot
-from ..shown import TITLES, TOO_SHORT
 from ..sums import SLOT_NS
+from ..terminal import TITLES, TOO_SHORT
 
 MOST_COLUMNS = 240
 """Columns of the time line; where there are more intervals several are one."""

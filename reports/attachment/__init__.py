@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ...analyzer.result import Finding
-from ..marks import Block, fitting
+from ...analyzer.model.finding import Finding
+from ..markdown_escape import Block, fitting
 from . import sections
 from .contents import Contents, Recorded
 from .forms import FORMS, WORDS, Form, implementations, named, of_implementation

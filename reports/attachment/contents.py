@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ...analyzer.exhibit import Exhibit
-from ...analyzer.result import Analysis
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.views.issue_evidence import IssueEvidence
 from .forms import Form
 
 
@@ -28,7 +28,7 @@ class Contents(Struct, frozen=True, eq=False):
     """All of it; the analysis and the exhibit are those of the scrubbed capture."""
 
     analysis: Analysis
-    exhibit: Exhibit
+    evidence: IssueEvidence
     form: Form
     version: str
     """Of the program."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ...analyzer.result import Analysis
+from ...analyzer.model.analysis import Analysis
 
 WORDS = "="
 """Begins words that stand between parts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ...analyzer.detectors import DETECTORS
-from ...analyzer.result import Analysis, Traffic
+from ...analyzer.model.analysis import Analysis, Traffic
 from ..text import count, duration, size
 
 LITTLE = 0.01

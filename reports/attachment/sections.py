@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ...analyzer.exhibit import PacketFacts, Work
-from ...analyzer.result import Finding
+from ...analyzer.model.finding import Finding
+from ...analyzer.views.issue_evidence import PacketFacts, Work
 from .. import markdown, timeline
-from ..marks import Block, code, fence, folded, items, prose, sentence, shortened, table
+from ..markdown_escape import Block, code, fence, folded, items, prose, sentence, shortened, table
 from ..text import count, duration
 from .contents import Contents
 from .forms import FORMS, implementations, of_implementation
@@ -132,7 +132,7 @@ def did(contents: Contents) -> Iterator[Block]:
 
 def work(contents: Contents) -> Iterator[Block]:
     """What would have to be sent to see the same."""
-    analysis, rows = contents.analysis, contents.exhibit.work
+    analysis, rows = contents.analysis, contents.evidence.work
     connections = analysis.connections
     most = max((c.max_concurrent_rpcs for c in connections), default=0)
     round_trips = sorted({duration(c.min_rtt_ns) for c in connections if c.min_rtt_ns is not None and c.rpcs})
@@ -262,7 +262,7 @@ def _packets(contents: Contents, finding: Finding) -> str:
     shown, rows = finding.evidence[:MOST_PACKETS], []
     for item in sorted(shown, key=lambda e: e.packet):
         time = markdown.seconds(contents.analysis, item.time_ns)
-        facts = contents.exhibit.packets.get(item.packet)
+        facts = contents.evidence.packets.get(item.packet)
         rows.append((str(item.packet), time, *_packet(facts), prose(item.what, markdown.WHAT)))
     drawn = table(("No.", "Time (s)", "Direction", "TCP payload", "What it shows"), rows, right=(0, 1))
     rest, more = "" if "json" in contents.without else " in `analysis.json`", len(finding.evidence) - len(shown)
@@ -295,9 +295,9 @@ def example(contents: Contents) -> Iterator[Block]:
     """One example against time."""
     if "timeline" in contents.without:
         return
-    of, drawn = contents.exhibit.of, ""
+    of, drawn = contents.evidence.of, ""
     for lines in (MOST_LINES, 20, 10):
-        drawn = _HINT.sub("", timeline.render(contents.exhibit.example, width=100, limit=lines))
+        drawn = _HINT.sub("", timeline.render(contents.evidence.example, width=100, limit=lines))
         if len(drawn.encode()) <= TIMELINE:
             break
     else:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...analyzer.budget import CAUSES
+from ...analyzer.model.budget import CAUSES
 from ..text import count, duration
 from .figures import bunched, packets_of, part, shifts, unit, units, weight
 from .run import Run, answered, over

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from ...analyzer.result import SEVERITIES
+from ...analyzer.model.finding import SEVERITIES
 from ..text import duration
 from .because import rate
 from .figures import QUANTILES, part, shifts, unit, units, weight

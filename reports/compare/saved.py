@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from ...analyzer.result import Confidence, Severity
+from ...analyzer.model.finding import Confidence, Severity
 
 Count = Annotated[int, Meta(ge=0)]
 """A number of things, or nanoseconds."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...analyzer.budget import CAUSES
+from ...analyzer.model.budget import CAUSES
 from .because import CAUSE_WORDS, text
 from .figures import unit, units, weight
 from .run import Run, over

@@ -14,9 +14,9 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, Strict
 from markupsafe import Markup
 
 from ...analyzer import _core
-from ...analyzer.budget import CAUSES
-from ...analyzer.result import Analysis, ConnectionFacts
-from ...analyzer.scene import BINS_PER_DECADE, Scene
+from ...analyzer.model.analysis import Analysis, ConnectionFacts
+from ...analyzer.model.budget import CAUSES
+from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from .. import ends
 from .. import text as words
 from . import said
@@ -41,9 +41,9 @@ _MOST_OPTIONS = 500
 """Connections that can be chosen by name."""
 
 
-def assembled(analysis: Analysis, scene: Scene) -> str:
+def assembled(analysis: Analysis, page: PageData) -> str:
     """The page as text."""
-    layout, columns = packed(_tables(scene), _RISING)
+    layout, columns = packed(_tables(page), _RISING)
     style, library, script = asset("style.css"), _vendored(LIBRARY), _script()
     policy = (
         f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
@@ -54,7 +54,7 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
         .get_template("page.html.j2")
         .render(
             analysis=analysis,
-            scene=scene,
+            page=page,
             said=said,
             both=ends,
             policy=Markup(policy),  # made of constants and base64 alone
@@ -62,7 +62,7 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
             script=Markup(script),
             library=Markup(_library()),
             columns=Markup(columns),
-            facts=Markup(_json(_facts(analysis, scene, layout))),
+            facts=Markup(_json(_facts(analysis, page, layout))),
             version=_core.__version__,
         )
     )
@@ -125,40 +125,40 @@ def _json(value: Any) -> str:
     )
 
 
-def _tables(scene: Scene) -> dict[str, dict[str, Any]]:
+def _tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for name in ("rpcs", "waits", "frames", "packets", "spans"):
-        table = getattr(scene, name)
+        table = getattr(page, name)
         columns = {
             field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")
         }
         tables[name] = columns
-    shares = scene.rpcs.shares
+    shares = page.rpcs.shares
     tables["rpcs"] |= {f"share{place}": shares[:, place] for place in range(shares.shape[1]) if shares[:, place].any()}
     return tables
 
 
-def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
+def _facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[str, Any]:
     """What the script knows besides the columns; all text is clean."""
     zero = analysis.capture.first_time_ns or 0
     known = {connection.connection: connection for connection in analysis.connections}
     return {
         "layout": layout,
-        "duration": scene.duration_ns,
+        "duration": page.duration_ns,
         "causes": list(CAUSES),
         "frames": [*_core.FRAME_TYPES, "UNKNOWN"],
         "statuses": list(_core.STATUSES),
         "notes": list(_core.PACKET_NOTES),
-        "whole": scene.spans.whole,
+        "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [
             [c.connection, c.start_ns, c.end_ns, *_connection(known[c.connection])]
-            for c in scene.connections
+            for c in page.connections
             if c.connection in known
         ],
-        "methods": [said.method_name(m.name, m.label) for m in scene.methods],
+        "methods": [said.method_name(m.name, m.label) for m in page.methods],
         "bins": BINS_PER_DECADE,
-        "latencies": said.distributions(analysis, scene),
+        "latencies": said.distributions(analysis, page),
         "findings": [
             {
                 "id": finding.id,

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...analyzer import _core
-from ...analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Evidence, Finding, MethodFacts
-from ...analyzer.scene import Scene
+from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
+from ...analyzer.model.finding import SEVERITIES, Evidence, Finding
+from ...analyzer.views.page_data import PageData
 from ..text import count, duration, safe
 
 MOST_TEXT = 4_000
@@ -222,9 +223,9 @@ def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
     return [(", ".join(ids), reason) for reason, ids in reasons.items()]
 
 
-def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
+def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
     """Latency distributions of the methods with the most RPC time."""
-    counts = {(method.name, method.label): method for method in scene.methods}
+    counts = {(method.name, method.label): method for method in page.methods}
     drawn: list[dict[str, Any]] = []
     for method in analysis.methods:
         found = counts.get((method.method, method.label))
@@ -241,14 +242,14 @@ def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
     return drawn
 
 
-def slowest(scene: Scene) -> list[dict[str, Any]]:
+def slowest(page: PageData) -> list[dict[str, Any]]:
     """The slowest RPCs that are complete."""
-    rpcs = scene.rpcs
+    rpcs = page.rpcs
     rows = [row for row in (-rpcs.duration_ns).argsort(kind="stable").tolist() if rpcs.complete[row]][:SLOWEST]
     return [
         {
             "row": row,
-            "method": method_name(scene.methods[rpcs.method[row]].name, scene.methods[rpcs.method[row]].label),
+            "method": method_name(page.methods[rpcs.method[row]].name, page.methods[rpcs.method[row]].label),
             "connection": int(rpcs.connection[row]),
             "stream": int(rpcs.stream[row]),
             "start": relative(int(rpcs.start_ns[row])),
@@ -276,17 +277,17 @@ def _causes(shares: Sequence[int]) -> str:
 _DETAIL = "around the evidence, in the slowest RPCs, and where connections with much RPC time begin"
 
 
-def left_out(scene: Scene) -> list[str]:
+def left_out(page: PageData) -> list[str]:
     """What of the capture is not drawn; empty when all is."""
     kinds = (
-        ("RPCs", len(scene.rpcs.stream), scene.rpcs_total, "the slowest, failed ones, and an even part of the others"),
-        ("waits", len(scene.waits.stream), scene.waits_total, "the longest"),
-        ("connections", len(scene.connections), scene.connections_total, "those with the most RPCs"),
-        ("packets", len(scene.packets.packet), scene.packets_total, _DETAIL),
-        ("frames", len(scene.frames.stream), scene.frames_total, _DETAIL),
+        ("RPCs", len(page.rpcs.stream), page.rpcs_total, "the slowest, failed ones, and an even part of the others"),
+        ("waits", len(page.waits.stream), page.waits_total, "the longest"),
+        ("connections", len(page.connections), page.connections_total, "those with the most RPCs"),
+        ("packets", len(page.packets.packet), page.packets_total, _DETAIL),
+        ("frames", len(page.frames.stream), page.frames_total, _DETAIL),
     )
     said = []
     for noun, here, total, which in kinds:
-        if here < total and (noun != "packets" or not scene.spans.whole):
+        if here < total and (noun != "packets" or not page.spans.whole):
             said.append(f"{here:,} of {total:,} {noun} ({which})" if here else f"none of {total:,} {noun}")
     return said

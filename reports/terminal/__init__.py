@@ -11,7 +11,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
+from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
+from ...analyzer.model.finding import Finding
 from .. import ends, tls
 from ..narrowed import said
 from ..text import count, duration, safe, size

@@ -9,7 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import SEVERITIES, Analysis, Evidence, Finding, Remedy
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.model.finding import SEVERITIES, Evidence, Finding, Remedy
 from ..text import count, duration, packet_filter, safe
 from .drawing import NARROW, SEVERITY_STYLES, more
 

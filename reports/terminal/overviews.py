@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import ConnectionFacts, MethodFacts
+from ...analyzer.model.analysis import ConnectionFacts, MethodFacts
 from ..text import count, duration, safe
 from .drawing import NARROW, more
 

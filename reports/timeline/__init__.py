@@ -6,8 +6,8 @@ from itertools import chain
 
 from rich.text import Text
 
-from ...analyzer.excerpt import Excerpt
-from ...analyzer.sequence import sequence
+from ...analyzer.views.events import sequence
+from ...analyzer.views.excerpt import Excerpt
 from ..terminal.drawing import LEAST_WIDTH, draw
 from .head import drawn, ends, head, rpc_line, titled
 from .page import Page

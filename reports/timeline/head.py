@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from ...analyzer import _core, facts
-from ...analyzer.budget import named
-from ...analyzer.excerpt import Excerpt
+from ...analyzer import _core
+from ...analyzer.model.budget import named
+from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
+from ...analyzer.views.excerpt import Excerpt
 from ..text import count, duration, safe, size
 from .lanes import lanes
 from .page import Page, method_name, wrapped
@@ -29,7 +30,7 @@ def head(page: Page) -> list[Text]:
 def ends(page: Page) -> list[Text]:
     """Both ends of the connection."""
     tables, row = page.excerpt.tables, page.excerpt.connection
-    c = facts.connection(tables, row)
+    c = figures.connection(tables, row)
     lines = []
     for side, end, runs, inferred in (
         ("client", c.client, c.client_implementation, c.client_implementation_inferred),

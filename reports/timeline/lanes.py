@@ -8,9 +8,9 @@ import numpy as np
 from msgspec import Struct
 from rich.text import Text
 
-from ...analyzer.excerpt import Excerpt
-from ...analyzer.sequence import SYN, Sequence, in_flight
 from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
+from ...analyzer.views.events import SYN, Sequence, in_flight
+from ...analyzer.views.excerpt import Excerpt
 from ..terminal.drawing import NARROW
 from .page import STYLES
 

@@ -13,11 +13,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ...analyzer import _core
-from ...analyzer.budget import CAUSES
-from ...analyzer.durations import total_ns
-from ...analyzer.excerpt import Excerpt
-from ...analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
+from ...analyzer.model.budget import CAUSES
 from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
+from ...analyzer.tables.durations import total_ns
+from ...analyzer.views.events import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
+from ...analyzer.views.excerpt import Excerpt
 from ..terminal.drawing import CAUSE_STYLES, NARROW
 from ..text import count, duration, safe, size
 

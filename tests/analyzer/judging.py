@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 from support import rows, synthetic
 
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.result import Finding, Skipped
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.tables import Packets, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap

@@ -14,9 +14,9 @@ import pytest
 from support import RECORDED, recording, rows
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support import recorded
 
-from grpcdiag.analyzer import beside
 from grpcdiag.analyzer.analysis import of_tables
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.result import Analysis, Finding
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.analyzer.sidecar import read
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.reports import json_v1, terminal
 
@@ -51,9 +52,9 @@ class Case:
         said["host"] |= changes.pop("host", {})
         return said | changes
 
-    def read(self, samples: list[dict[str, Any]] | None = None, **changes: Any) -> beside.Beside:
+    def read(self, samples: list[dict[str, Any]] | None = None, **changes: Any) -> read.Sidecar:
         lines = [json.dumps(sample).encode() for sample in samples or []]
-        return beside.read("x.grpcdiag.json", json.dumps(self.document(**changes)).encode(), lines)
+        return read.read("x.grpcdiag.json", json.dumps(self.document(**changes)).encode(), lines)
 
     def analyse(self, *samples: dict[str, Any], **changes: Any) -> Analysis:
         return of_tables(self.tables, self.read(list(samples), **changes))
@@ -148,8 +149,8 @@ def test_a_file_of_another_capture_is_not_used(case: Case, changes: dict[str, An
     ],
 )
 def test_what_is_no_description_is_refused(data: bytes) -> None:
-    with pytest.raises(beside.Mismatch):
-        beside.read("x", data)
+    with pytest.raises(read.Mismatch):
+        read.read("x", data)
 
 
 def test_a_recording_that_was_killed_is_used(case: Case) -> None:
@@ -172,7 +173,7 @@ def test_windows_of_the_kernel_replace_estimates(case: Case) -> None:
         case.sample(stop + 50 * MS, 11),
         case.sample(stop + 90 * MS, 12),
     ]
-    better = beside.measured(case.tables, case.read(samples))
+    better = read.measured(case.tables, case.read(samples))
     assert better.measured is not None
     assert np.flatnonzero(better.measured.stops).tolist() == [row]
     assert int(better.waits.congestion_window_bytes[row]) == 11 * MSS
@@ -198,9 +199,9 @@ def test_samples_outside_a_wait_are_not_its(case: Case) -> None:
     stop, until = int(waits.start_time_ns[1]), int(waits.released_time_ns[1])
     for time_ns in (stop - MS, stop, until - MS, until, until + MS):
         sample = case.sample(time_ns, 99)
-        better = beside.measured(case.tables, case.read([sample]))
+        better = read.measured(case.tables, case.read([sample]))
         assert better.measured is not None and not better.measured.stops.any(), time_ns - stop
-    other_end = beside.measured(case.tables, case.read([case.sample(stop + MS, 99, side=1)]))
+    other_end = read.measured(case.tables, case.read([case.sample(stop + MS, 99, side=1)]))
     assert other_end.measured is not None and not other_end.measured.stops.any()
 
 
@@ -211,8 +212,8 @@ def test_estimates_are_compared(case: Case, cwnd: int, near: int) -> None:
     row = int(np.flatnonzero(waits.idle_before_ns > 900 * MS)[0])
     time_ns = int(waits.start_time_ns[row]) + MS
     assert int(waits.congestion_window_bytes[row]) == 10 * MSS
-    assert beside.compare(case.tables, case.read([case.sample(time_ns, cwnd)])) == (1, near)
-    assert beside.compare(case.tables, case.read([case.sample(time_ns, cwnd, control="bbr")])) == (0, 0)
+    assert read.compare(case.tables, case.read([case.sample(time_ns, cwnd)])) == (1, near)
+    assert read.compare(case.tables, case.read([case.sample(time_ns, cwnd, control="bbr")])) == (0, 0)
 
 
 @pytest.mark.parametrize("what", ["lost", "sacked", "retrans"])
@@ -221,8 +222,8 @@ def test_windows_while_a_loss_is_repaired_are_not_used(case: Case, what: str) ->
     row = int(np.flatnonzero(waits.idle_before_ns > 900 * MS)[0])
     sample = case.sample(int(waits.start_time_ns[row]) + MS, 5)
     sample["sockets"][0][what] = 1
-    assert beside.compare(case.tables, case.read([sample])) == (0, 0)
-    better = beside.measured(case.tables, case.read([sample]))
+    assert read.compare(case.tables, case.read([sample])) == (0, 0)
+    better = read.measured(case.tables, case.read([sample]))
     assert better.measured is not None and not better.measured.stops.any()
 
 
@@ -231,7 +232,7 @@ def test_idle_times_are_compared_once(case: Case) -> None:
     row = int(np.flatnonzero(waits.idle_before_ns > 900 * MS)[0])
     segments = round(int(waits.window_before_idle_bytes[row]) / MSS)
     early = [case.sample(int(waits.flight_start_time_ns[row]) - t * MS, segments) for t in (500, 300, 100)]
-    assert beside.compare(case.tables, case.read(early)) == (1, 1)
+    assert read.compare(case.tables, case.read(early)) == (1, 1)
 
 
 def test_a_capture_without_waits(case: Case) -> None:
@@ -239,13 +240,13 @@ def test_a_capture_without_waits(case: Case) -> None:
         case.tables.waits, **{n: getattr(case.tables.waits, n)[:0] for n in type(case.tables.waits).__struct_fields__}
     )
     tables = replace(case.tables, waits=none)
-    assert beside.compare(tables, case.read([case.sample(1, 10)])) == (0, 0)
-    assert beside.measured(tables, case.read([])).measured is not None
+    assert read.compare(tables, case.read([case.sample(1, 10)])) == (0, 0)
+    assert read.measured(tables, case.read([])).measured is not None
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda c: st.lists(c, max_size=3)))
 def test_strange_samples_are_left_out(value: object) -> None:
     row = {"from_ns": value, "to_ns": value, "sockets": [{"local": "a", "peer": "b", "cwnd": value, "mss": value}]}
-    text = {"schema": beside.SCHEMA, "started_time_ns": 1, "host": {}}
-    found = beside.read("x", json.dumps(text).encode(), [json.dumps(row).encode(), b"\xff", b"{"])
+    text = {"schema": read.SCHEMA, "started_time_ns": 1, "host": {}}
+    found = read.read("x", json.dumps(text).encode(), [json.dumps(row).encode(), b"\xff", b"{"])
     assert all(len(w.bytes) == len(w.from_ns) for w in found.windows.values())

@@ -8,7 +8,7 @@ import pytest
 from judging import check_evidence, must, played, tables_of_scene, told
 from support import RECORDINGS, Recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up

@@ -7,7 +7,7 @@ from judging import changed, check_evidence, must, tables_of_scene, told
 from msgspec.structs import replace
 from support import RECORDINGS, Recording, recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import capture_quality
 
 TROUBLED = {

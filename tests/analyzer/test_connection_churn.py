@@ -11,9 +11,9 @@ from judging import changed, check_evidence, must, tables_of_scene, told
 from msgspec.structs import replace
 from support import RECORDINGS, Recording, synthetic
 
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_churn
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import connections
 from grpcdiag.fixtures.synthetic.words import MS
@@ -104,8 +104,8 @@ def test_churn_beside_busy_traffic_is_for_information() -> None:
     tables = churning()
     ports = np.array([1, 1, 1, 1, 1, 1, 1, 2])
     for long, severity in ((100, "warning"), (1000, "info")):
-        beside = lasting(changed(tables, "connections", server_port=ports), [2] * 7 + [long])
-        assert must(connection_churn, beside).severity == severity
+        sidecar = lasting(changed(tables, "connections", server_port=ports), [2] * 7 + [long])
+        assert must(connection_churn, sidecar).severity == severity
 
 
 def test_critical_needs_many() -> None:

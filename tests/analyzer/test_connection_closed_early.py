@@ -8,7 +8,7 @@ import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
 from support import RECORDINGS, Recording, recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import connection_closed_early
 from grpcdiag.analyzer.tables import TOUCHES_GAP
 from grpcdiag.fixtures.synthetic.conversation import Conversation

@@ -7,7 +7,7 @@ from stalls import check_evidence, firing
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.connection_window_stall import ID, Limits, detect
 from grpcdiag.analyzer.detectors.stream_window_stall import Limits as StreamLimits
 from grpcdiag.analyzer.detectors.stream_window_stall import detect as detect_stream

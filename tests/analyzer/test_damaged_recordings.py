@@ -12,7 +12,7 @@ from support import recorded, rows, synthetic
 from test_properties import hold_the_invariants
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import CaptureError, NoGrpcError
+from grpcdiag.analyzer.decode.errors import CaptureError, NoGrpcError
 from grpcdiag.analyzer.tables import Packets, Tables
 from grpcdiag.reports import json_v1, terminal
 

@@ -8,7 +8,7 @@ import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
 from support import RECORDINGS, Recording, recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up

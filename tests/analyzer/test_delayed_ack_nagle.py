@@ -7,7 +7,7 @@ from stalls import check_evidence, firing, relabelled
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.delayed_ack_nagle import Limits, detect
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes

@@ -11,9 +11,9 @@ from stalls import check_evidence, firing, found, relabelled, with_waits, writte
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.delayed_data import ID, Limits, detect
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, budgeted, recording
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.budget import CAUSES
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis, Finding
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.reports import json_v1
 
 HEALTHY = [

@@ -6,7 +6,7 @@ import pytest
 from stalls import firing, relabelled
 from support import synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.head_of_line_blocking import Limits, detect
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes

@@ -11,9 +11,9 @@ from stalls import check_evidence, firing, found, relabelled, with_waits, writte
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.initial_congestion_window import ID, Limits, detect
-from grpcdiag.analyzer.result import Skipped
+from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS, START_NS, S

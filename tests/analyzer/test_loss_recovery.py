@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from support import RECORDINGS, SYNTHETICS, Synthetic, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors.loss_recovery import ID, Limits, detect
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis, Finding
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import Packets, Tables
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"

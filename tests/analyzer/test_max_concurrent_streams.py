@@ -11,7 +11,7 @@ from judging import changed, must, played, skipped
 from support import recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
 from grpcdiag.fixtures.synthetic.scenes_turns import queue
 

@@ -9,9 +9,9 @@ from support import grpcdiag, recorded
 from tampered import keep_direction, tamper
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.analyzer.errors import NoGrpcError
 
 ONE_DIRECTION = {detector.id for detector in DETECTORS if detector.judges_one_direction}
 NAMES = ["rtt205-go-16000", "rtt205-py-16000", "impl-cpp", "impl-go", "impl-java", "impl-js", "impl-py", "impl-tonic"]

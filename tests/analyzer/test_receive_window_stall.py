@@ -8,7 +8,7 @@ import pytest
 from stalls import check_evidence, firing, found, with_waits, written
 from support import synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.receive_window_stall import Limits, detect
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene

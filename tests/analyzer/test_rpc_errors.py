@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support import RECORDINGS, Recording, canonical_status, recording, synthetic
 
 from grpcdiag.analyzer import _core
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import rpc_errors
 from grpcdiag.fixtures.synthetic.scenes_failures import statuses
 

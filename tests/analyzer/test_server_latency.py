@@ -9,9 +9,9 @@ from judging import changed, check_evidence, must, played, skipped, tables_of_sc
 from msgspec.structs import replace
 from support import RECORDINGS, Recording, recording, synthetic
 
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_latency
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS

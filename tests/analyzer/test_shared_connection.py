@@ -12,10 +12,10 @@ from judging import must, played
 from msgspec.structs import replace
 from support import RECORDINGS, recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import client_idle_gap
 from grpcdiag.analyzer.detectors import shared_connection as detector
-from grpcdiag.analyzer.result import Finding, Skipped
+from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.fixtures.synthetic.scenes_turns import callers, in_step, take_turn
 from grpcdiag.fixtures.synthetic.words import MS, US
 

@@ -11,11 +11,12 @@ from stalls import firing, with_waits
 from support import RECORDINGS, SYNTHETICS, Recording, Synthetic, recording, rows, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import initial_congestion_window
 from grpcdiag.analyzer.detectors.slow_start_after_idle import ID, Limits, detect
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis, Finding
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import DIRECTIONS, Packets, Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap

@@ -14,13 +14,14 @@ import pytest
 from polars.testing import assert_frame_equal
 from support import COMMITTED, recorded
 
-from grpcdiag.analyzer import _core, kept_rpcs, reading, rpc_stream, spilled
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import of_tables
-from grpcdiag.analyzer.chosen import Chosen
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import MemoryLimitError, NoGrpcError, SpillError
-from grpcdiag.analyzer.narrowing import read as read_for_narrowing
-from grpcdiag.analyzer.spilled import Spilled, gathered
+from grpcdiag.analyzer.decode import disk_columns, rpc_columns, rpc_stream, runner
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.disk_columns import DiskColumns, gathered
+from grpcdiag.analyzer.decode.errors import MemoryLimitError, NoGrpcError, SpillError
+from grpcdiag.analyzer.selection.narrow import read as read_for_narrowing
+from grpcdiag.analyzer.selection.selection import Selection
 from grpcdiag.reports import json_v1, rows
 
 UNARY = "ydb-unary-single-inflight1.pcap"
@@ -31,8 +32,8 @@ BUSY = "max-concurrent-streams-control.pcap"
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """So little is kept in memory that the smallest captures spill; gives the folder for temporary files."""
-    monkeypatch.setattr(kept_rpcs, "IN_MEMORY", 3)
-    monkeypatch.setattr(reading, "STEP", 40)
+    monkeypatch.setattr(rpc_columns, "IN_MEMORY", 3)
+    monkeypatch.setattr(runner, "STEP", 40)
     for name, value in {"STEP": 40, "LEAST": 3, "MOST": 6}.items():
         monkeypatch.setattr(rpc_stream, name, value)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -43,7 +44,7 @@ def little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def whole(files: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame:
     """The rows of RPCs as one run without any spilling gives them."""
     with monkeypatch.context() as patched:
-        patched.setattr(kept_rpcs, "IN_MEMORY", 1 << 40)
+        patched.setattr(rpc_columns, "IN_MEMORY", 1 << 40)
         return rows.rpcs(decode(files))
 
 
@@ -63,7 +64,7 @@ def test_rows_come_piece_by_piece_as_they_are_together(
 def test_analyses_are_the_same(
     files: Sequence[str], threads: int, little: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(reading.THREADS_VARIABLE, str(threads))
+    monkeypatch.setenv(runner.THREADS_VARIABLE, str(threads))
 
     def analysis(**how: int) -> str:
         try:
@@ -105,7 +106,7 @@ def test_rpcs_that_last_hold_up_no_memory() -> None:
 def test_narrowing_reads_the_same_rows(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [recorded(BUSY)]
     expected = whole(files, monkeypatch)
-    assert_frame_equal(rows.rpcs(read_for_narrowing(files, Chosen((), None, None, None)).tables), expected)
+    assert_frame_equal(rows.rpcs(read_for_narrowing(files, Selection((), None, None, None)).tables), expected)
 
 
 def test_a_full_disk_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +117,7 @@ def test_a_full_disk_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SpillError, match="No space left on device"):
         decode([recorded(UNARY)])
     with pytest.raises(SpillError, match="No space left on device"):
-        Spilled().add(0, {"connection": np.zeros(3, dtype=np.uint32)})
+        DiskColumns().add(0, {"connection": np.zeros(3, dtype=np.uint32)})
 
 
 def test_no_folder_for_temporary_files_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +134,7 @@ def test_more_memory_than_allowed_is_told() -> None:
 
 
 def test_rows_of_a_memory_map_are_gathered(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilled, "_GATHERED", 7)
+    monkeypatch.setattr(disk_columns, "_GATHERED", 7)
     budgets = decode([recorded(BUSY)]).rpc_budgets
     assert isinstance(budgets.base, np.memmap)
     some = np.array([0, 3, 3, 999, 17, 20, 500, 501, 502, 2])
@@ -143,7 +144,7 @@ def test_rows_of_a_memory_map_are_gathered(little: Path, monkeypatch: pytest.Mon
 
 
 def test_parts_are_read_as_they_were_written_and_corrected() -> None:
-    spilled = Spilled()
+    spilled = DiskColumns()
     first = {"a": np.arange(5, dtype=np.uint32), "b": np.arange(10, dtype=np.int64).reshape(5, 2)}
     second = {"a": np.arange(2, dtype=np.uint32), "b": np.zeros((2, 2), dtype=np.int64)}
     parts = [spilled.add(0, first), spilled.add(5, second)]

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from stalls import check_evidence, firing, found, relabelled, with_waits, written
 from support import recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.stream_window_stall import Limits, detect
-from grpcdiag.analyzer.result import Skipped
+from grpcdiag.analyzer.model.finding import Skipped
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS

@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 from support import RECORDED, recorded
 
-from grpcdiag.analyzer import encrypted
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.summary import tls
 from grpcdiag.analyzer.tables import COMPLETE, Tables
 from grpcdiag.reports import json_v1, terminal
 
@@ -146,7 +146,7 @@ def test_records_are_those_of_the_keyed_reading() -> None:
 
 def test_a_connection_that_is_read_has_no_records() -> None:
     tables = decode([recorded("tls13-go.pcap")], keylog=Path(recorded("tls13-go.keys")).read_bytes())
-    assert encrypted.facts(tables) == ()
+    assert tls.facts(tables) == ()
     assert len(tables.records.connection) == len(tables.record_waits.cause) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from judging import changed, check_evidence, must, played, repeated, skipped, tables_of_scene, told
 from support import RECORDINGS, Recording, recording, synthetic
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import too_many_pings
 from grpcdiag.fixtures.synthetic.scenes_failures import pinging
 

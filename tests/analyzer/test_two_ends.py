@@ -19,11 +19,11 @@ from msgspec.structs import replace as changed
 from support import EXAMPLES, SNAPSHOTS, recording, rows, run_here
 from support import recorded as recorded_file
 
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.ends import SPLIT_CAUSES, RpcBudgets, analyze_files, recorded, rpc_budgets, vantages
-from grpcdiag.analyzer.errors import CaptureError, NoGrpcError
-from grpcdiag.analyzer.result import Ends
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import CaptureError, NoGrpcError
+from grpcdiag.analyzer.model.analysis import Ends
 from grpcdiag.analyzer.tables import Packets
+from grpcdiag.analyzer.two_captures import SPLIT_CAUSES, RpcBudgets, analyze_files, recorded, rpc_budgets, vantages
 from grpcdiag.fixtures.synthetic import mangle
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.ends import BothEnds, Recorded, own_offload
@@ -467,7 +467,7 @@ def test_a_file_given_twice_is_one_capture(folder: Path) -> None:
 
 def test_ends_far_into_a_capture_are_found_by_overlapping_times(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The beginnings share nothing: the server's capture began much earlier."""
-    monkeypatch.setattr("grpcdiag.analyzer.ends.places._PEEK", 1)
+    monkeypatch.setattr("grpcdiag.analyzer.two_captures.places._PEEK", 1)
     captured = BothEnds(Link(rtt_ns=20 * MS)).carry(long_conversation(calls=8))
     files = filed(folder, captured.client, captured.server)
     assert len(vantages(files)) == 1

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorder import AS_NOBODY, beside, capture, gone
+from recorder import AS_NOBODY, capture, gone, sidecar
 
 PLAYER = """#!{python}
 import os, re, signal, sys, time
@@ -153,7 +153,7 @@ def test_an_interface_that_vanishes_is_told_and_the_command_goes_on(tmp_path: Pa
     done = capture("-o", str(file), "--", *command, env=player(tmp_path, body))
     assert (done.returncode, mark.exists()) == (3, True)
     assert "tcpdump ended before the command (exit code 1): pcap_loop: The interface disappeared" in done.stderr
-    assert "The interface disappeared" in beside(file)["problems"][0]
+    assert "The interface disappeared" in sidecar(file)["problems"][0]
 
 
 def test_dropped_packets_are_told(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_dropped_packets_are_told(tmp_path: Path) -> None:
     done = capture("-o", str(tmp_path / "run.pcap"), "-q", "--", "true", env=env)
     assert done.returncode == 0
     assert "17 of 18 packets were dropped because the buffer was full: --buffer" in done.stderr
-    assert beside(tmp_path / "run.pcap")["packets"]["dropped"] == 17
+    assert sidecar(tmp_path / "run.pcap")["packets"]["dropped"] == 17
 
 
 def test_a_file_that_lacks_packets_is_told(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_snaplens_price_is_told(tmp_path: Path) -> None:
     env = player(tmp_path, LISTEN + WAIT)
     done = capture("-o", str(tmp_path / "run.pcap"), "-s", "128", "--", "true", env=env)
     assert "packets are cut at 128 bytes" in done.stderr
-    assert beside(tmp_path / "run.pcap")["capture"]["snaplen"] == 128
+    assert sidecar(tmp_path / "run.pcap")["capture"]["snaplen"] == 128
 
 
 def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_root_does_not_run_the_command_as_root(tmp_path: Path, home: Path) -> No
     ids, groups, rest = done.stdout.splitlines()
     assert int(ids) == 65534 and "0" not in groups.split() and rest.endswith(" nobody")
     assert file.stat().st_uid == 65534
-    assert beside(file)["command"]["user"] == "nobody"
+    assert sidecar(file)["command"]["user"] == "nobody"
     done = capture("-o", str(file), "-q", "--user", "root", "--", "id", "-u", env=env)
     assert done.stdout == "0\n"
 

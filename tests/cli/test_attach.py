@@ -185,7 +185,7 @@ def test_methods_can_be_hidden(tmp_path: Path) -> None:
 # --- what must not be in it ---
 
 
-def beside(file: Path, places: Places, packets: int) -> dict[str, Any]:
+def sidecar(file: Path, places: Places, packets: int) -> dict[str, Any]:
     """A description with canaries wherever a name or a word may stand."""
     return {
         "schema": "grpcdiag.recording/1",
@@ -239,7 +239,7 @@ def planted(tmp_path: Path) -> tuple[Places, Path]:
         places.text(place)
     file.write_bytes(pcapng(places, packets))
     description = file.with_name(file.name + ".grpcdiag.json")
-    description.write_text(json.dumps(beside(file, places, len(packets))))
+    description.write_text(json.dumps(sidecar(file, places, len(packets))))
     return places, file
 
 
@@ -301,13 +301,13 @@ def names(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("output", ["out", "out.zip"])
 @pytest.mark.parametrize("what", ["analysis", "rows", "time line"])
 def test_a_difference_leaves_nothing(what: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpcdiag.analyzer import scrubbing
+    from grpcdiag.analyzer import scrub as rewriting
     from grpcdiag.reports import scrub, timeline
 
     if what == "analysis":
-        monkeypatch.setattr(scrub, "differences", lambda *_: iter(["budget.client"]))
+        monkeypatch.setattr(rewriting, "differences", lambda *_: iter(["budget.client"]))
     elif what == "rows":
-        monkeypatch.setattr(scrubbing, "row_differences", lambda *_: iter(["frames"]))
+        monkeypatch.setattr(scrub, "row_differences", lambda *_: iter(["frames"]))
     else:
         texts = iter(("one", "other"))
         monkeypatch.setattr(timeline, "render", lambda *_: next(texts))

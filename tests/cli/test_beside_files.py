@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import recorded, run_here
 
-from grpcdiag.analyzer import beside as analyzer_beside
-from grpcdiag.analyzer import beside_names
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.sidecar import names
+from grpcdiag.analyzer.sidecar import read as analyzer_beside
 from grpcdiag.capture import sidefile
 
 
@@ -61,16 +61,16 @@ def test_nothing_beside_is_nothing(capture: Path, tmp_path: Path) -> None:
 
 
 def test_a_broken_one_is_noted(capture: Path) -> None:
-    beside = capture.with_name("run.pcap.grpcdiag.json")
-    beside.write_text("{")
+    sidecar = capture.with_name("run.pcap.grpcdiag.json")
+    sidecar.write_text("{")
     done = run_here("analyze", "--json", str(capture))
     assert done.code == 0
     document = json.loads(done.text)
     assert document["recording"] is None
-    assert [w for w in document["quality"]["warnings"] if w.startswith(f"{beside} is not used: it is no recording")]
+    assert [w for w in document["quality"]["warnings"] if w.startswith(f"{sidecar} is not used: it is no recording")]
 
 
 def test_names_are_the_same_everywhere() -> None:
     assert analyzer_beside.SCHEMA == sidefile.SCHEMA
-    assert beside_names.SUFFIX == sidefile.SUFFIX
-    assert beside_names.SAMPLES_SUFFIX == sidefile.SAMPLES_SUFFIX
+    assert names.SUFFIX == sidefile.SUFFIX
+    assert names.SAMPLES_SUFFIX == sidefile.SAMPLES_SUFFIX

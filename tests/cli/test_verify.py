@@ -23,9 +23,9 @@ from support import (
     synthetic,
 )
 
-from grpcdiag.analyzer import account, comparison, wireshark
-from grpcdiag.analyzer.decode import decode_rows
-from grpcdiag.analyzer.difference import Comparison
+from grpcdiag.analyzer.decode.decode import decode_rows
+from grpcdiag.analyzer.verify import compare, records, wireshark
+from grpcdiag.analyzer.verify.difference import Comparison
 from grpcdiag.reports import verify
 
 PCAP_HEADER = 24
@@ -76,8 +76,8 @@ def rules(document: dict[str, Any]) -> dict[str | None, int]:
 
 def compared(file: str, keylog: str | None = None) -> Comparison:
     tables = decode_rows([file], **({"keylog": Path(keylog).read_bytes()} if keylog else {}))
-    theirs = wireshark.second_account(file, tables, keylog=keylog)
-    return comparison.compare(account.of_tables(tables), theirs)
+    theirs = wireshark.read_wireshark(file, tables, keylog=keylog)
+    return compare.compare(records.of_tables(tables), theirs)
 
 
 SINGLE = [

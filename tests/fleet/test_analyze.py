@@ -16,7 +16,7 @@ from fleets import captures, children, command, contents, download, fleet, many,
 from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 
 
 def ran(dataset: Path) -> dict[str, float]:

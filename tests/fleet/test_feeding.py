@@ -17,7 +17,7 @@ pytest.importorskip("fsspec")
 from fleets import fleet, split
 from support import recorded
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fleet import feeding, store, task
 from grpcdiag.fleet.series import File, Recording

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from support import REPOSITORY, grpcdiag, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.ends import rpc_budgets
+from grpcdiag.analyzer.two_captures import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
 from grpcdiag.fleet import html
 from grpcdiag.fleet.changes import since
 from grpcdiag.fleet.report import report
-from grpcdiag.fleet.shown import render
+from grpcdiag.fleet.terminal import render
 
 SLOW = "rtt205-go-16000.pcap"
 

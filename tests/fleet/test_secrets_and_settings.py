@@ -14,7 +14,7 @@ from fleets import BUCKET, fleet, markers, s3, upload
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.capture import sidefile
 from grpcdiag.fleet import store
 
@@ -82,8 +82,8 @@ def test_what_lies_beside_is_found_in_a_store_and_by_patterns(tmp_path: Path, mo
 
             (found,) = recordings(store.search(source))
             assert [file.url.rpartition("/")[2] for file in found.files] == ["eth0.pcap00"], source
-            beside = [file.url.rpartition("/")[2] for file in found.beside]
-            assert beside == ["eth0.pcap.grpcdiag.json", "eth0.pcap.grpcdiag-ss.jsonl"], source
+            sidecar = [file.url.rpartition("/")[2] for file in found.sidecar]
+            assert sidecar == ["eth0.pcap.grpcdiag.json", "eth0.pcap.grpcdiag-ss.jsonl"], source
         fleet("analyze", url, "-o", f"s3://{BUCKET}/dataset", "--workers", "1")
         (name,) = system.ls(f"{BUCKET}/dataset/_recordings")
         told = json.loads(system.cat(name))

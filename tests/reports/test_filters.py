@@ -11,7 +11,7 @@ import pytest
 from support import RECORDINGS, recorded, require_tool
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.reports import json_v1, terminal
 from grpcdiag.reports.text import packet_filter
 

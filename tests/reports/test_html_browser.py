@@ -12,9 +12,9 @@ import pytest
 from support import PATIENCE_S, recorded, recording, synthetic, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.ends import analyze_files
-from grpcdiag.analyzer.result import Analysis
-from grpcdiag.analyzer.scene import Bounds, scene
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.two_captures import analyze_files
+from grpcdiag.analyzer.views.page_data import Bounds, collect_page_data
 from grpcdiag.fixtures.bench.multiply import multiply
 from grpcdiag.reports import html
 
@@ -74,7 +74,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
 
 def rendered(*paths: str, bounds: Bounds | None = None) -> str:
     analysis = analyze(list(paths))
-    return html.render(analysis, scene(list(paths), analysis, **({"bounds": bounds} if bounds else {})))
+    return html.render(analysis, collect_page_data(list(paths), analysis, **({"bounds": bounds} if bounds else {})))
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +365,7 @@ def test_very_many_rpcs(opened: Opened, tmp_path: Path) -> None:
     multiply(source, path, source.stat().st_size * rpcs // 3_000)
     analysis = analyze([str(path)])
     assert analysis.totals.rpcs >= rpcs
-    text = html.render(analysis, scene([str(path)], analysis, bounds=Bounds(packets=20_000, frames=80_000)))
+    text = html.render(analysis, collect_page_data([str(path)], analysis, bounds=Bounds(packets=20_000, frames=80_000)))
     assert len(text) < 5_000_000
     view = opened(text)
     assert "of the whole capture" in view.locator(".drawn").inner_text()
@@ -381,6 +381,6 @@ def test_both_ends(opened: Opened) -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis: Analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
-    view = opened(html.render(analysis, scene(analysis.ends.client_files, analysis)))
+    view = opened(html.render(analysis, collect_page_data(analysis.ends.client_files, analysis)))
     assert view.locator("#ends").is_visible()
     assert pixels(view) > 10

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from support import ALL_CAPTURES, budgeted, recorded, rows
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.tables import BEGUN_BEFORE, COMPLETE, Messages
 from grpcdiag.reports import json_v1
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from support import ALL_CAPTURES, RECORDED, recorded, synthetic
 from traces import COUNTER, Event, Parsed, parse
 
-from grpcdiag.analyzer import traced as tracing
 from grpcdiag.analyzer.analysis import analyze, of_tables
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.excerpt import excerpt
-from grpcdiag.analyzer.result import Analysis
-from grpcdiag.analyzer.sequence import in_flight
-from grpcdiag.analyzer.traced import FLIGHT, Points, Traced, thinned, traced
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.views import trace_data as tracing
+from grpcdiag.analyzer.views.events import in_flight
+from grpcdiag.analyzer.views.excerpt import excerpt
+from grpcdiag.analyzer.views.trace_data import FLIGHT, Points, TraceData, thin_points, read_trace_data
 from grpcdiag.reports import json_v1, perfetto
 from grpcdiag.reports.rows import rpcs, waits
 
@@ -30,14 +30,14 @@ LARGE = 400_000
 EXAMPLE = recorded("rtt205-go-16000.pcap")
 
 
-def read_and_drawn(files: tuple[str, ...]) -> tuple[Analysis, Traced, Parsed]:
-    read = traced(list(files))
+def read_and_drawn(files: tuple[str, ...]) -> tuple[Analysis, TraceData, Parsed]:
+    read = read_trace_data(list(files))
     analysis = of_tables(read.tables)
     return analysis, read, parse(b"".join(perfetto.render(analysis, read)))
 
 
 @functools.cache
-def example() -> tuple[Analysis, Traced, Parsed]:
+def example() -> tuple[Analysis, TraceData, Parsed]:
     return read_and_drawn((EXAMPLE,))
 
 
@@ -66,7 +66,9 @@ def test_every_capture_gives_a_trace_that_holds_together(files: tuple[str, ...])
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-java.pcap", "rpc-errors.pcap", "truncated.pcap"])
 def test_the_findings_are_those_of_analyze(name: str) -> None:
     """Which reads the capture another way, with fewer rows."""
-    assert json_v1.render(of_tables(traced([recorded(name)]).tables)) == json_v1.render(analyze([recorded(name)]))
+    assert json_v1.render(of_tables(read_trace_data([recorded(name)]).tables)) == json_v1.render(
+        analyze([recorded(name)])
+    )
 
 
 def test_tracks_have_names_and_an_order() -> None:
@@ -162,7 +164,7 @@ def test_bytes_in_flight_are_those_of_the_waits() -> None:
 @pytest.mark.parametrize("name", ["rtt205-go-32000.pcap", "impl-cpp.pcap", "ipv6.pcap", "truncated.pcap"])
 def test_bytes_in_flight_are_those_of_the_time_line(name: str) -> None:
     """Counted another way there, of the whole connection at once."""
-    read = traced([recorded(name)])
+    read = read_trace_data([recorded(name)])
     for connection in np.unique(read.tables.rpcs.connection).tolist():
         part = excerpt([recorded(name)], connection)
         for direction in (0, 1):
@@ -171,9 +173,9 @@ def test_bytes_in_flight_are_those_of_the_time_line(name: str) -> None:
 
 
 def test_pieces_of_the_capture_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = traced([recorded("impl-go.pcap")])
+    whole = read_trace_data([recorded("impl-go.pcap")])
     monkeypatch.setattr(tracing, "STEP", 7)
-    pieces = traced([recorded("impl-go.pcap")])
+    pieces = read_trace_data([recorded("impl-go.pcap")])
     assert (whole.request_end_ns == pieces.request_end_ns).all()
     assert (whole.response_start_ns == pieces.response_start_ns).all()
     for counter in np.unique(whole.points.counter):
@@ -190,7 +192,7 @@ def changes(points: Points, counter: int) -> list[tuple[int, int]]:
 def test_thinning_keeps_the_largest_and_the_last_value(rows: list[tuple[int, int, int]], width: int) -> None:
     rows.sort(key=lambda row: row[0])
     counter, time, value = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
-    kept = list(zip(*(column.tolist() for column in thinned(Points(counter, time, value), width)), strict=True))
+    kept = list(zip(*(column.tolist() for column in thin_points(Points(counter, time, value), width)), strict=True))
     left = Counter(rows)
     left.subtract(Counter(kept))
     assert min(left.values(), default=0) >= 0, "no point is made up"
@@ -203,7 +205,7 @@ def test_thinning_keeps_the_largest_and_the_last_value(rows: list[tuple[int, int
 
 def test_counters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MOST_POINTS", 1000)
-    read = traced([recorded("ydb-unary-single-inflight1.pcap")])
+    read = read_trace_data([recorded("ydb-unary-single-inflight1.pcap")])
     assert len(read.points.counter) <= 1000
     assert read.width_ns > 0
     trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
@@ -254,7 +256,7 @@ def test_windows_of_a_connection_begun_before_are_not_drawn() -> None:
 def test_many_streams_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a track of its own, which the viewer puts together by their name."""
     monkeypatch.setattr(perfetto, "OWN_TRACKS", 4)
-    read = traced([EXAMPLE])
+    read = read_trace_data([EXAMPLE])
     trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
     calls = trace.of("rpc")
     assert {trace.name(call.track) for call in calls} == {"streams"}

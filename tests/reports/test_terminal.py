@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.excerpt import excerpt
-from grpcdiag.analyzer.result import Analysis, Skipped
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.views.excerpt import excerpt
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link

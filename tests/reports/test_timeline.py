@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
 
-from grpcdiag.analyzer.chosen import Chosen
-from grpcdiag.analyzer.excerpt import excerpt, slowest
-from grpcdiag.analyzer.sequence import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
+from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.analyzer.views.events import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
+from grpcdiag.analyzer.views.excerpt import excerpt, slowest
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -222,7 +222,7 @@ def test_text_of_the_capture_cannot_command_the_terminal(tmp_path: Path) -> None
 
 def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
     """Its answer came behind those of others: its own stream never stopped, and its budget still has their waits."""
-    worst = slowest(recording("loss-1pct-rtt20").files, 1, Chosen())
+    worst = slowest(recording("loss-1pct-rtt20").files, 1, Selection())
     text = timeline.slowest(worst, width=120)
     assert "waits: none; of other streams meanwhile: 3 congestion_window 48.1 ms" in text
     assert "WAIT 20.2 ms: congestion_window" in text
@@ -231,7 +231,7 @@ def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
 
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-go.pcap"])
 def test_the_slowest_rpcs_are_drawn_from_begin_to_end(name: str) -> None:
-    parts = slowest([recorded(name)], 4, Chosen())
+    parts = slowest([recorded(name)], 4, Selection())
     durations = []
     for part in parts:
         rpcs, row = part.tables.rpcs, part.rpc

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..ahead import begun
-from .beside import recorded_beside
 from .common import (
     NO_GRPC,
     Files,
@@ -29,13 +28,14 @@ from .common import (
     progress,
     write,
 )
+from .sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..analyzer.chosen import Chosen
-    from ..analyzer.reading import How, Progress
-    from ..analyzer.result import Analysis
+    from ..analyzer.decode.runner import DecodeOptions, Progress
+    from ..analyzer.model.analysis import Analysis
+    from ..analyzer.selection.selection import Selection
 
 NAME = "analyze"
 
@@ -101,9 +101,9 @@ def command(
     else:
         with decoding(), progress(quiet) as told:
             if narrowed:
-                from ..analyzer.chosen import Chosen
+                from ..analyzer.selection.selection import Selection
 
-                chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
+                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to)
                 analysis = _part(files, chosen, how(port, keylog, memory), told)
             else:
                 analysis = _read(files, how(port, keylog, memory), told, chosen_format, output)
@@ -112,9 +112,11 @@ def command(
         raise typer.Exit(FAIL_ON)
 
 
-def _read(files: list[str], chosen: How, told: Progress | None, format_: Format, output: Path | None) -> Analysis:
+def _read(
+    files: list[str], chosen: DecodeOptions, told: Progress | None, format_: Format, output: Path | None
+) -> Analysis:
     """The analysis. Without gRPC, what TLS without secrets shows is reported all the same, and the command ends."""
-    from ..analyzer.errors import NoGrpcError
+    from ..analyzer.decode.errors import NoGrpcError
 
     try:
         return _analysis(files, chosen, told)
@@ -126,13 +128,13 @@ def _read(files: list[str], chosen: How, told: Progress | None, format_: Format,
         fail(f"no gRPC traffic found: {text}in the report", NO_GRPC)
 
 
-def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
+def _drawn(files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool) -> Analysis:
     """Write a report that shows packets against time and give the analysis."""
     if format_ is Format.perfetto:
-        from .trace import write_trace
+        from .formats.trace import write_trace
 
         return write_trace(files, chosen, output, quiet)
-    from . import html
+    from .formats import html
 
     return html.write_page(files, chosen, output, quiet, _analysis)
 
@@ -153,28 +155,28 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
 
 
-def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
+def _analysis(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Analysis:
     if len(files) > 1:
-        from ..analyzer.ends import analyze_files
+        from ..analyzer.two_captures import analyze_files
 
-        return analyze_files(files, described=recorded_beside, progress=told, **chosen)
-    from ..analyzer.reading import Reading
+        return analyze_files(files, described=find_sidecar, progress=told, **chosen)
+    from ..analyzer.decode.runner import Reading
 
     reading = begun(files, chosen) or Reading(files, **chosen)
     # numpy and the rest are imported while the core reads
     from ..analyzer.analysis import of_tables
     from ..analyzer.tables import tables_of
 
-    beside, notes = recorded_beside(files)
-    return of_tables(tables_of(reading.finish(told)), beside, notes)
+    sidecar, notes = find_sidecar(files)
+    return of_tables(tables_of(reading.finish(told)), sidecar, notes)
 
 
-def _part(files: list[str], chosen: Chosen, how: How, told: Progress | None) -> Analysis:
+def _part(files: list[str], chosen: Selection, how: DecodeOptions, told: Progress | None) -> Analysis:
     """The analysis of some of the RPCs; exits with 2 when there are none."""
-    from ..analyzer import narrowing
     from ..analyzer.analysis import of_part
-    from ..analyzer.ends import vantages
-    from ..analyzer.errors import NarrowError
+    from ..analyzer.decode.errors import NarrowError
+    from ..analyzer.selection import narrow
+    from ..analyzer.two_captures import vantages
 
     if len(files) > 1:
         places = vantages(files, **how)
@@ -182,13 +184,13 @@ def _part(files: list[str], chosen: Chosen, how: How, told: Progress | None) -> 
             names = " and ".join(place[0] for place in places[:2])
             fail(f"{names} are captures of the same connections at two places: a part of the RPCs is judged in one", 2)
     try:
-        return of_part(narrowing.read(files, chosen, told, **how), chosen, *recorded_beside(files))
+        return of_part(narrow.read(files, chosen, told, **how), chosen, *find_sidecar(files))
     except NarrowError as error:
         fail(str(error), 2)
 
 
 def _has(analysis: Analysis, severity: str) -> bool:
-    from ..analyzer.result import SEVERITIES
+    from ..analyzer.model.finding import SEVERITIES
 
     grave = [str(name) for name in SEVERITIES]
     grave = grave[grave.index(severity) :]

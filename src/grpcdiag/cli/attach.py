@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..files.whole import replacing, replacing_in
+from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
-from .beside import recorded_beside
 from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
 from .scrub import DIFFERS, SHOWN, write_scrubbed
+from .sidecar import find_sidecar
 
 if TYPE_CHECKING:
-    from ..analyzer.beside import Beside
-    from ..analyzer.excerpt import Excerpt
-    from ..analyzer.exhibit import Exhibit
-    from ..analyzer.result import Analysis
-    from ..analyzer.scrubbing import Report
+    from ..analyzer.model.analysis import Analysis
+    from ..analyzer.scrub import Report
+    from ..analyzer.sidecar.read import Sidecar
     from ..analyzer.tables import Tables
+    from ..analyzer.views.excerpt import Excerpt
+    from ..analyzer.views.issue_evidence import IssueEvidence
     from ..reports.attachment import Contents, Form, Recorded
 
 NAME = "attach"
@@ -110,11 +110,11 @@ def command(
     with spooled(files) as paths, temporary_files(), scratch("grpcdiag-attach-") as folder:
         with decoding():
             one_place(paths, {"ports": port or []})
-            beside, problems = recorded_beside(files)
+            sidecar, problems = find_sidecar(files)
             for problem in problems:
                 say(problem)
             wanted = _Wanted(for_, hide_methods, bool(with_), left_out, port, quiet)
-            contents = _contents(paths, folder, beside, wanted)
+            contents = _contents(paths, folder, sidecar, wanted)
         size = _publish(folder, output)
     if not quiet:
         _tell(output, size, contents)
@@ -127,7 +127,7 @@ def _check(output: Path) -> None:
         fail(f"cannot write {output}: it is a file; give a new folder, or a name that ends in .zip", 2)
 
 
-def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wanted) -> Contents:
+def _contents(paths: list[str], folder: Path, sidecar: Sidecar | None, wanted: _Wanted) -> Contents:
     """The scrubbed capture in the folder, and what is said of it; exits when it does not tell the same."""
     from ..analyzer import _core
     from ..reports import attachment, scrub
@@ -137,11 +137,11 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
         report = write_scrubbed(paths, out, wanted.hide_methods, wanted.ports, wanted.quiet)
     target = written.rename(folder / f"capture.{report.format}")
     with busy(wanted.quiet, "comparing the analyses"):
-        analysis, exhibit, recorded = _same(paths, target, report, beside, wanted)
+        analysis, evidence, recorded = _same(paths, target, report, sidecar, wanted)
     present = [("capture", target.name), ("html", HTML), ("json", JSON)]
     contents = attachment.Contents(
         analysis=analysis,
-        exhibit=exhibit,
+        evidence=evidence,
         form=_form(wanted.project, analysis),
         version=_core.__version__,
         files=tuple((name, _WHAT[part]) for part, name in present if part not in wanted.without),
@@ -155,19 +155,19 @@ def _contents(paths: list[str], folder: Path, beside: Beside | None, wanted: _Wa
 
 
 def _same(
-    paths: list[str], target: Path, report: Report, beside: Beside | None, wanted: _Wanted
-) -> tuple[Analysis, Exhibit, Recorded | None]:
+    paths: list[str], target: Path, report: Report, sidecar: Sidecar | None, wanted: _Wanted
+) -> tuple[Analysis, IssueEvidence, Recorded | None]:
     """The scrubbed capture's analysis and what is shown of it, when they are the original's; exits else."""
     from msgspec.structs import replace
 
-    from ..analyzer.excerpt import excerpt
-    from ..analyzer.exhibit import exhibit
-    from ..analyzer.reading import How
-    from ..analyzer.scrubbing import analyses, row_differences
+    from ..analyzer.decode.runner import DecodeOptions
+    from ..analyzer.scrub import analyses, row_differences
+    from ..analyzer.views.excerpt import excerpt
+    from ..analyzer.views.issue_evidence import collect_evidence
     from ..reports.scrub import differences
 
     ports, scrubbed = wanted.ports, [str(target)]
-    before, after = analyses(paths, scrubbed, report, ports, beside)
+    before, after = analyses(paths, scrubbed, report, ports, sidecar)
     _refuse([*differences(before, after), *row_differences(paths, scrubbed, ports)], report)
     if isinstance(after, str):
         tls = any(carries == "tls" for _, _, carries in report.connections)
@@ -175,20 +175,20 @@ def _same(
         fail(
             f"no gRPC traffic is left in the scrubbed capture, which all is made from: {reason}{_why(report)}", NO_GRPC
         )
-    shown = exhibit(scrubbed, after, ports=ports or [])
+    shown = collect_evidence(scrubbed, after, ports=ports or [])
     part, first = shown.example, after.capture.first_time_ns or 0
     begin, end = part.start_ns - first, part.end_ns - first
-    how = How(ports=ports or [], own_secrets=False)
+    how = DecodeOptions(ports=ports or [], own_secrets=False)
     original = excerpt(paths, part.connection, stream=part.stream, from_ns=begin, to_ns=end, **how)
     _refuse([] if _drawn(original, report) == _drawn(part) else ["the time line"], report)
-    recorded = _recorded(beside, original.tables, wanted) if beside and after.recording else None
+    recorded = _recorded(sidecar, original.tables, wanted) if sidecar and after.recording else None
     return replace(after, files=(target.name,)), shown, recorded
 
 
 def _drawn(part: Excerpt, report: Report | None = None) -> str:
     """A time line as far as RFC 9113 defines its frames; of the capture as it was with the names of the new one."""
-    from ..analyzer.excerpt import rows
-    from ..analyzer.scrubbing import defined, renamed
+    from ..analyzer.scrub import defined, renamed
+    from ..analyzer.views.excerpt import rows
     from ..reports import timeline
 
     tables, frames = renamed(part.tables, report) if report else part.tables, defined(part.frames)
@@ -211,18 +211,18 @@ def _why(report: Report) -> str:
     return "".join(f"\n  {note}" for note in notes(report))
 
 
-def _recorded(beside: Beside, tables: Tables, wanted: _Wanted) -> Recorded:
+def _recorded(sidecar: Sidecar, tables: Tables, wanted: _Wanted) -> Recorded:
     """What may be shown of the file beside the capture; `tables` are those of the capture as it was."""
-    from ..analyzer import beside_shown as files
+    from ..analyzer.sidecar import redact as files
     from ..reports.attachment import Recorded
     from ..reports.attachment import command as line
 
-    words, code = files.command(beside)
+    words, code = files.command(sidecar)
     words = () if "command" in wanted.without else words
     shown = "" if not words else line.whole(words) if wanted.whole_command else line.masked(words)
     return Recorded(
-        side=files.side(beside, tables),
-        kernel=files.kernel(beside),
+        side=files.side(sidecar, tables),
+        kernel=files.kernel(sidecar),
         command=shown,
         masked=line.HIDDEN in shown or "PROGRAM" in shown,
         exit_code=code,
@@ -249,10 +249,10 @@ def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
     if "json" not in contents.without:
         (folder / JSON).write_text(json_v1.render(contents.analysis), encoding="utf-8")
     if "html" not in contents.without:
-        from ..analyzer.scene import scene
+        from ..analyzer.views.page_data import collect_page_data
         from ..reports import html
 
-        drawn = scene([str(capture)], contents.analysis, ports=wanted.ports or [])
+        drawn = collect_page_data([str(capture)], contents.analysis, ports=wanted.ports or [])
         (folder / HTML).write_text(html.render(contents.analysis, drawn), encoding="utf-8")
     if "capture" in contents.without:
         capture.unlink()

@@ -18,7 +18,7 @@ import typer
 from ..interruption import Unfinished, scratch
 
 if TYPE_CHECKING:
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
 
 _Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
 
@@ -147,9 +147,9 @@ def fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None) -> How:
+def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None) -> DecodeOptions:
     """How captures are read, out of the options; an unreadable key log ends the command."""
-    chosen: How = {"ports": ports or []}
+    chosen: DecodeOptions = {"ports": ports or []}
     if memory is not None:
         chosen["memory"] = memory
         chosen["spill"] = SPILL
@@ -176,7 +176,7 @@ def _tell_memory(allowed: int) -> None:
 
 def _key_log(path: Path) -> bytes:
     """What is read of a key log, which need not be a file that ends. Raises OSError."""
-    from ..analyzer.reading import KEY_LOG_BYTES
+    from ..analyzer.decode.runner import KEY_LOG_BYTES
 
     with path.open("rb") as file:
         text = file.read(KEY_LOG_BYTES)
@@ -188,7 +188,7 @@ def _key_log(path: Path) -> bytes:
 @contextmanager
 def decoding() -> Iterator[None]:
     """Turn what decoding raises into messages and exit codes."""
-    from ..analyzer.errors import CaptureError, MemoryLimitError, NoGrpcError, SpillError
+    from ..analyzer.decode.errors import CaptureError, MemoryLimitError, NoGrpcError, SpillError
 
     try:
         yield
@@ -229,11 +229,11 @@ def spooled(files: list[str]) -> Iterator[list[str]]:
         yield [file.name if path == "-" else path for path in files]
 
 
-def one_place(files: list[str], chosen: How) -> None:
+def one_place(files: list[str], chosen: DecodeOptions) -> None:
     """End the command when its files are captures of the same connections at two places and not one capture."""
     if len(files) < 2:
         return
-    from ..analyzer.ends import vantages
+    from ..analyzer.two_captures import vantages
 
     places = vantages(files, **chosen)
     if len(places) > 1:
@@ -326,7 +326,7 @@ def write(text: str | Iterable[str], output: Path | None) -> None:
             sys.stdout.write(piece if shows_unicode() else plain(piece))
         sys.stdout.flush()
         return
-    from ..files.whole import replacing
+    from ..files.atomic_file import replacing
 
     try:
         with replacing(output) as out:

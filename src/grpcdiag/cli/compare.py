@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..interruption import scratch
-from .beside import recorded_beside
 from .common import (
     UNREADABLE,
     KeyLog,
@@ -29,9 +28,10 @@ from .common import (
     write,
 )
 from .completion import severities
+from .sidecar import find_sidecar
 
 if TYPE_CHECKING:
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
     from ..reports.compare.regression import Rule
     from ..reports.compare.saved import Saved
 
@@ -109,7 +109,7 @@ def _rules(texts: list[str]) -> list[Rule]:
         fail(f"--fail-on {error}", WRONG_USAGE)
 
 
-def _document(capture: str, reading: How, quiet: bool) -> Saved:
+def _document(capture: str, reading: DecodeOptions, quiet: bool) -> Saved:
     """One of the captures: read as it was saved, or analysed."""
     from ..reports.compare.saved import DocumentError, of_document, of_text
 
@@ -146,14 +146,14 @@ def _saved_text(path: str) -> bytes | None:
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
-def _analysed(path: str, name: str, reading: How, quiet: bool) -> dict[str, Any]:
+def _analysed(path: str, name: str, reading: DecodeOptions, quiet: bool) -> dict[str, Any]:
     from msgspec.structs import replace
 
     from ..analyzer.analysis import of_tables
-    from ..analyzer.decode import decode
+    from ..analyzer.decode.decode import decode
     from ..reports import json_v1
 
     with decoding(), progress(quiet) as told:
         tables = decode([path], rpc_rows=False, progress=told, **reading)
-        analysis = of_tables(tables, *recorded_beside([name]))
+        analysis = of_tables(tables, *find_sidecar([name]))
     return json_v1.document(replace(analysis, files=(name,)))

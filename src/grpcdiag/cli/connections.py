@@ -16,7 +16,7 @@ NAME = "connections"
 
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import decode
+    from ..analyzer.decode.decode import decode
     from ..reports import rows
 
     tables = decode(files, rpc_rows=False, **how)

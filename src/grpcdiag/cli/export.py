@@ -9,16 +9,16 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from ..files.whole import replacing_in
-from .beside import recorded_beside
+from ..files.atomic_file import replacing_in
 from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
 from .rows import Format as RowFormat
 from .rows import write_rows
+from .sidecar import find_sidecar
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..analyzer.reading import How, Progress
+    from ..analyzer.decode.runner import DecodeOptions, Progress
 
 NAME = "export"
 
@@ -79,7 +79,7 @@ def command(
 
 
 def _export(
-    files: list[str], chosen: How, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
+    files: list[str], chosen: DecodeOptions, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
 ) -> dict[str, int]:
     """Write the tables and give their numbers of rows; exits with 2 when a file cannot be written."""
     written: dict[str, int] = {}
@@ -106,13 +106,13 @@ def _export(
 
 
 def _whole(
-    files: list[str], chosen: How, tables: tuple[Table, ...], told: Progress | None
+    files: list[str], chosen: DecodeOptions, tables: tuple[Table, ...], told: Progress | None
 ) -> Iterator[tuple[Table, pl.DataFrame]]:
     """Tables that are complete only at the end of the capture; also says when there is no gRPC. Raises NoGrpcError."""
     from ..analyzer.analysis import of_tables
-    from ..analyzer.decode import decode
-    from ..analyzer.errors import NoGrpcError
-    from ..analyzer.facts import why_no_grpc
+    from ..analyzer.decode.decode import decode
+    from ..analyzer.decode.errors import NoGrpcError
+    from ..analyzer.summary.figures import why_no_grpc
     from ..reports import rows
 
     if all(table in (Table.rpcs, Table.packets) for table in tables):
@@ -127,43 +127,43 @@ def _whole(
     }
     yield from ((table, of_decoded[table](decoded)) for table in tables if table in of_decoded)
     if any(table in _ANALYSED for table in tables):
-        analysis = of_tables(decoded, *recorded_beside(files))
+        analysis = of_tables(decoded, *find_sidecar(files))
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
 
 
-def _rpcs(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.rpc_stream import stream_rpcs
+def _rpcs(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.rpc_stream import stream_rpcs
     from ..reports import rows
 
     return map(rows.rpcs_of, stream_rpcs(files, progress=told, **chosen))
 
 
-def _messages(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _messages(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
     from ..reports import rows
 
     return map(rows.messages, stream(Messages, files, progress=told, **chosen))
 
 
-def _frames(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _frames(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Frames
     from ..reports import rows
 
     return map(rows.frames, stream(Frames, files, progress=told, **chosen))
 
 
-def _packets(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _packets(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
     from ..reports import rows
 
     return map(rows.packets, stream(Packets, files, progress=told, **chosen))
 
 
-_STREAMS: dict[Table, Callable[[list[str], How, Progress | None], Iterable[pl.DataFrame]]] = {
+_STREAMS: dict[Table, Callable[[list[str], DecodeOptions, Progress | None], Iterable[pl.DataFrame]]] = {
     Table.rpcs: _rpcs,
     Table.messages: _messages,
     Table.frames: _frames,

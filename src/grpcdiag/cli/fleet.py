@@ -131,7 +131,7 @@ def _planned(planned: Plan) -> str:
 
 
 def _say_what_is_cut(planned: Plan) -> None:
-    from ..analyzer.reading import KEY_LOG_BYTES
+    from ..analyzer.decode.runner import KEY_LOG_BYTES
 
     if planned.keylog and planned.keylog.size > KEY_LOG_BYTES:
         say(f"{planned.keylog.named}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
@@ -236,7 +236,7 @@ def report(
     if as_html and (as_json or against):
         fail("--html goes with neither --json nor --against", 2)
     with _told():
-        from ..fleet import shown
+        from ..fleet import terminal
         from ..fleet.against import against as compared
         from ..fleet.report import report as report_of
 
@@ -256,9 +256,9 @@ def report(
         return
     width, colour = columns(output, 120), coloured(output)
     if changes:
-        write(shown.render_against(changes, width=width, colour=colour), output)
+        write(terminal.render_against(changes, width=width, colour=colour), output)
     else:
-        write(shown.render(found, width=width, colour=colour), output)
+        write(terminal.render(found, width=width, colour=colour), output)
 
 
 @app.command("fetch")

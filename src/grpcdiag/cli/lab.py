@@ -13,8 +13,8 @@ import typer
 
 from ..capture.command import choose_user
 from ..capture.errors import UsageError
+from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
-from ..files.whole import PRIVATE, replacing
 from ..interruption import Raising, scratch
 from .common import Quiet, coloured, columns, fail, write
 from .completion import lab_cases

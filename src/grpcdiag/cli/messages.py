@@ -15,7 +15,7 @@ NAME = "messages"
 
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
     from ..reports import rows
 

@@ -15,7 +15,7 @@ NAME = "packets"
 
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
     from ..reports import rows
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar, cast
 
 import typer
 
-from ..files.whole import replacing
+from ..files.atomic_file import replacing
 from .common import (
     Files,
     KeyLog,
@@ -242,7 +242,7 @@ class _Waiting:
 
     def add(self, piece: pl.DataFrame) -> None:
         """Put a piece by. Raises SpillError."""
-        from ..analyzer.errors import SpillError
+        from ..analyzer.decode.errors import SpillError
 
         try:
             self._file.write(piece.write_ipc_stream(None).getvalue())

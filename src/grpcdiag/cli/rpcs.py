@@ -17,20 +17,20 @@ NAME = "rpcs"
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     if len(files) > 1:
-        from ..analyzer.ends import vantages
+        from ..analyzer.two_captures import vantages
 
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
             return _of_both_ends(places, how)
-    from ..analyzer.rpc_stream import stream_rpcs
+    from ..analyzer.decode.rpc_stream import stream_rpcs
     from ..reports import rows
 
     return map(rows.rpcs_of, stream_rpcs(files, **how))
 
 
 def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
-    from ..analyzer.ends import SPLIT_CAUSES, NoClock, rpc_budgets
-    from ..analyzer.errors import TooLargeError
+    from ..analyzer.decode.errors import TooLargeError
+    from ..analyzer.two_captures import SPLIT_CAUSES, NoClock, rpc_budgets
     from ..reports import rows
 
     try:

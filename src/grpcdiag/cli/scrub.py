@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ..files.whole import replacing
+from ..files.atomic_file import replacing
 from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
-    from ..analyzer.scrubbing import Report
+    from ..analyzer.scrub import Report
 
 NAME = "scrub"
 
@@ -61,7 +61,7 @@ def write_scrubbed(
     paths: list[str], out: IO[bytes], hide_methods: bool, ports: list[int] | None, quiet: bool
 ) -> Report:
     """Write a scrubbed capture with a key of its own. Raises CaptureError and OSError."""
-    from ..analyzer.scrubbing import Scrubbing
+    from ..analyzer.scrub import Scrubbing
 
     scrubbing = Scrubbing(paths, key=secrets.token_bytes(KEY_BYTES), hide_methods=hide_methods, ports=ports)
     with progress(quiet) as told:
@@ -83,7 +83,7 @@ def _twice(
 
 def _differences(paths: list[str], target: str, report: Report, ports: list[int] | None) -> list[str]:
     """What differs between the capture as it was and as it is now, read anew from the file."""
-    from ..analyzer.scrubbing import analyses, row_differences
+    from ..analyzer.scrub import analyses, row_differences
     from ..reports.scrub import differences
 
     before, after = analyses(paths, [target], report, ports)

@@ -28,9 +28,9 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..analyzer.chosen import Chosen
-    from ..analyzer.excerpt import Excerpt
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
+    from ..analyzer.selection.selection import Selection
+    from ..analyzer.views.excerpt import Excerpt
 
 NAME = "timeline"
 
@@ -65,12 +65,12 @@ def command(
 ) -> None:
     """Draw one connection or stream against time: both directions, bursts, silences, waits with their cause."""
     one_after_the_other(from_, to)
-    from ..analyzer.chosen import Chosen
+    from ..analyzer.selection.selection import Selection
 
     if worst is not None:
         if stream is not None:
             raise typer.BadParameter("--worst picks streams: --stream is for --connection alone")
-        chosen = Chosen(() if connection is None else (connection,), method, from_, to)
+        chosen = Selection(() if connection is None else (connection,), method, from_, to)
         parts = _slowest(files, worst, chosen, how(port, keylog, memory), quiet)
     elif connection is None:
         raise typer.BadParameter("--connection N, or --worst N for the slowest RPCs")
@@ -92,13 +92,13 @@ def _one(
     connection: int,
     stream: int | None,
     span: tuple[int | None, int | None],
-    chosen: How,
+    chosen: DecodeOptions,
     quiet: bool,
 ) -> Excerpt:
     """One connection or stream; exits when there is none."""
-    from ..analyzer.errors import NoGrpcError
-    from ..analyzer.excerpt import excerpt
-    from ..analyzer.facts import why_no_grpc
+    from ..analyzer.decode.errors import NoGrpcError
+    from ..analyzer.summary.figures import why_no_grpc
+    from ..analyzer.views.excerpt import excerpt
 
     with decoding(), progress(quiet) as told:
         one_place(files, chosen)
@@ -109,10 +109,10 @@ def _one(
     return part
 
 
-def _slowest(files: list[str], number: int, chosen: Chosen, reading: How, quiet: bool) -> list[Excerpt]:
+def _slowest(files: list[str], number: int, chosen: Selection, reading: DecodeOptions, quiet: bool) -> list[Excerpt]:
     """The slowest RPCs; exits when there is none."""
-    from ..analyzer.errors import NarrowError
-    from ..analyzer.excerpt import slowest
+    from ..analyzer.decode.errors import NarrowError
+    from ..analyzer.views.excerpt import slowest
 
     if "-" in files:
         fail("--worst reads the capture twice, which standard input does not allow: give a file", 2)

@@ -35,9 +35,9 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..analyzer.difference import Comparison
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
     from ..analyzer.tables import Tables
+    from ..analyzer.verify.difference import Comparison
 
 NAME = "verify"
 
@@ -63,7 +63,7 @@ def command(
 
     Needs tshark and pyshark. Exits with 1 when a difference is not explained.
     """
-    from ..analyzer.wireshark import WiresharkError, version
+    from ..analyzer.verify.wireshark import WiresharkError, version
 
     gc.enable()  # pyshark makes objects for every packet
     try:
@@ -86,21 +86,22 @@ def command(
 
 
 def _compared(
-    paths: list[str], folder: Path, reading: How, keylog: Path | None, quiet: bool
+    paths: list[str], folder: Path, reading: DecodeOptions, keylog: Path | None, quiet: bool
 ) -> tuple[Comparison, Tables]:
     """Both readings, held against each other."""
-    from ..analyzer import account, comparison, facts, wireshark
-    from ..analyzer.decode import decode_rows
+    from ..analyzer.decode.decode import decode_rows
+    from ..analyzer.summary import figures
+    from ..analyzer.verify import compare, records, wireshark
 
     with decoding(), progress(quiet) as told:
         tables = decode_rows(paths, **reading, progress=told)
     if not len(tables.connections.protocol):
-        fail(f"no gRPC traffic found: {facts.why_no_grpc(tables)}", NO_GRPC)
-    ours = account.of_tables(tables)
+        fail(f"no gRPC traffic found: {figures.why_no_grpc(tables)}", NO_GRPC)
+    ours = records.of_tables(tables)
     path = _one_file([file["name"] for file in tables.capture["files"]], folder)
     with _counting(quiet, len(ours.packets)) as counted:
-        theirs = wireshark.second_account(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
-    return comparison.compare(ours, theirs), tables
+        theirs = wireshark.read_wireshark(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
+    return compare.compare(ours, theirs), tables
 
 
 def _one_file(paths: list[str], folder: Path) -> str:

@@ -15,7 +15,7 @@ NAME = "waits"
 
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import decode
+    from ..analyzer.decode.decode import decode
     from ..reports import rows
 
     return [rows.waits(decode(files, rpc_rows=False, **how))]

@@ -1,0 +1,98 @@
+"""What a detector answers: a finding with the packets that prove it, or why it cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+Severity = Literal["info", "warning", "critical"]
+"""By the share of RPC time lost, or the factor of packets wasted."""
+Confidence = Literal["low", "medium", "high"]
+"""By what the capture can prove from where it was taken."""
+
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
+"""From harmless to grave."""
+
+
+class Evidence(Struct, frozen=True):
+    """A packet that proves a part of a finding."""
+
+    packet: int
+    """Number in the capture, from 1, as in Wireshark."""
+    time_ns: int
+    """Its time, nanoseconds since the epoch."""
+    what: str
+    """What it shows."""
+
+
+class Remedy(Struct, frozen=True):
+    """A knob that fixes a finding."""
+
+    implementation: str
+    """Whose knob it is: a gRPC implementation, `linux`, or `application`."""
+    knob: str
+    """The setting, as one would type it."""
+    note: str
+    """What it does, and at what price."""
+    present: str | None = None
+    """The setting's value on the host that recorded, when its knob it is and the recording tells."""
+
+
+class Scope(Struct, frozen=True):
+    """What a finding is about."""
+
+    connections: tuple[int, ...]
+    """Rows of the connections table."""
+    methods: tuple[str, ...]
+    """Methods, as far as they are known."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that costs time or packets, with its proof."""
+
+    id: str
+    """The id of `docs/json.md`."""
+    title: str
+    """One line."""
+    severity: Severity
+    """See `Severity`."""
+    confidence: Confidence
+    """See `Confidence`."""
+    scope: Scope
+    """What it is about."""
+    lost_ns: int | None
+    """Time the RPCs would not have needed, counted once; None where it costs packets or risk and not time."""
+    share: float | None
+    """`lost_ns` as a share of all RPC time."""
+    metrics: Mapping[str, int | float | str]
+    """Figures, by name with unit."""
+    evidence: tuple[Evidence, ...]
+    """The packets that prove it; never empty."""
+    explanation: str
+    """What happened, in sentences."""
+    remedies: tuple[Remedy, ...]
+    """Knobs, the best first."""
+    references: tuple[str, ...]
+    """Where to read on."""
+    verdict: str
+    """The finding as one sentence: what happened and what to do first."""
+    part_of: str | None = None
+    """The finding whose story it belongs to, which counts the time; None when it stands for itself."""
+
+    def __post_init__(self) -> None:
+        """Refuse a finding that proves nothing."""
+        if not self.evidence:
+            raise ValueError(f"finding {self.id} has no evidence")
+        if (self.lost_ns is None) != (self.share is None):
+            raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
+
+
+class Skipped(Struct, frozen=True):
+    """A detector's third answer: it cannot tell, and why."""
+
+    id: str
+    """The finding it looked for."""
+    reason: str
+    """Why it cannot tell."""

@@ -1,0 +1,99 @@
+"""Some of a capture's RPCs judged as if there were no others: of some connections or methods, or begun in a time.
+
+Everything is decoded, so that windows and header tables are right; what is counted per RPC is counted anew. What is
+counted over whole connections only (packets, pauses, PINGs) is judged for connections all of whose RPCs are chosen.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.analysis import Narrowed
+from ..tables import Tables
+from ..tables.durations import total_ns
+from .methods import methods
+from .part import part
+from .reading import Mask, Read, read
+from .rpcs import NAMED, select_rpcs, without_rpcs
+from .selection import Selection
+
+__all__ = ["WHOLE_CONNECTIONS", "Part", "Read", "narrow", "read", "select_rpcs"]
+
+WHOLE_CONNECTIONS = frozenset(
+    {
+        "client-idle-gap",
+        "connection-churn",
+        "connection-closed-early",
+        "header-overhead",
+        "loss-recovery",
+        "max-concurrent-streams",
+        "ping-storm",
+        "request-batching",
+        "shared-connection",
+        "small-packets",
+        "too-many-pings",
+        "window-update-storm",
+    }
+)
+"""Findings that are counted over all that a connection carries: a part of its RPCs cannot be told apart."""
+
+
+class Part(Struct, frozen=True, eq=False):
+    """The tables of the chosen RPCs."""
+
+    tables: Tables
+    """Of all chosen RPCs."""
+    whole: Tables
+    """Of those on connections all of whose RPCs are chosen; methods are those of all chosen RPCs."""
+    narrowed: Narrowed
+    """What was chosen, and how much it is."""
+
+    def judged_by(self, finding: str) -> Tables:
+        """The tables that a finding's detector may look at."""
+        return self.whole if finding in WHOLE_CONNECTIONS else self.tables
+
+    def not_told(self, finding: str) -> str | None:
+        """Why a finding cannot be told of some connections; None when it can of all."""
+        in_part = self.narrowed.connections_in_part
+        if finding not in WHOLE_CONNECTIONS or not in_part:
+            return None
+        shown = ", ".join(map(str, in_part[:NAMED]))
+        shown += f" and {len(in_part) - NAMED:,} more" if len(in_part) > NAMED else ""
+        return (
+            f"not told of connection{'s' * (len(in_part) > 1)} {shown}, where only a part of the RPCs is looked at: "
+            "it is counted over all that a connection carries"
+        )
+
+
+def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
+    """The part of `tables`, which are those of `seen`, perhaps with what was recorded beside. Raises NarrowError."""
+    rpcs = tables.rpcs
+    mine = select_rpcs(tables, chosen)
+    on = np.bincount(rpcs.connection, minlength=len(tables.connections.rpcs))
+    kept = np.bincount(rpcs.connection[mine], minlength=len(on))
+    whole = (kept > 0) & (kept == on)
+    if chosen.method is None:
+        whole |= (on == 0) & without_rpcs(tables, chosen)
+    counted = methods(tables, mine, seen)
+    judged = part(tables, mine, whole | (kept > 0), counted, seen, whole)
+    apart = (kept > 0) & ~whole
+    alone = judged
+    if apart.any():
+        alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole)
+    return Part(judged, alone, _told(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
+
+
+def _told(tables: Tables, mine: Mask, chosen: Selection, in_part: tuple[int, ...]) -> Narrowed:
+    rpcs = tables.rpcs
+    return Narrowed(
+        connections=chosen.connections or None,
+        method=chosen.method,
+        from_ns=chosen.from_ns,
+        to_ns=chosen.to_ns,
+        rpcs=int(mine.sum()),
+        of_rpcs=len(mine),
+        rpc_time_ns=total_ns(rpcs.duration_ns[mine]),
+        of_rpc_time_ns=total_ns(rpcs.duration_ns),
+        connections_in_part=in_part,
+    )
