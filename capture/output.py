@@ -11,9 +11,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ..analyzer.sidecar.names import SAMPLES_SUFFIX, SUFFIX, encode_description
 from ..files.atomic_file import Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
-from . import sidefile
 from .errors import RecordingError, UsageError
 from .tcpdump import Rotation
 
@@ -58,7 +58,7 @@ class Output:
 
     def _begin(self) -> tuple[Place, Part | None]:
         """A ring begins with its side file: tcpdump makes its files itself. Raises OSError."""
-        ending = sidefile.SUFFIX if self._rotate else ""
+        ending = SUFFIX if self._rotate else ""
         place, part = begin(self.path, self._user, self.mode, lambda name: self._named(name) + ending)
         if part is not None and self._rotate and os.geteuid() == 0 and place.folder.rights.user is None:
             try:  # tcpdump opens these files by their paths, as root
@@ -110,14 +110,14 @@ class Output:
 
     def samples(self) -> int:
         """A new file for samples of sockets. Raises OSError."""
-        self._samples = self._part(self.unfinished + sidefile.SAMPLES_SUFFIX)
+        self._samples = self._part(self.unfinished + SAMPLES_SUFFIX)
         return self._samples.descriptor
 
     def write_side(self, document: dict[str, Any]) -> None:
         """Write the side file whole, or leave the one before. Raises OSError."""
-        text = sidefile.encoded(document)
+        text = encode_description(document)
         if self._side is None:
-            name = self.unfinished + sidefile.SUFFIX
+            name = self.unfinished + SUFFIX
             self._side = self._first if self._rotate and self._first else self._part(name)
             _write(self._side.descriptor, text)
             return
@@ -165,7 +165,7 @@ class Output:
         try:
             old = self._old_ring() if self._rotate else []
             names = self._ring() if self._rotate else [self.unfinished]
-            for suffix in (sidefile.SUFFIX, sidefile.SAMPLES_SUFFIX):  # of the recording before
+            for suffix in (SUFFIX, SAMPLES_SUFFIX):  # of the recording before
                 folder.remove(self.name + suffix)
             for name in names:
                 folder.rename(name, self.name + name.removeprefix(self.unfinished))
@@ -175,7 +175,7 @@ class Output:
         except OSError as error:
             kept = self.shown(self.unfinished)
             return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
-        for part, suffix in ((self._side, sidefile.SUFFIX), (self._samples, sidefile.SAMPLES_SUFFIX)):
+        for part, suffix in ((self._side, SUFFIX), (self._samples, SAMPLES_SUFFIX)):
             if part is not None:
                 try:
                     part.publish(self.name + suffix)
@@ -201,7 +201,7 @@ class Output:
         """The numbers of a ring that the side file there is about; the new ring takes its place. Raises OSError."""
         folder = self._place.folder
         try:
-            side = folder.open(self.name + sidefile.SUFFIX, os.O_RDONLY | os.O_NONBLOCK)
+            side = folder.open(self.name + SUFFIX, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return []
         try:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..analyzer.sidecar.names import SAMPLES_SUFFIX
 from ..files.atomic_file import PRIVATE
-from . import command, ending, machine, savefile, sidefile, tcpdump
+from . import command, ending, machine, savefile, tcpdump
 from .errors import RecordingError, UsageError
 from .output import LEAST_FREE, STDOUT, Output
 from .relay import Relay
@@ -147,7 +148,7 @@ class Recording:
         output = self._output
         if output is None or output.device:
             return
-        samples = output.name + sidefile.SAMPLES_SUFFIX
+        samples = output.name + SAMPLES_SUFFIX
         self._document = {
             "version": plan.version,
             "capture": {

@@ -126,7 +126,7 @@ def tables_page() -> str:
     parts.append(
         "These are the tables that detectors read. The commands `connections`, `rpcs`, `messages`, `frames`,\n"
         "`packets` and `waits` write them with names for codes and null for what is not known;\n"
-        "`reports/rows.py` says which columns."
+        "`reports/tables/rows.py` says which columns."
     )
     for table in TABLES:
         parts.append(f"## {table.__name__}\n\n{inspect.cleandoc(table.__doc__ or '')}")

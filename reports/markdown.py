@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
-from . import ends
-from .markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
-from .narrowed import said
+from .shared import two_captures
+from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
+from .shared.narrowed import said
+from .shared.text import count, duration, size
 from .terminal import draw
-from .text import count, duration, size
 
 MOST_BYTES = 60_000
 """Length that a page stays below: GitHub takes 65,536 characters."""
@@ -78,7 +78,7 @@ def _report(analysis: Analysis) -> Iterator[Block]:
         known = replace(
             analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
         )
-        drawn = draw(ends.parts(known, 100), width=100, colour=False)
+        drawn = draw(two_captures.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)
     told = costly(analysis)
     for number, finding in enumerate(told[:MOST_FINDINGS], start=1):

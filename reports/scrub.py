@@ -7,7 +7,7 @@ from typing import Any
 
 from ..analyzer.model.analysis import Analysis
 from ..analyzer.scrub import Report
-from . import json_v1
+from . import analysis_json
 
 SHOWN = 5
 """Connections named of a kind."""
@@ -24,7 +24,7 @@ def differences(before: Analysis | str, after: Analysis | str) -> Iterator[str]:
         if isinstance(before, str) != isinstance(after, str):
             yield "gRPC is found in one of them only"
         return
-    yield from _differ(json_v1.document(before), json_v1.document(after), "")
+    yield from _differ(analysis_json.document(before), analysis_json.document(after), "")
 
 
 def _differ(old: Any, new: Any, place: str) -> Iterator[str]:

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from ..analyzer import _core
 from ..analyzer.verify.difference import Comparison, Difference
-from .json_v1 import encoded, read_schema
+from .analysis_json import encoded, read_schema
+from .shared.text import count, safe
 from .terminal import draw
-from .text import count, safe
 
 SCHEMA = "grpcdiag.verification/1"
 """Name and version of the structure."""

@@ -17,31 +17,62 @@ LAYERS = {
     "cli": REPOSITORY / "src" / "grpcdiag" / "cli",
     "files": REPOSITORY / "src" / "grpcdiag" / "files",
 }
-# What each layer may import of the package.
-ALLOWED = {
-    "analyzer": {"analyzer"},
-    "capture": {"capture", "files"},
-    "files": {"files"},
-    "reports": {"reports", "analyzer"},
-    "fleet": {"fleet", "reports", "analyzer", "files"},
-    "cli": {
-        "cli",
-        "fleet",
-        "reports",
-        "analyzer",
-        "capture",
-        "files",
-        "fixtures",
-    },  # of fixtures the lab alone, see below
+# Every arrow between rooms: a room is a folder, or a module at the top of a layer's folder. What a room imports stands
+# behind it; the rooms stand in their order, so that each imports only rooms above its own line. `_core` is the core's
+# face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
+ARROWS = {
+    "analyzer.tables": "_core",
+    "analyzer.model": "_core analyzer.tables",
+    "analyzer.summary": "_core analyzer.tables analyzer.model",
+    "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.sidecar": "analyzer.tables analyzer.model",
+    "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
+    "analyzer.verify": "_core analyzer.tables",
+    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
+    "analyzer.analysis": "analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.sidecar analyzer.selection",
+    "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
+    "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
+    "analyzer.detectors analyzer.sidecar analyzer.analysis",
+    "files": "interruption",
+    "capture": "analyzer.sidecar files",
+    "reports.shared": "analyzer.model",
+    "reports.terminal": "analyzer.model reports.shared",
+    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.shared "
+    "reports.terminal",
+    "reports.analysis_json": "_core analyzer.tables analyzer.model reports.shared",
+    "reports.compare": "_core analyzer.model reports.shared reports.terminal reports.analysis_json",
+    "reports.html": "_core analyzer.model analyzer.views reports.shared",
+    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",
+    "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
+    "reports.markdown": "analyzer.model reports.shared reports.terminal",
+    "reports.scrub": "analyzer.model analyzer.scrub reports.analysis_json",
+    "reports.verify": "_core analyzer.verify reports.shared reports.terminal reports.analysis_json",
+    "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
+    "reports.markdown",
+    "fleet.recordings": "_core analyzer.decode analyzer.sidecar interruption",
+    "fleet.dataset": "analyzer.tables analyzer.model reports.tables fleet.recordings interruption",
+    "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
+    "reports.tables fleet.recordings fleet.dataset interruption",
+    "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
+    "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
+    "fleet.dataset interruption",
+    "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared reports.tables "
+    "fixtures interruption",
+    "cli.formats": "",
+    "cli": "",
 }
+ANY = {"cli", "cli.formats"}  # of the lab alone, see below
+"""Rooms that may import any room that stands before them: the command line."""
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
-READS_TABLES = {"columns.py", "perfetto.py", "rows.py", "timeline"}
+READS_TABLES = {"tables", "perfetto", "timeline"}
 WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}
 
 # Columns larger than the memory are in temporary files, which have no name.
-REACHES = {"spilled.py": {"tempfile"}}
+REACHES = {"disk_columns.py": {"tempfile"}}
 
 FILES = [
     pytest.param(layer, path, id=f"{layer}/{path.name}")
@@ -70,10 +101,34 @@ def imported(layer: str, path: Path) -> Iterator[str]:
                 yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-@pytest.mark.parametrize(("layer", "path"), FILES)
-def test_imports_run_one_way(layer: str, path: Path) -> None:
-    layers = {name.split(".")[1] for name in imported(layer, path)} & (set(LAYERS) | {"fixtures"})
-    assert layers <= ALLOWED[layer], f"{layer} imports {layers - ALLOWED[layer]}"
+def room(name: str) -> str:
+    """The room of a module, or of a name in a module, of this package."""
+    parts = name.split(".")[1:]
+    if "_core" in parts[:2]:
+        return "_core"
+    inside = ".".join(parts[:2])
+    return inside if inside in ARROWS else parts[0]
+
+
+def arrows() -> dict[str, set[str]]:
+    """Rooms that each room imports."""
+    found: dict[str, set[str]] = {name: set() for name in ARROWS}
+    for layer, path in (parameter.values for parameter in FILES):
+        inside = path.relative_to(LAYERS[layer]).with_suffix("").parts
+        own = room(".".join(["grpcdiag", layer, *inside]))
+        if names := {room(name) for name in imported(layer, path)} - {own}:
+            found[own] |= names
+    return found
+
+
+@pytest.mark.parametrize("name", ARROWS)
+def test_a_room_imports_what_is_listed_and_nothing_else(name: str) -> None:
+    before = {*list(ARROWS)[: list(ARROWS).index(name)], "_core", "interruption", "streams", "ahead", "fixtures"}
+    listed = before if name in ANY else set(ARROWS[name].split())
+    assert listed <= before, f"{name} stands before {listed - before}, which it imports"
+    imports = arrows()[name]
+    assert imports <= listed, f"{name} imports {imports - listed}: an arrow that is not listed"
+    assert name in ANY or imports == listed, f"{name} does not import {listed - imports} any more"
 
 
 def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
@@ -84,7 +139,7 @@ def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
 
 
 def test_the_walk_finds_imports() -> None:
-    assert "grpcdiag.reports.json_v1" in set(imported("cli", LAYERS["cli"] / "analyze.py"))
+    assert "grpcdiag.reports.analysis_json" in set(imported("cli", LAYERS["cli"] / "analyze.py"))
     assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
         imported("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Run the core over captures: options, rows in memory or on disk, errors."""

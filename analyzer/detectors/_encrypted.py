@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared, _stalls, capture_quality, loss_recovery

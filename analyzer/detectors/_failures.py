@@ -10,8 +10,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
-from ..model.finding import Evidence, Remedy, Severity
 from ..model.budget import named
+from ..model.finding import Evidence, Remedy, Severity
 from ..tables import Codes, Counts, Ints, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, implementation, milliseconds, severity

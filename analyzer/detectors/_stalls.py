@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared

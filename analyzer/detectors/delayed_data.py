@@ -50,8 +50,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared, _stalls

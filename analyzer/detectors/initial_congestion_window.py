@@ -47,8 +47,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..tables import Ints, Tables
 from . import _shared, _stalls
 

@@ -55,8 +55,8 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..summary.figures import TLS
 from ..tables import Ints, Tables
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time

@@ -44,8 +44,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
-from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.budget import CAUSES
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
 from . import _failures as common

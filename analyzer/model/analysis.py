@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 from msgspec import Struct
 
+from ..tables.durations import Interval
 from .finding import Finding, Skipped
 from .tls import TlsFacts
+
 
 class Quantiles(Struct, frozen=True):
     """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
@@ -133,10 +136,6 @@ class Traffic(Struct, frozen=True):
     """Packets in which a message ended."""
     busy_intervals_10ms: int
     """Intervals of 10 ms in which a message of the connection ended, of all connections together."""
-
-
-Interval = tuple[int | None, int | None]
-"""Two durations between which a quantile lies, nanoseconds; None for an end that the samples do not bound."""
 
 
 class MethodFacts(Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The analysis of some of the RPCs of a capture."""

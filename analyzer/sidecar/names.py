@@ -1,9 +1,17 @@
-"""How the files beside a capture are called, and how much of them is read; imports nothing that takes long."""
+"""Names, structure and size limits of the sidecar files, which `grpcdiag capture` writes and `analyze` reads.
+
+This module imports nothing that takes long: `capture` and the start of every command need it.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
+SCHEMA = "grpcdiag.recording/1"
+"""Name and version of the structure of a description."""
 SUFFIX = ".grpcdiag.json"
 """Added to the capture's name, for the description."""
 SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
@@ -32,3 +40,8 @@ def samples(description: str) -> str:
 def is_sidecar_file(name: str) -> bool:
     """Whether a file lies beside a capture and is none."""
     return name.endswith((SUFFIX, SAMPLES_SUFFIX))
+
+
+def encode_description(document: Mapping[str, Any]) -> bytes:
+    """Write a description as JSON, with its schema."""
+    return (json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n").encode()

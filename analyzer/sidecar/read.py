@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from ..model.analysis import RecordingFacts
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Ints, Measured, Tables
+from .names import SCHEMA
 
-SCHEMA = "grpcdiag.recording/1"
-"""Name and version of the structure that is understood."""
 CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (own choice: clocks are set while it goes on)."""
 NEAR_SHARE, NEAR_SEGMENTS = 0.10, 2

@@ -9,8 +9,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from ..model.analysis import Interval
-from ..tables.durations import total_ns
+from ..tables.durations import Interval, total_ns
 
 Durations = npt.NDArray[np.int64]
 

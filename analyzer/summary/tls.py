@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..model.analysis import Verdict
-from ..model.finding import Finding
 from ..model.budget import CAUSES
+from ..model.finding import Finding
 from ..model.tls import Blocked, RecordFacts, Silences, TlsFacts
 from ..tables import PROTOCOLS, Ints, Tables
 from ..tables.durations import total_ns

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from ..model.analysis import Interval
 from .columns import Codes, Counts, Ints, Sizes
+from .durations import Interval
 
 
 class Rpcs(Struct, frozen=True, eq=False):

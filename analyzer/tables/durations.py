@@ -1,7 +1,7 @@
-"""Sums of nanoseconds. One rule for all of them: what passes 64 bits with a sign, 292 years, is told as these.
+"""Sums of nanoseconds that never overflow: a sum beyond 64 bits with a sign (292 years) becomes the largest value.
 
-Times of a capture may lie centuries apart, truly or by a damaged clock, and every RPC counts the time between. Tables,
-Parquet and traces hold 64 bits: a sum that went round there would be a wrong number, even a negative one.
+A damaged clock can put times of a capture centuries apart, and every RPC counts the time between. Tables, Parquet and
+traces hold 64 bits: a sum that wrapped around there would be a wrong number, even a negative one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any
 import numpy.typing as npt
 
 MOST_NS = (1 << 63) - 1
-"""The longest time that is told."""
+"""The longest time that is reported."""
+
+Interval = tuple[int | None, int | None]
+"""Two durations between which a quantile lies, nanoseconds; None for an end that the samples do not bound."""
 
 
 def clip_ns(nanoseconds: int) -> int:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Compare grpcdiag's reading of a capture with Wireshark's."""

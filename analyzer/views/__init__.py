@@ -1,1 +1,1 @@
-"""TODO."""
+"""What single reports read from a capture a second time: page data, events, traces, excerpts, evidence."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ...analyzer.model.finding import Finding
-from ..markdown_escape import Block, fitting
+from ..shared.markdown_escape import Block, fitting
 from . import sections
 from .contents import Contents, Recorded
 from .forms import FORMS, WORDS, Form, implementations, named, of_implementation

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...analyzer.detectors import DETECTORS
 from ...analyzer.model.analysis import Analysis, Traffic
-from ..text import count, duration, size
+from ..shared.text import count, duration, size
 
 LITTLE = 0.01
 """Share of RPC time below which a cause matters to nobody (own choice)."""

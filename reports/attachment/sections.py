@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from ...analyzer.model.finding import Finding
 from ...analyzer.views.issue_evidence import PacketFacts, Work
 from .. import markdown, timeline
-from ..markdown_escape import Block, code, fence, folded, items, prose, sentence, shortened, table
-from ..text import count, duration
+from ..shared.markdown_escape import Block, code, fence, folded, items, prose, sentence, shortened, table
+from ..shared.text import count, duration
 from .contents import Contents
 from .forms import FORMS, implementations, of_implementation
 from .ruled_out import ruled_out as silent

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ..text import count, size
+from ..shared.text import count, size
 from .because import Difference, differences, text
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
 from .regression import Outcome, Rule, judge

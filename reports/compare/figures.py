@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...analyzer.model.finding import SEVERITIES
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.finding import SEVERITIES
 from .run import Run, answered, over
 from .saved import Finding
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...analyzer import _core
-from ..json_v1 import encoded, read_schema
+from ..analysis_json import encoded, read_schema
 from .because import Difference, Reason
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift

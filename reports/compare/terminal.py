@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ..shared.text import count, duration, safe, size
 from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
-from ..text import count, duration, safe, size
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run

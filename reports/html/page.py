@@ -17,8 +17,8 @@ from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
-from .. import ends
-from .. import text as words
+from ..shared import text as words
+from ..shared import two_captures
 from . import said
 from .columns import deflated, packed
 
@@ -56,7 +56,7 @@ def assembled(analysis: Analysis, page: PageData) -> str:
             analysis=analysis,
             page=page,
             said=said,
-            both=ends,
+            both=two_captures,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),

@@ -10,7 +10,7 @@ from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import SEVERITIES, Evidence, Finding
 from ...analyzer.views.page_data import PageData
-from ..text import count, duration, safe
+from ..shared.text import count, duration, safe
 
 MOST_TEXT = 4_000
 """Characters of a text: explanations are shorter, and no name is of use that is longer."""

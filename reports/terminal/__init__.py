@@ -13,11 +13,11 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
-from .. import ends, tls
-from ..narrowed import said
-from ..text import count, duration, safe, size
-from . import overviews
-from .drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
+from ..shared import two_captures
+from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
+from ..shared.narrowed import said
+from ..shared.text import count, duration, safe, size
+from . import overviews, tls
 from .findings import findings, in_full
 
 __all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "one", "render"]
@@ -38,7 +38,7 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
     width = max(LEAST_WIDTH, width)
     parts = _parts(analysis, width, top)
     if analysis.apart:
-        parts = [*ends.apart(analysis.apart), Text(), *parts]
+        parts = [*two_captures.apart(analysis.apart), Text(), *parts]
         for other in analysis.apart.others:
             parts += [Text(), Rule(style="dim"), Text(), *_parts(other, width, top)]
     return draw(parts, width=width, colour=colour)
@@ -58,7 +58,7 @@ def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableTy
     # without RPCs there are TLS connections that cannot be read, and nothing else to tell of
     parts += [Text(), _budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
-        parts += [Text(), *ends.parts(analysis.ends, width)]
+        parts += [Text(), *two_captures.parts(analysis.ends, width)]
     parts += findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []

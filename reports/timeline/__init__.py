@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ...analyzer.views.events import sequence
 from ...analyzer.views.excerpt import Excerpt
-from ..terminal.drawing import LEAST_WIDTH, draw
+from ..shared.drawing import LEAST_WIDTH, draw
 from .head import drawn, ends, head, rpc_line, titled
 from .page import Page
 

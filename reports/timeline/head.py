@@ -11,7 +11,7 @@ from ...analyzer.model.budget import named
 from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
 from ...analyzer.views.excerpt import Excerpt
-from ..text import count, duration, safe, size
+from ..shared.text import count, duration, safe, size
 from .lanes import lanes
 from .page import Page, method_name, wrapped
 

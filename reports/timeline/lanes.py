@@ -11,7 +11,7 @@ from rich.text import Text
 from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
 from ...analyzer.views.events import SYN, Sequence, in_flight
 from ...analyzer.views.excerpt import Excerpt
-from ..terminal.drawing import NARROW
+from ..shared.drawing import NARROW
 from .page import STYLES
 
 LABEL = 22

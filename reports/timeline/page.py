@@ -18,8 +18,8 @@ from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN
 from ...analyzer.tables.durations import total_ns
 from ...analyzer.views.events import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
 from ...analyzer.views.excerpt import Excerpt
-from ..terminal.drawing import CAUSE_STYLES, NARROW
-from ..text import count, duration, safe, size
+from ..shared.drawing import CAUSE_STYLES, NARROW
+from ..shared.text import count, duration, safe, size
 
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2

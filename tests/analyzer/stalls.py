@@ -10,8 +10,8 @@ import numpy as np
 from msgspec.structs import replace
 from support import rows
 
-from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.tables import DIRECTIONS, Packets, Tables
 from grpcdiag.fixtures.synthetic.scene import PageData
 

@@ -29,7 +29,7 @@ from grpcdiag.analyzer.tables import (
 )
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import ACK, PSH, Endpoint, Segment, captured
-from grpcdiag.reports import rows as reported
+from grpcdiag.reports.tables import rows as reported
 
 CUTS = 50
 IMPLEMENTATIONS = [f"impl-{name}" for name in ("go", "cpp", "java", "js", "py", "tonic")]

@@ -20,7 +20,7 @@ from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.sidecar import read
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports import analysis_json, terminal
 
 CLIENT, SERVER = "10.77.0.1", "10.77.0.2"
 MSS = 1408
@@ -85,8 +85,8 @@ def test_remedies_name_the_present_value(case: Case) -> None:
     text = terminal.render(analysis)
     assert "tcp_slow_start_after_idle=0 (is 1 here)" in text
     assert "beside settings of box, Linux 6.1 (x.grpcdiag.json)" in text
-    document = json_v1.document(analysis)
-    jsonschema.Draft202012Validator(json_v1.schema()).validate(document)
+    document = analysis_json.document(analysis)
+    jsonschema.Draft202012Validator(analysis_json.schema()).validate(document)
     assert document["recording"]["file"] == "x.grpcdiag.json"
 
 

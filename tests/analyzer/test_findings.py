@@ -20,9 +20,9 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.model.budget import CAUSES
-from grpcdiag.reports import json_v1
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.reports import analysis_json
 
 HEALTHY = [
     "any",
@@ -188,7 +188,7 @@ def test_snapshot(name: str, update_snapshots: bool) -> None:
         analysis = analysed(SNAPSHOT_OF[name])
     except NoGrpcError:
         return
-    report = json.loads(json_v1.render(replace(analysis, files=(name,))))
+    report = json.loads(analysis_json.render(replace(analysis, files=(name,))))
     text = (
         json.dumps({"verdict": report["verdict"], "findings": report["findings"]}, indent=1, ensure_ascii=False) + "\n"
     )

@@ -14,8 +14,8 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors.loss_recovery import ID, Limits, detect
 from grpcdiag.analyzer.model.analysis import Analysis
-from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets, Tables
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"

@@ -22,7 +22,8 @@ from grpcdiag.analyzer.decode.disk_columns import DiskColumns, gathered
 from grpcdiag.analyzer.decode.errors import MemoryLimitError, NoGrpcError, SpillError
 from grpcdiag.analyzer.selection.narrow import read as read_for_narrowing
 from grpcdiag.analyzer.selection.selection import Selection
-from grpcdiag.reports import json_v1, rows
+from grpcdiag.reports import analysis_json
+from grpcdiag.reports.tables import rows
 
 UNARY = "ydb-unary-single-inflight1.pcap"
 BUSY = "max-concurrent-streams-control.pcap"
@@ -68,7 +69,7 @@ def test_analyses_are_the_same(
 
     def analysis(**how: int) -> str:
         try:
-            return json_v1.render(of_tables(decode(files, rpc_rows=False, **how)))  # type: ignore[arg-type]
+            return analysis_json.render(of_tables(decode(files, rpc_rows=False, **how)))  # type: ignore[arg-type]
         except NoGrpcError as error:
             return str(error)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope
 from grpcdiag.analyzer.summary import verdict
 
 

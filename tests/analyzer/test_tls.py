@@ -17,11 +17,11 @@ from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.summary import tls
 from grpcdiag.analyzer.tables import COMPLETE, Tables
-from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports import analysis_json, terminal
 
 FOLDER = RECORDED / "tls"
 NAMES = ("slow-start", "warm", "churn")
-VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
 def truth_of(name: str) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_what_is_found_without_secrets_is_found_with_them(name: str) -> None:
 @pytest.mark.parametrize("path", [str(FOLDER / f"{name}.pcap") for name in NAMES] + [recorded("tls13-go.pcap")])
 def test_documents_without_rpcs_follow_the_schema(path: str) -> None:
     analysis = without(path)
-    document = json.loads(json_v1.render(analysis))
+    document = json.loads(analysis_json.render(analysis))
     VALIDATOR.validate(document)
     assert (document["totals"]["rpcs"], document["methods"], document["budget"]) == (0, [], {})
     assert {one["connection"] for one in document["tls"]["connections"]} == {
@@ -158,7 +158,7 @@ def test_read_and_unread_connections_of_one_capture() -> None:
     analysis = analyze([str(FOLDER / "churn.pcap")], keylog=some)
     assert analysis.totals.rpcs == 4
     assert len(analysis.tls) == 8
-    document = json.loads(json_v1.render(analysis))
+    document = json.loads(analysis_json.render(analysis))
     VALIDATOR.validate(document)
     assert len(document["tls"]["connections"]) == 8
     text = terminal.render(analysis)

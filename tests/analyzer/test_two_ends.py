@@ -33,7 +33,7 @@ from grpcdiag.fixtures.synthetic.scene import opened, two_unary
 from grpcdiag.fixtures.synthetic.strategies import conversations
 from grpcdiag.fixtures.synthetic.wire import CLIENT6, SERVER6, Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, US, S, Side
-from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports import analysis_json, terminal
 
 NAT = Endpoint("02:00:00:00:00:03", "192.0.2.7", 61_002)
 UP, DOWN = SPLIT_CAUSES.index("network_up"), SPLIT_CAUSES.index("network_down")
@@ -134,10 +134,10 @@ def _records(data: bytes) -> list[bytes]:
 
 
 def test_the_document_is_valid() -> None:
-    validator = Draft202012Validator(json_v1.schema())
+    validator = Draft202012Validator(analysis_json.schema())
     for name in ("rtt205-go-16000", "loss-1pct-rtt20"):
         files = [recording(name, side).files[0] for side in ("client", "server")]
-        whole = json.loads(json_v1.render(analyze_files(files)))
+        whole = json.loads(analysis_json.render(analyze_files(files)))
         validator.validate(whole)
         assert sum(whole["ends"]["budget"].values()) == sum(whole["budget"].values())
         for key in whole["ends"]:
@@ -417,8 +417,8 @@ def test_clocks_that_step_are_analysed_apart(folder: Path) -> None:
     assert sorted(order) == sorted(files)
     alone = [analyze_files([file]) for file in order]
     assert [changed(found, apart=None), *found.apart.others] == alone
-    whole = json.loads(json_v1.render(found))
-    Draft202012Validator(json_v1.schema()).validate(whole)
+    whole = json.loads(analysis_json.render(found))
+    Draft202012Validator(analysis_json.schema()).validate(whole)
     assert [other["files"] for other in whole["apart"]["analyses"]] == [[order[1]]]
 
 

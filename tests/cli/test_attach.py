@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.cli import app, attach
-from grpcdiag.reports import json_v1
+from grpcdiag.reports import analysis_json
 
 FILES = {"issue.md", "report.html", "analysis.json"}
 SECTIONS = {
@@ -81,10 +81,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_files_tell_what_the_capture_tells(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == FILES | {"capture.pcap"}
-    again = json_v1.document(analyze([str(folder / "capture.pcap")]))
+    again = analysis_json.document(analyze([str(folder / "capture.pcap")]))
     assert json.loads((folder / "analysis.json").read_text()) == again | {"files": ["capture.pcap"]}
     original = analyze([recorded("rtt205-go-16000.pcap")])
-    assert again["budget"] == json_v1.document(original)["budget"]
+    assert again["budget"] == analysis_json.document(original)["budget"]
     assert [f["id"] for f in again["findings"]] == [f.id for f in original.findings]
     issue = (folder / "issue.md").read_text()
     for finding in original.findings:
@@ -322,7 +322,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json_v1, "render", full)
+    monkeypatch.setattr(analysis_json, "render", full)
     result = CliRunner().invoke(app, ["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

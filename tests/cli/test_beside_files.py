@@ -12,8 +12,6 @@ from support import recorded, run_here
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.sidecar import names
-from grpcdiag.analyzer.sidecar import read as analyzer_beside
-from grpcdiag.capture import sidefile
 
 
 @pytest.fixture
@@ -27,7 +25,7 @@ def capture(tmp_path: Path) -> Path:
         "ended_time_ns": facts["last_time_ns"],
         "host": {"name": "box", "addresses": ["10.77.0.1"], "sysctls": sysctls},
     }
-    (tmp_path / "run.pcap.grpcdiag.json").write_bytes(sidefile.encoded(document))
+    (tmp_path / "run.pcap.grpcdiag.json").write_bytes(names.encode_description(document))
     return file
 
 
@@ -68,9 +66,3 @@ def test_a_broken_one_is_noted(capture: Path) -> None:
     document = json.loads(done.text)
     assert document["recording"] is None
     assert [w for w in document["quality"]["warnings"] if w.startswith(f"{sidecar} is not used: it is no recording")]
-
-
-def test_names_are_the_same_everywhere() -> None:
-    assert analyzer_beside.SCHEMA == sidefile.SCHEMA
-    assert names.SUFFIX == sidefile.SUFFIX
-    assert names.SAMPLES_SUFFIX == sidefile.SAMPLES_SUFFIX

@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.cli import app
 from grpcdiag.cli.export import Table
-from grpcdiag.cli.rows import Format, write_rows
+from grpcdiag.cli.support.tables import Format, write_rows
 from grpcdiag.files.atomic_file import replacing_in
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.reports.columns import TABLES, columns
-from grpcdiag.reports.parquet import write_parquet
+from grpcdiag.reports.tables.columns import TABLES, columns
+from grpcdiag.reports.tables.parquet import write_parquet
 
 COMMANDS = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 EXAMPLE = recorded("rtt205-go-16000.pcap")

@@ -125,7 +125,7 @@ def test_lines_of_a_drawing_go_past_rich_unchanged(tmp_path: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from grpcdiag.reports.terminal.drawing import draw
+    from grpcdiag.reports.shared.drawing import draw
 
     parts = [
         Text("plain"),

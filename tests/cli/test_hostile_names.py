@@ -9,8 +9,8 @@ import pytest
 from support import run_here
 
 from grpcdiag.analyzer.decode import runner
-from grpcdiag.cli import common
-from grpcdiag.cli.common import say
+from grpcdiag.cli.support import common
+from grpcdiag.cli.support.common import say
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link

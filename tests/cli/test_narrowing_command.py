@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 from support import grpcdiag, recorded, recording, run_here
 
-from grpcdiag.reports import json_v1
+from grpcdiag.reports import analysis_json
 
 RTT205 = recorded("rtt205-go-16000.pcap")
 JAVA = recorded("impl-java.pcap")
-VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
 def document(*arguments: str) -> dict[str, Any]:

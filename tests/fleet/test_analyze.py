@@ -140,7 +140,7 @@ def test_an_object_store_gives_the_same(
 
 
 def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from grpcdiag.fleet import store
+    from grpcdiag.fleet.recordings import store
 
     calls: list[str] = []
 

@@ -18,10 +18,11 @@ pytest.importorskip("fsspec")
 from fleets import fleet, markers
 from support import recorded
 
-from grpcdiag.fleet import run, store, task
-from grpcdiag.fleet.credentials import without_credentials
-from grpcdiag.fleet.engines import EngineError, engine
-from grpcdiag.fleet.series import File
+from grpcdiag.fleet import run
+from grpcdiag.fleet.engines import EngineError, engine, task
+from grpcdiag.fleet.recordings import store
+from grpcdiag.fleet.recordings.credentials import without_credentials
+from grpcdiag.fleet.recordings.series import File
 
 PASSWORD, SIGNATURE = "opensesame", "c2lnbmF0dXJl"
 SECRETS = (PASSWORD, SIGNATURE)

@@ -14,7 +14,8 @@ pytest.importorskip("fsspec")
 from fleets import BUCKET, command, fleet, markers, s3
 from support import recorded
 
-from grpcdiag.fleet import dataset, store
+from grpcdiag.fleet.dataset import catalog
+from grpcdiag.fleet.recordings import store
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +170,7 @@ def test_a_dataset_of_a_newer_version_is_not_misread(made: Path, captures: Path,
 
 
 def test_a_marker_that_is_none_is_told(made: Path, tmp_path: Path) -> None:
-    assert dataset.SCHEMA in next(iter(markers(made))).read_text()
+    assert catalog.SCHEMA in next(iter(markers(made))).read_text()
     for number, text in enumerate(("", "{}", "[1]", '{"schema": "grpcdiag.recording/1"}', "\x00\xff")):
         target = changed(made, tmp_path / str(number))
         next(iter(markers(target))).write_text(text, encoding="latin-1")

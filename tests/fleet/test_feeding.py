@@ -19,8 +19,9 @@ from support import recorded
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.fleet import feeding, store, task
-from grpcdiag.fleet.series import File, Recording
+from grpcdiag.fleet.engines import task
+from grpcdiag.fleet.recordings import feeding, store
+from grpcdiag.fleet.recordings.series import File, Recording
 
 NAME = "impl-go.pcap"
 

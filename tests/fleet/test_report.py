@@ -19,10 +19,10 @@ from support import REPOSITORY, grpcdiag, recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.two_captures import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
-from grpcdiag.fleet import html
-from grpcdiag.fleet.changes import since
-from grpcdiag.fleet.report import report
-from grpcdiag.fleet.terminal import render
+from grpcdiag.fleet.answers import html
+from grpcdiag.fleet.answers.changes import since
+from grpcdiag.fleet.answers.report import report
+from grpcdiag.fleet.answers.terminal import render
 
 SLOW = "rtt205-go-16000.pcap"
 

@@ -15,8 +15,8 @@ from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.capture import sidefile
-from grpcdiag.fleet import store
+from grpcdiag.analyzer.sidecar import names
+from grpcdiag.fleet.recordings import store
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -32,7 +32,7 @@ def described(folder: Path, host: str, **settings: str) -> Path:
         "ended_time_ns": facts["last_time_ns"],
         "host": {"name": host, "addresses": ["10.77.0.1"], "sysctls": settings},
     }
-    path.with_name("eth0.pcap.grpcdiag.json").write_bytes(sidefile.encoded(document))
+    path.with_name("eth0.pcap.grpcdiag.json").write_bytes(names.encode_description(document))
     return path
 
 
@@ -78,7 +78,7 @@ def test_what_lies_beside_is_found_in_a_store_and_by_patterns(tmp_path: Path, mo
         url = upload(system, tmp_path / "captures", "captures")
         everywhere = (url, f"{url}/*", f"{url}/web-1/*.pcap*", f"{url}/web-1/eth0.pcap00", f"{url}/**/*.pcap00")
         for source in (*everywhere, str(tmp_path / "captures"), str(tmp_path / "captures" / "*" / "eth0.pcap0*")):
-            from grpcdiag.fleet.series import recordings
+            from grpcdiag.fleet.recordings.series import recordings
 
             (found,) = recordings(store.search(source))
             assert [file.url.rpartition("/")[2] for file in found.files] == ["eth0.pcap00"], source

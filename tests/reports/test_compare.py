@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, recording, require_tool
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.reports import json_v1
+from grpcdiag.reports import analysis_json
 from grpcdiag.reports.compare import json, terminal
 from grpcdiag.reports.compare.because import NOT_TOLD, differences
 from grpcdiag.reports.compare.comparison import Comparison, compare
@@ -42,7 +42,7 @@ def document(name: str) -> dict[str, Any]:
     """The analysis of a recording under its bare name."""
     if name not in _DOCUMENTS:
         analysis = analyze(recording(name).files)
-        _DOCUMENTS[name] = json_v1.document(replace(analysis, files=(f"{name}.pcap",)))
+        _DOCUMENTS[name] = analysis_json.document(replace(analysis, files=(f"{name}.pcap",)))
     return _DOCUMENTS[name]
 
 
@@ -224,7 +224,7 @@ def test_a_capture_and_itself_do_not_differ() -> None:
 
 
 def test_a_text_is_the_same_as_its_capture() -> None:
-    text = json_v1.render(analyze(recording("rpc-errors").files)).encode()
+    text = analysis_json.render(analyze(recording("rpc-errors").files)).encode()
     assert replace(of_text(text), files=("rpc-errors.pcap",)) == saved("rpc-errors")
 
 

@@ -21,9 +21,10 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.views import trace_data as tracing
 from grpcdiag.analyzer.views.events import in_flight
 from grpcdiag.analyzer.views.excerpt import excerpt
-from grpcdiag.analyzer.views.trace_data import FLIGHT, Points, TraceData, thin_points, read_trace_data
-from grpcdiag.reports import json_v1, perfetto
-from grpcdiag.reports.rows import rpcs, waits
+from grpcdiag.analyzer.views.trace_data import FLIGHT, Points, TraceData, read_trace_data, thin_points
+from grpcdiag.reports import analysis_json
+from grpcdiag.reports.perfetto import document
+from grpcdiag.reports.tables.rows import rpcs, waits
 
 WIDE = os.environ.get("GRPCDIAG_WIDE") == "1"
 LARGE = 400_000
@@ -33,7 +34,7 @@ EXAMPLE = recorded("rtt205-go-16000.pcap")
 def read_and_drawn(files: tuple[str, ...]) -> tuple[Analysis, TraceData, Parsed]:
     read = read_trace_data(list(files))
     analysis = of_tables(read.tables)
-    return analysis, read, parse(b"".join(perfetto.render(analysis, read)))
+    return analysis, read, parse(b"".join(document.render(analysis, read)))
 
 
 @functools.cache
@@ -66,7 +67,7 @@ def test_every_capture_gives_a_trace_that_holds_together(files: tuple[str, ...])
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-java.pcap", "rpc-errors.pcap", "truncated.pcap"])
 def test_the_findings_are_those_of_analyze(name: str) -> None:
     """Which reads the capture another way, with fewer rows."""
-    assert json_v1.render(of_tables(read_trace_data([recorded(name)]).tables)) == json_v1.render(
+    assert analysis_json.render(of_tables(read_trace_data([recorded(name)]).tables)) == analysis_json.render(
         analyze([recorded(name)])
     )
 
@@ -208,7 +209,7 @@ def test_counters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     read = read_trace_data([recorded("ydb-unary-single-inflight1.pcap")])
     assert len(read.points.counter) <= 1000
     assert read.width_ns > 0
-    trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
+    trace = parse(b"".join(document.render(of_tables(read.tables), read)))
     (counter,) = (track for track in trace.tracks.values() if track.name == "client bytes in flight")
     assert "The largest and the last value of each" in counter.description
 
@@ -255,9 +256,9 @@ def test_windows_of_a_connection_begun_before_are_not_drawn() -> None:
 
 def test_many_streams_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a track of its own, which the viewer puts together by their name."""
-    monkeypatch.setattr(perfetto, "OWN_TRACKS", 4)
+    monkeypatch.setattr(document, "OWN_TRACKS", 4)
     read = read_trace_data([EXAMPLE])
-    trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
+    trace = parse(b"".join(document.render(of_tables(read.tables), read)))
     calls = trace.of("rpc")
     assert {trace.name(call.track) for call in calls} == {"streams"}
     assert len({call.track for call in calls}) == len(calls) == 5

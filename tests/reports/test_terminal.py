@@ -17,8 +17,8 @@ from grpcdiag.analyzer.views.excerpt import excerpt
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.reports import json_v1, terminal
-from grpcdiag.reports.text import safe
+from grpcdiag.reports import analysis_json, terminal
+from grpcdiag.reports.shared.text import safe
 
 NASTY = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\n\x08\u202egpj.exe\u200b"
 
@@ -193,7 +193,7 @@ def test_a_capture_cannot_command_the_terminal(tmp_path: Path, colour: bool) -> 
 
 
 def test_json_keeps_the_bytes_and_stays_ascii(tmp_path: Path) -> None:
-    text = json_v1.render(analyze([str(nasty_capture(tmp_path))]))
+    text = analysis_json.render(analyze([str(nasty_capture(tmp_path))]))
     assert text.isascii()
     assert r"\u001b[31mred" in text
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..ahead import begun
-from .common import (
+from .support.common import (
     NO_GRPC,
     Files,
     From,
@@ -28,7 +28,7 @@ from .common import (
     progress,
     write,
 )
-from .sidecar import find_sidecar
+from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,9 +141,9 @@ def _drawn(files: list[str], chosen: DecodeOptions, format_: Format, output: Pat
 
 def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
     if format_ is Format.json:
-        from ..reports import json_v1
+        from ..reports import analysis_json
 
-        write(json_v1.pieces(analysis), output)
+        write(analysis_json.pieces(analysis), output)
     elif format_ is Format.markdown:
         from ..analyzer import _core
         from ..reports import markdown

@@ -12,9 +12,9 @@ import typer
 
 from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
-from .common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
 from .scrub import DIFFERS, SHOWN, write_scrubbed
-from .sidecar import find_sidecar
+from .support.common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
+from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from ..analyzer.model.analysis import Analysis
@@ -242,12 +242,12 @@ def _form(project: Project | None, analysis: Analysis) -> Form:
 
 def _write(folder: Path, contents: Contents, wanted: _Wanted) -> None:
     """The files beside the scrubbed capture."""
-    from ..reports import attachment, json_v1
+    from ..reports import analysis_json, attachment
 
     capture = folder / contents.capture
     (folder / ISSUE).write_text(attachment.render(contents), encoding="utf-8")
     if "json" not in contents.without:
-        (folder / JSON).write_text(json_v1.render(contents.analysis), encoding="utf-8")
+        (folder / JSON).write_text(analysis_json.render(contents.analysis), encoding="utf-8")
     if "html" not in contents.without:
         from ..analyzer.views.page_data import collect_page_data
         from ..reports import html

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..interruption import Raising
-from .common import Quiet, fail, say
+from .support.common import Quiet, fail, say
 
 if TYPE_CHECKING:
     from ..capture.recording import Outcome, Plan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..interruption import scratch
-from .common import (
+from .support.common import (
     UNREADABLE,
     KeyLog,
     Memory,
@@ -27,8 +27,8 @@ from .common import (
     say,
     write,
 )
-from .completion import severities
-from .sidecar import find_sidecar
+from .support.completion import severities
+from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions
@@ -151,9 +151,9 @@ def _analysed(path: str, name: str, reading: DecodeOptions, quiet: bool) -> dict
 
     from ..analyzer.analysis import of_tables
     from ..analyzer.decode.decode import decode
-    from ..reports import json_v1
+    from ..reports import analysis_json
 
     with decoding(), progress(quiet) as told:
         tables = decode([path], rpc_rows=False, progress=told, **reading)
         analysis = of_tables(tables, *find_sidecar([name]))
-    return json_v1.document(replace(analysis, files=(name,)))
+    return analysis_json.document(replace(analysis, files=(name,)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .common import say
-from .rows import row_command
+from .support.common import say
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ NAME = "connections"
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import decode
-    from ..reports import rows
+    from ..reports.tables import rows
 
     tables = decode(files, rpc_rows=False, **how)
     if more := tables.capture["connections_not_listed"]:

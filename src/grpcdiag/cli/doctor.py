@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import coloured, columns, write
+from .support.common import coloured, columns, write
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check
@@ -44,7 +44,7 @@ def command(
 
     from ..capture import doctor
     from ..reports import terminal
-    from ..reports.text import safe
+    from ..reports.shared.text import safe
 
     checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

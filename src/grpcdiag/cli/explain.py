@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .common import fail, write
-from .completion import finding_ids
+from .support.common import fail, write
+from .support.completion import finding_ids
 
 NAME = "explain"
 

@@ -10,10 +10,10 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
-from .rows import Format as RowFormat
-from .rows import write_rows
-from .sidecar import find_sidecar
+from .support.common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .support.sidecar import find_sidecar
+from .support.tables import Format as RowFormat
+from .support.tables import write_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -113,7 +113,7 @@ def _whole(
     from ..analyzer.decode.decode import decode
     from ..analyzer.decode.errors import NoGrpcError
     from ..analyzer.summary.figures import why_no_grpc
-    from ..reports import rows
+    from ..reports.tables import rows
 
     if all(table in (Table.rpcs, Table.packets) for table in tables):
         return
@@ -134,7 +134,7 @@ def _whole(
 
 def _rpcs(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.rpc_stream import stream_rpcs
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.rpcs_of, stream_rpcs(files, progress=told, **chosen))
 
@@ -142,7 +142,7 @@ def _rpcs(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Ite
 def _messages(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.messages, stream(Messages, files, progress=told, **chosen))
 
@@ -150,7 +150,7 @@ def _messages(files: list[str], chosen: DecodeOptions, told: Progress | None) ->
 def _frames(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Frames
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.frames, stream(Frames, files, progress=told, **chosen))
 
@@ -158,7 +158,7 @@ def _frames(files: list[str], chosen: DecodeOptions, told: Progress | None) -> I
 def _packets(files: list[str], chosen: DecodeOptions, told: Progress | None) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.packets, stream(Packets, files, progress=told, **chosen))
 
@@ -175,7 +175,7 @@ def _columns(described: dict[str, list[str]]) -> pl.DataFrame:
     """What the columns that were written mean."""
     import polars as pl
 
-    from ..reports.columns import columns
+    from ..reports.tables.columns import columns
 
     told = [(table, *column) for table, names in described.items() for column in columns(table, names)]
     return pl.DataFrame(told, schema=dict.fromkeys(("table", "column", "unit", "description"), pl.String), orient="row")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
+from .support.common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
 
 if TYPE_CHECKING:
+    from ..fleet.engines.task import Outcome
     from ..fleet.run import Plan, Result, Told
-    from ..fleet.task import Outcome
 
 NAME = "fleet"
 
@@ -75,8 +75,8 @@ def analyze(
     gc.enable()  # a run may take hours; the command line has turned it off
     with _told():
         from ..fleet import run
-        from ..fleet.credentials import without_credentials
         from ..fleet.engines import engine as engine_of
+        from ..fleet.recordings.credentials import without_credentials
 
         planned = run.plan(sources, output, port or [], layout, keylog)
         if not planned.recordings:
@@ -95,10 +95,10 @@ def analyze(
 def _told() -> Iterator[None]:
     """Turn what the fleet raises into messages and exit codes."""
     try:
-        from ..fleet.credentials import without_credentials
         from ..fleet.engines import EngineError
-        from ..fleet.series import LayoutError
-        from ..fleet.store import SchemeError, StoreError, WriteError
+        from ..fleet.recordings.credentials import without_credentials
+        from ..fleet.recordings.series import LayoutError
+        from ..fleet.recordings.store import SchemeError, StoreError, WriteError
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     try:
@@ -119,7 +119,7 @@ def _told() -> Iterator[None]:
 
 
 def _planned(planned: Plan) -> str:
-    from ..reports.text import count, size
+    from ..reports.shared.text import count, size
 
     hosts = len({recording.host for recording in planned.recordings})
     files = sum(len(recording.files) for recording in planned.recordings)
@@ -195,7 +195,7 @@ def _minutes(seconds: float) -> str:
 
 def _tell(result: Result, quiet: bool) -> None:
     """What a run came to; exits with 3 when something was left out."""
-    from ..reports.text import count
+    from ..reports.shared.text import count
 
     if not quiet:
         done = [outcome for outcome in result.outcomes if outcome.done]
@@ -236,21 +236,21 @@ def report(
     if as_html and (as_json or against):
         fail("--html goes with neither --json nor --against", 2)
     with _told():
-        from ..fleet import terminal
-        from ..fleet.against import against as compared
-        from ..fleet.report import report as report_of
+        from ..fleet.answers import terminal
+        from ..fleet.answers.against import against as compared
+        from ..fleet.answers.report import report as report_of
 
         found = report_of(dataset, None if against else limit or None)
         changes = compared(found, report_of(against, None)) if against else None
     if as_json:
         from msgspec import to_builtins
 
-        from ..reports import json_v1
+        from ..reports import analysis_json
 
-        write(json_v1.encoded(to_builtins(changes or found)), output)
+        write(analysis_json.encoded(to_builtins(changes or found)), output)
         return
     if as_html:
-        from ..fleet import html
+        from ..fleet.answers import html
 
         write(html.render(found), output)
         return
@@ -269,9 +269,9 @@ def fetch(
 ) -> None:
     """Copy the captures of a recording from their store into a folder."""
     with _told():
-        from ..fleet import dataset as dataset_of
-        from ..fleet import store
-        from ..fleet.credentials import without_credentials
+        from ..fleet.dataset import catalog as dataset_of
+        from ..fleet.recordings import store
+        from ..fleet.recordings.credentials import without_credentials
 
         present = dataset_of.committed(dataset)
         if not present:

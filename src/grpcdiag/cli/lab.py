@@ -16,8 +16,8 @@ from ..capture.errors import UsageError
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
-from .common import Quiet, coloured, columns, fail, write
-from .completion import lab_cases
+from .support.common import Quiet, coloured, columns, fail, write
+from .support.completion import lab_cases
 
 if TYPE_CHECKING:
     import pwd
@@ -133,7 +133,7 @@ def _implementations() -> str:
 
 
 def _judged(case: Case, judgement: Judgement) -> str:
-    from ..reports.table import sentences, table
+    from ..reports.tables.grid import sentences, table
 
     width, colour = columns(None, 160), coloured(None)
     rows = [(row.cells, row.met) for row in judgement.rows]

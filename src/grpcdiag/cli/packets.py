@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rows import row_command
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ NAME = "packets"
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.packets, stream(Packets, files, **how))
 

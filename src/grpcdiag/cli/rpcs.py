@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .common import fail
-from .rows import row_command
+from .support.common import fail
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
         if len(places) > 1:
             return _of_both_ends(places, how)
     from ..analyzer.decode.rpc_stream import stream_rpcs
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.rpcs_of, stream_rpcs(files, **how))
 
@@ -31,7 +31,7 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
 def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.errors import TooLargeError
     from ..analyzer.two_captures import SPLIT_CAUSES, NoClock, rpc_budgets
-    from ..reports import rows
+    from ..reports.tables import rows
 
     try:
         found = rpc_budgets(places, **how)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..files.atomic_file import replacing
-from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
+from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
     from ..analyzer.scrub import Report

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import (
+from .support.common import (
     Files,
     From,
     KeyLog,

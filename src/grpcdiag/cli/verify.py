@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .common import (
+from .support.common import (
     NO_GRPC,
     UNREADABLE,
     Files,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rows import row_command
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ NAME = "waits"
 
 def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import decode
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return [rows.waits(decode(files, rpc_rows=False, **how))]
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Reports of `analyze` that read the capture again."""

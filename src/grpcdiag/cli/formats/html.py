@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..common import decoding, fail, progress, spooled, write
+from ..support.common import decoding, fail, progress, spooled, write
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions, Progress

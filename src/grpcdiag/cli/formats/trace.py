@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ...files.atomic_file import replacing
-from ..common import decoding, fail, one_place, progress, say
-from ..sidecar import find_sidecar
+from ..support.common import decoding, fail, one_place, progress, say
+from ..support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from ...analyzer.decode.runner import DecodeOptions
@@ -28,13 +28,13 @@ def write_trace(files: list[str], chosen: DecodeOptions, output: Path | None, qu
     if output is None and sys.stdout.isatty():
         fail(f"a Perfetto trace is binary: name a file, -o {_suggested(files)}, or pipe it into one", 2)
     try:
-        from ...reports import perfetto
+        from ...reports.perfetto import document
     except ImportError as error:
         if error.name is None or error.name.split(".")[0] not in ("perfetto", "google"):
             raise
         fail("--format perfetto needs the perfetto package: pip install 'grpcdiag[perfetto]'", 2)
     analysis, read = _read(files, chosen, quiet)
-    size = _write(perfetto.render(analysis, read), output)
+    size = _write(document.render(analysis, read), output)
     if output is not None and not quiet:
         say(f"{output}: {_described(size)}")
     return analysis
@@ -46,7 +46,7 @@ def _suggested(files: list[str]) -> str:
 
 
 def _described(size: int) -> str:
-    from ...reports.text import size as shown
+    from ...reports.shared.text import size as shown
 
     where = "open it at https://ui.perfetto.dev"
     if size > LARGE_BYTES:

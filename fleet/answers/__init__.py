@@ -1,0 +1,1 @@
+"""What a dataset answers, as text, JSON and HTML."""

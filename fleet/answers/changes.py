@@ -1,0 +1,79 @@
+"""Since when: the moment at which time per RPC changed most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from ...analyzer.model.budget import CAUSES
+
+_FACTOR = 1.5
+"""Smallest change told (own choice: what somebody would ask about)."""
+_LEAST_RPCS = 20
+"""RPCs on either side of a change."""
+_LEAST_EXPLAINED = 0.5
+"""Share of the variation between intervals that one change has to explain: else time per RPC goes up and down."""
+
+
+class Since(Struct, frozen=True):
+    """A change of the mean time per RPC."""
+
+    time_ns: int
+    """Begin of the first interval after it."""
+    before_ns: int
+    """Per RPC."""
+    after_ns: int
+    cause: str
+    """The cause that changed most."""
+
+
+def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None:
+    """The change of a history of intervals: begin, RPCs, budget. None where one change does not explain it."""
+    if len(history) < 2:
+        return None
+    rpcs = np.array([row[1] for row in history], dtype=float)
+    causes = np.array([[row[2][cause] or 0 for cause in CAUSES] for row in history], dtype=float)
+    times = causes.sum(axis=1)
+    mean = times.sum() / rpcs.sum()
+    variation = float((rpcs * (times / rpcs - mean) ** 2).sum())
+    before = np.cumsum(rpcs)[:-1]
+    after = rpcs.sum() - before
+    first, second = np.cumsum(times)[:-1] / before, (times.sum() - np.cumsum(times)[:-1]) / after
+    explained = before * (first - mean) ** 2 + after * (second - mean) ** 2
+    explained[(before < _LEAST_RPCS) | (after < _LEAST_RPCS)] = -1
+    at = int(explained.argmax())
+    low, high = sorted((first[at], second[at]))
+    if explained[at] < 0 or explained[at] < _LEAST_EXPLAINED * variation or high < _FACTOR * max(low, 1):
+        return None
+    changed = causes[at + 1 :].sum(axis=0) / after[at] - causes[: at + 1].sum(axis=0) / before[at]
+    cause = CAUSES[int(np.argmax(changed if second[at] > first[at] else -changed))]
+    return Since(int(history[at + 1][0]), round(first[at]), round(second[at]), cause)
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What differs of something between two datasets."""
+
+    name: str
+    rpcs_before: int
+    rpcs: int
+    before_ns: int | None
+    """Per RPC; None where there were none."""
+    after_ns: int | None
+    p99_before_ns: int | None
+    p99_ns: int | None
+    cause: str | None
+    """The cause whose time per RPC changed most."""
+    cause_ns: int | None
+    """By how much."""
+
+
+class FindingChange(Struct, frozen=True, kw_only=True):
+    """Findings of an id in two datasets."""
+
+    id: str
+    findings_before: int
+    findings: int
+    lost_before_ns: int
+    lost_ns: int

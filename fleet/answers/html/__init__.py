@@ -1,0 +1,132 @@
+"""The report of a fleet as one page that loads and sends nothing, in the design of the page of one capture."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import FunctionLoader
+from markupsafe import Markup
+
+from ....analyzer import _core
+from ....analyzer.model.budget import CAUSES
+from ....reports.html import page, said
+from ...dataset.sums import SLOT_NS
+from .. import text as words
+from ..report import Case, Cause, Loser, Report, Slot
+from ..terminal import TITLES, TOO_SHORT
+
+MOST_COLUMNS = 240
+"""Columns of the time line; where there are more intervals several are one."""
+HEIGHT = 100
+
+
+def render(report: Report) -> str:
+    """The page as text."""
+    style = page.asset("style.css") + _own("style.css")
+    policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
+    policy += "base-uri 'none'; form-action 'none'"
+    text: str = (
+        page.environment(_LOADER)
+        .get_template("fleet.html.j2")
+        .render(
+            report=report,
+            said=said,
+            words=words,
+            own=_Words(report),
+            titles=TITLES,
+            too_short=TOO_SHORT,
+            policy=Markup(policy),  # made of constants and base64 alone
+            style=Markup(style),
+            version=_core.__version__,
+        )
+    )
+    return text
+
+
+@functools.cache
+def _own(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+_LOADER = FunctionLoader(lambda name: _own(name) if name == "fleet.html.j2" else None)
+
+
+class _Words:
+    """Words and figures that need more than a template."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def verdict_severity(self) -> str:
+        """The gravest of the causes that cost time; `open` where there are no RPCs to judge."""
+        if not self._report.rpcs:
+            return "open"
+        grave = [cause.severity for cause in self._report.causes if cause.lost_ns]
+        return next((s for s in ("critical", "warning", "info") if s in grave), "fine")
+
+    def moment(self, time_ns: int) -> str:
+        """A time, without the date where all are of one day."""
+        return words.moment(time_ns, (self._report.first_time_ns, self._report.last_time_ns))
+
+    def span(self) -> str:
+        """From when to when."""
+        first, last = self._report.first_time_ns, self._report.last_time_ns
+        if first is None or last is None:
+            return "no packets"
+        return f"{words.moment(first)} to {words.moment(last)} UTC"
+
+    def when(self, cause: Cause) -> str:
+        """When findings of a cause were seen."""
+        first, last = self.moment(cause.first_time_ns), self.moment(cause.last_time_ns)
+        return f"{first} to {last}" if first != last else f"at {first}"
+
+    def parts(self, loser: Loser) -> list[dict[str, Any]]:
+        """Time by cause, for a bar."""
+        return said.parts(loser.budget)
+
+    def cases(self, cause: Cause) -> list[tuple[str, Case]]:
+        """The worst finding, and the typical one where it is another."""
+        return [("Worst", cause.worst), *([("Typical", cause.typical)] if cause.typical != cause.worst else [])]
+
+    def chart(self) -> dict[str, Any]:
+        """The time line: columns of mean time per RPC, each of rectangles by cause, in units of the whole."""
+        places, width = _together(self._report.slots)
+        means = {place: slot.duration_ns / max(slot.rpcs, 1) for place, slot in places.items()}
+        most = max(means.values(), default=0) or 1
+        columns: list[dict[str, Any]] = []
+        for place, slot in places.items():
+            height, bars = HEIGHT * means[place] / most, []
+            top = float(HEIGHT)
+            for cause in (c for c in CAUSES if slot.budget.get(c)):
+                share = slot.budget[cause] / max(slot.duration_ns, 1)
+                top -= height * share
+                bars.append({"cause": cause, "y": f"{top:.2f}", "height": f"{height * share:.2f}"})
+            columns.append({"at": place, "slot": slot, "mean": round(means[place]), "bars": bars})
+        seen = {bar["cause"] for column in columns for bar in column["bars"]}
+        causes = [cause for cause in CAUSES if cause in seen]
+        return {"columns": columns, "width": width, "most": round(most), "causes": causes}
+
+
+def _together(slots: Sequence[Slot]) -> tuple[dict[int, Slot], int]:
+    """Intervals by their place, several as one where there are many, and the number of places."""
+    begin = slots[0].time_ns
+    every = (slots[-1].time_ns - begin) // SLOT_NS + 1
+    step = -(-every // MOST_COLUMNS)
+    places: dict[int, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        places[(slot.time_ns - begin) // SLOT_NS // step].append(slot)
+    return {place: _one(some) for place, some in places.items()}, -(-every // step)
+
+
+def _one(some: Sequence[Slot]) -> Slot:
+    return Slot(
+        some[0].time_ns,
+        sum(slot.rpcs for slot in some),
+        sum(slot.duration_ns for slot in some),
+        sum(slot.lost_ns for slot in some),
+        {cause: sum(slot.budget.get(cause, 0) for slot in some) for cause in CAUSES},
+    )
