@@ -18,6 +18,7 @@ from ..analyzer.model.analysis import (
     Analysis,
     ConnectionFacts,
     Ends,
+    Interval,
     MethodFacts,
     Narrowed,
     Quantiles,
@@ -27,7 +28,6 @@ from ..analyzer.model.analysis import (
 )
 from ..analyzer.model.finding import Finding, Remedy
 from ..analyzer.model.tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
-from ..analyzer.tables.durations import Interval
 from .shared.text import packet_filter
 
 SCHEMA = "grpcdiag.analysis/1"

@@ -41,7 +41,7 @@ ARROWS = {
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.shared "
     "reports.terminal",
-    "reports.analysis_json": "_core analyzer.tables analyzer.model reports.shared",
+    "reports.analysis_json": "_core analyzer.model reports.shared",
     "reports.compare": "_core analyzer.model reports.shared reports.terminal reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ..tables.durations import Interval
+from ..tables.durations import Interval as Interval
 from .finding import Finding, Skipped
 from .tls import TlsFacts
 

@@ -305,9 +305,9 @@ def test_a_difference_leaves_nothing(what: str, output: str, tmp_path: Path, mon
     from grpcdiag.reports import scrub, timeline
 
     if what == "analysis":
-        monkeypatch.setattr(rewriting, "differences", lambda *_: iter(["budget.client"]))
+        monkeypatch.setattr(scrub, "differences", lambda *_: iter(["budget.client"]))
     elif what == "rows":
-        monkeypatch.setattr(scrub, "row_differences", lambda *_: iter(["frames"]))
+        monkeypatch.setattr(rewriting, "row_differences", lambda *_: iter(["frames"]))
     else:
         texts = iter(("one", "other"))
         monkeypatch.setattr(timeline, "render", lambda *_: next(texts))
