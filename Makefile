@@ -46,11 +46,11 @@ test: dev ## Run all tests; those that need tshark or tcpdump are skipped withou
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests # the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
-SLOW := analyzer/test_damaged_recordings analyzer/test_spilled reports/test_filters reports/test_html_browser
+SLOW := analyzer/test_damaged_recordings analyzer/test_disk_columns reports/test_filters reports/test_html_browser
 
 test-fast: dev ## Run the core's unit tests and those of analysis and reports, below a minute
 	cargo test --lib
-	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/reports $(SLOW:%=--ignore tests/%.py)
+	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/detectors tests/reports $(SLOW:%=--ignore tests/%.py)
 
 lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .selection.selection import Selection
     from .sidecar.read import Sidecar
 
+ABOUTS = {detector.id: detector.about for detector in DETECTORS}
+"""What each detector says of its finding, by id."""
+
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
@@ -64,7 +67,7 @@ def of_tables(
         totals=totals,
         traffic=figures.traffic(tables),
         budget=budget,
-        verdict=verdict.verdict(findings, budget, totals),
+        verdict=verdict.choose_verdict(findings, budget, ABOUTS, totals),
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
         findings=findings,
@@ -95,7 +98,7 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
         verdict=tls.verdict(unread, findings),
         connections=figures.connection_facts(tables),
         methods=(),
-        findings=verdict.told(findings),
+        findings=verdict.link_findings(findings, ABOUTS),
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
         tls=unread,
     )
@@ -115,10 +118,10 @@ def _detect(
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
-        if part is not None and (reason := part.not_told(detector.id)):
+        if part is not None and (reason := part.not_told(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(part.judged_by(detector.id) if part else tables):
-            if isinstance(answer, Finding) and not detector.judges_one_direction:
+        for answer in detector.detect(part.judged_by(detector.about) if part else tables):
+            if isinstance(answer, Finding) and not detector.about.one_direction:
                 answer = _unless_unheard(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:
                 from .sidecar.read import add_present_settings
@@ -128,4 +131,4 @@ def _detect(
                 findings.append(answer)
             else:
                 skipped.append(answer)
-    return verdict.told(findings), tuple(skipped)
+    return verdict.link_findings(findings, ABOUTS), tuple(skipped)

@@ -21,7 +21,8 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from generating import command_line, consoles, examples
 
 from grpcdiag.analyzer import _core, tables
-from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
+from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
+from grpcdiag.analyzer.model.detector import Detector
 
 DOCS = Path(__file__).resolve().parent
 MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
@@ -45,7 +46,7 @@ def finding_page(detector: Detector) -> str:
     for heading, text in sections:
         lines += ["", f"## {heading}", "", text]
         if heading == HEADINGS[0]:
-            lines += ["", "## Example", "", *examples.example(detector.id)]
+            lines += ["", "## Example", "", *examples.example(detector)]
     lines += ["", "## Limits", "", *limits_table(name)]
     return "\n".join(lines) + "\n"
 

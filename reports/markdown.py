@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
+from ..analyzer.model.text import count, duration, size
 from .shared import two_captures
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import said
-from .shared.text import count, duration, size
 from .terminal import draw
 
 MOST_BYTES = 60_000

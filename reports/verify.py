@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer import _core
+from ..analyzer.model.text import count, safe
 from ..analyzer.verify.difference import Comparison, Difference
 from .analysis_json import encoded, read_schema
-from .shared.text import count, safe
 from .terminal import draw
 
 SCHEMA = "grpcdiag.verification/1"

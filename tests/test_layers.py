@@ -39,16 +39,15 @@ ARROWS = {
     "capture": "analyzer.sidecar files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
-    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.shared "
-    "reports.terminal",
+    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.terminal",
     "reports.analysis_json": "_core analyzer.model reports.shared",
-    "reports.compare": "_core analyzer.model reports.shared reports.terminal reports.analysis_json",
+    "reports.compare": "_core analyzer.model reports.terminal reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
-    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views reports.shared",
+    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
     "reports.scrub": "analyzer.model analyzer.scrub reports.analysis_json",
-    "reports.verify": "_core analyzer.verify reports.shared reports.terminal reports.analysis_json",
+    "reports.verify": "_core analyzer.verify reports.terminal reports.analysis_json analyzer.model",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",
     "fleet.recordings": "_core analyzer.decode analyzer.sidecar interruption",
@@ -56,10 +55,10 @@ ARROWS = {
     "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
     "reports.tables fleet.recordings fleet.dataset interruption",
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
-    "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
-    "fleet.dataset interruption",
-    "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared reports.tables "
-    "fixtures interruption",
+    "fleet.answers": "_core analyzer.model reports.terminal reports.html fleet.recordings fleet.dataset interruption",
+    "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared "
+    "reports.tables fixtures "
+    "interruption analyzer.model",
     "cli.formats": "",
     "cli": "",
 }
@@ -143,7 +142,7 @@ def test_the_walk_finds_imports() -> None:
     assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
         imported("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )
-    assert "grpcdiag.analyzer.tables.Tables" in set(
+    assert "grpcdiag.analyzer.model.detector.Detector" in set(
         imported("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
     )
     assert len(FILES) > 20

@@ -44,14 +44,20 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
+from . import _figures
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
 
 ID = "cancelled"
+ABOUT = About(
+    example="recorded/lab/cancelled.pcap",
+    figure=_figures.statuses("CANCELLED"),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

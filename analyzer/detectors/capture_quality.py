@@ -46,12 +46,28 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..summary.figures import HTTP2, TLS, still_encrypted
 from ..tables import DIRECTIONS, Counts, Tables
 from ._failures import Mask, counted
 
 ID = "capture-quality"
+
+
+def _figure(analysis: Analysis) -> str:
+    quality, dropped = analysis.quality, analysis.capture.dropped_packets
+    told = "" if dropped is None else f", {count(dropped, 'packet')} dropped while capturing"
+    return f"{count(quality.missing_bytes, 'byte')} of payload missing, {quality.truncated_packets:,} cut packets{told}"
+
+
+ABOUT = About(
+    example="recorded/truncated.pcap",
+    figure=_figure,
+    one_direction=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -47,12 +47,19 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _knobs, _shared, _turns, shared_connection
+from . import _figures, _knobs, _shared, _turns, shared_connection
 
 ID = "client-idle-gap"
+ABOUT = About(
+    example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
+    figure=_figures.blocked_time("client"),
+    caused_by=("shared-connection",),
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -45,7 +45,10 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
@@ -53,6 +56,19 @@ from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
+
+
+def _figure(analysis: Analysis) -> str:
+    totals = analysis.totals
+    return f"{count(totals.rpcs, 'RPC')} on {count(totals.connections, 'connection')}"
+
+
+ABOUT = About(
+    example="recorded/lab/connection-churn.pcap",
+    figure=_figure,
+    caused_by=("too-many-pings", "connection-closed-early"),
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -43,13 +43,30 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
 ID = "connection-closed-early"
+
+
+def _figure(analysis: Analysis) -> str:
+    frames = analysis.totals.frames
+    return f"{count(frames.get('GOAWAY', 0), 'GOAWAY frame')}, {count(frames.get('RST_STREAM', 0), 'RST_STREAM frame')}"
+
+
+ABOUT = About(
+    example="recorded/lab/connection-closed-early.pcap",
+    figure=_figure,
+    caused_by=("too-many-pings",),
+    precedence=2,
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

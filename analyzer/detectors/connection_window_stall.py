@@ -51,11 +51,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _stalls, _window_knobs
+from . import _figures, _stalls, _window_knobs
 
 ID = "connection-window-stall"
+ABOUT = About(
+    example="recorded/lab/connection-window-stall.pcap.gz",
+    figure=_figures.blocked_time("connection_window"),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

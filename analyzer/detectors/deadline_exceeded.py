@@ -42,14 +42,21 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _failures as common
+from . import _figures
 from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows
 
 ID = "deadline-exceeded"
+ABOUT = About(
+    example="recorded/deadline-exceeded.pcap",
+    figure=_figures.statuses("DEADLINE_EXCEEDED"),
+    precedence=3,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

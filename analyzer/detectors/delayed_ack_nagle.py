@@ -40,11 +40,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _shared, _stalls
+from . import _figures, _shared, _stalls
 
 ID = "delayed-ack-nagle"
+ABOUT = About(
+    example="recorded/lab/delayed-ack-nagle.pcap",
+    figure=_figures.blocked_time("delayed_ack"),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

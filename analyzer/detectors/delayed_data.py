@@ -51,12 +51,28 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _shared, _stalls
+from . import _figures, _shared, _stalls
 
 ID = "delayed-data"
+ABOUT = About(
+    example="recorded/lab/delayed-data.pcap",
+    figure=_figures.nothing_seen,
+    caused_by=(
+        "loss-recovery",
+        "slow-start-after-idle",
+        "stream-window-stall",
+        "connection-window-stall",
+        "receive-window-stall",
+        "delayed-ack-nagle",
+        "head-of-line-blocking",
+        "initial-congestion-window",
+    ),
+    counts_own_time=True,
+)
 
 _SAID = {
     "idle_restart": ("a congestion window that idle time had reset", "slow-start-after-idle"),

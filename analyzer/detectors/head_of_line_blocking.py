@@ -38,11 +38,17 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _shared, _stalls
+from . import _figures, _shared, _stalls
 
 ID = "head-of-line-blocking"
+ABOUT = About(
+    example="recorded/lab/head-of-line-blocking.pcap.gz",
+    figure=_figures.blocked_time("head_of_line"),
+    caused_by=("loss-recovery",),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

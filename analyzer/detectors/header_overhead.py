@@ -42,11 +42,28 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count, size
 from ..tables import DIRECTIONS, Tables
-from . import _control, _knobs, _shared
+from . import _control, _figures, _knobs, _shared
 
 ID = "header-overhead"
+
+
+def _figure(analysis: Analysis) -> str:
+    frames = _figures.add_up(analysis, lambda side: side.header_frames)
+    payload = _figures.add_up(analysis, lambda side: side.payload_bytes)
+    return f"{count(frames, 'header frame')} in {size(payload)} of TCP payload"
+
+
+ABOUT = About(
+    example="recorded/lab/header-overhead.pcap",
+    figure=_figure,
+    whole_connections=True,
+    one_direction=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -48,11 +48,16 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..tables import Ints, Tables
-from . import _shared, _stalls
+from . import _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
+ABOUT = About(
+    example="recorded/rtt205-go-14000.pcap",
+    figure=_figures.blocked_time("congestion_window"),
+)
 
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 

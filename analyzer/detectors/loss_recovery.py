@@ -55,13 +55,30 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Tables
+from . import _figures
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
+
+
+def _figure(analysis: Analysis) -> str:
+    again = sum(connection.retransmitted_packets for connection in analysis.connections)
+    packets = _figures.add_up(analysis, lambda side: side.packets)
+    return f"{again:,} of {count(packets, 'packet')} sent again; {_figures.blocked_time('loss_recovery')(analysis)}"
+
+
+ABOUT = About(
+    example="recorded/bench/lossy.pcap.gz",
+    figure=_figure,
+    whole_connections=True,
+)
 
 _LOSS = CAUSES.index("loss_recovery")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")

@@ -45,13 +45,31 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _knobs, _shared, _turns
 from ._failures import counted
 
 ID = "max-concurrent-streams"
+
+
+def _figure(analysis: Analysis) -> str:
+    limits = [c.peer_max_concurrent_streams for c in analysis.connections if c.peer_max_concurrent_streams is not None]
+    most = max((c.max_concurrent_rpcs for c in analysis.connections), default=0)
+    limit = f"the lowest limit that a server announced is {min(limits):,}" if limits else "no server announced a limit"
+    return f"at most {count(most, 'RPC')} at once on a connection; {limit}"
+
+
+ABOUT = About(
+    example="recorded/max-concurrent-streams.pcap",
+    figure=_figure,
+    precedence=5,
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -47,11 +47,20 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _control, _knobs, _shared
+from . import _control, _figures, _knobs, _shared
 
 ID = "ping-storm"
+ABOUT = About(
+    example="recorded/field-cases/ably-staggered-veth.pcap.zst",
+    figure=_figures.packets_alone(lambda side: side.ping_packets + side.ping_ack_packets, "PING"),
+    caused_by=("small-packets",),
+    precedence=8,
+    whole_connections=True,
+    one_direction=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

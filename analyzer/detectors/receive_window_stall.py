@@ -42,11 +42,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _stalls
+from . import _figures, _stalls
 
 ID = "receive-window-stall"
+ABOUT = About(
+    example="recorded/lab/receive-window-stall.pcap",
+    figure=_figures.blocked_time("receive_window"),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

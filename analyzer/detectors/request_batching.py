@@ -38,11 +38,18 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _knobs, _shared, _turns, shared_connection
+from . import _figures, _knobs, _shared, _turns, shared_connection
 
 ID = "request-batching"
+ABOUT = About(
+    example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
+    figure=_figures.calls_at_once,
+    caused_by=("shared-connection",),
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

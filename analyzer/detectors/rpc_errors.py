@@ -45,7 +45,10 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..tables import NOT_SEEN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
@@ -53,6 +56,21 @@ from ._failures import Failed
 from ._shared import quality_allows
 
 ID = "rpc-errors"
+
+
+def _figure(analysis: Analysis) -> str:
+    ok = sum(method.statuses.get("OK", 0) for method in analysis.methods)
+    unseen = sum(method.statuses.get("not_seen", 0) for method in analysis.methods)
+    said = f"{ok:,} of {count(analysis.totals.rpcs, 'RPC')} ended with OK"
+    return said + (f"; of {unseen:,} the status is not in the capture" if unseen else "")
+
+
+ABOUT = About(
+    example="recorded/rpc-errors.pcap",
+    figure=_figure,
+    caused_by=("too-many-pings", "connection-closed-early"),
+    precedence=4,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

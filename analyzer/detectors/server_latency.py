@@ -45,13 +45,19 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
 from . import _failures as common
+from . import _figures
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time
 
 ID = "server-latency"
+ABOUT = About(
+    example="recorded/max-concurrent-streams-control.pcap",
+    figure=_figures.blocked_time("server"),
+)
 
 _SERVER = CAUSES.index("server")
 

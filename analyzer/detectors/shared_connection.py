@@ -53,12 +53,19 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _knobs, _shared, _turns
+from . import _figures, _knobs, _shared, _turns
 
 ID = "shared-connection"
+ABOUT = About(
+    example="recorded/field-cases/ydb-unary-single-inflight8.pcap.zst",
+    figure=_figures.calls_at_once,
+    precedence=6,
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

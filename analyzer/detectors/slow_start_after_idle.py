@@ -55,12 +55,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.budget import CAUSES
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _shared, _stalls
+from . import _figures, _shared, _stalls
 
 ID = "slow-start-after-idle"
+ABOUT = About(
+    example="recorded/rtt205-go-16000.pcap",
+    figure=_figures.blocked_time("congestion_window"),
+)
 
 INITIAL_SEGMENTS = 10
 """Linux's initial congestion window (TCP_INIT_CWND, include/net/tcp.h; RFC 6928)."""

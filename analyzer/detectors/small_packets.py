@@ -54,13 +54,34 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count, size
 from ..tables import DIRECTIONS, Ints, Tables
-from . import _control, _knobs, _shared
+from . import _control, _figures, _knobs, _shared
 
 Mask = npt.NDArray[np.bool_]
 
 ID = "small-packets"
+
+
+def _figure(analysis: Analysis) -> str:
+    packets, payload = (
+        _figures.add_up(analysis, lambda s: s.payload_packets),
+        _figures.add_up(analysis, lambda s: s.payload_bytes),
+    )
+    messages = _figures.add_up(analysis, lambda s: s.messages)
+    mean = payload / packets if packets else 0
+    return f"{count(packets, 'packet')} with payload for {count(messages, 'message')}, {size(mean)} each on average"
+
+
+ABOUT = About(
+    example="recorded/field-cases/ably-staggered-veth.pcap.zst",
+    figure=_figure,
+    precedence=7,
+    whole_connections=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -47,11 +47,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _stalls, _window_knobs
+from . import _figures, _stalls, _window_knobs
 
 ID = "stream-window-stall"
+ABOUT = About(
+    example="recorded/lab/stream-window-stall.pcap",
+    figure=_figures.blocked_time("stream_window"),
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

@@ -45,12 +45,29 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
+from ..model.analysis import Analysis
+from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import Ints, Tables
+from . import _figures
 from ._failures import counted, seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows
 
 ID = "too-many-pings"
+
+
+def _figure(analysis: Analysis) -> str:
+    pings = _figures.add_up(analysis, lambda side: side.pings)
+    return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
+
+
+ABOUT = About(
+    example="recorded/too-many-pings.pcap",
+    figure=_figure,
+    precedence=1,
+    whole_connections=True,
+)
 
 ENHANCE_YOUR_CALM = 11
 _TEXT = "too_many_pings"

@@ -43,11 +43,20 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
+from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _control, _knobs, _shared
+from . import _control, _figures, _knobs, _shared
 
 ID = "window-update-storm"
+ABOUT = About(
+    example="recorded/lab/window-update-storm.pcap.gz",
+    figure=_figures.packets_alone(lambda side: side.window_update_packets, "WINDOW_UPDATE"),
+    caused_by=("small-packets",),
+    precedence=9,
+    whole_connections=True,
+    one_direction=True,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):

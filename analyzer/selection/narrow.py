@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.analysis import Narrowed
+from ..model.detector import About
 from ..tables import Tables
 from ..tables.durations import total_ns
 from .methods import methods
@@ -18,25 +19,7 @@ from .reading import Mask, Read, read
 from .rpcs import NAMED, select_rpcs, without_rpcs
 from .selection import Selection
 
-__all__ = ["WHOLE_CONNECTIONS", "Part", "Read", "narrow", "read", "select_rpcs"]
-
-WHOLE_CONNECTIONS = frozenset(
-    {
-        "client-idle-gap",
-        "connection-churn",
-        "connection-closed-early",
-        "header-overhead",
-        "loss-recovery",
-        "max-concurrent-streams",
-        "ping-storm",
-        "request-batching",
-        "shared-connection",
-        "small-packets",
-        "too-many-pings",
-        "window-update-storm",
-    }
-)
-"""Findings that are counted over all that a connection carries: a part of its RPCs cannot be told apart."""
+__all__ = ["Part", "Read", "narrow", "read", "select_rpcs"]
 
 
 class Part(Struct, frozen=True, eq=False):
@@ -49,14 +32,14 @@ class Part(Struct, frozen=True, eq=False):
     narrowed: Narrowed
     """What was chosen, and how much it is."""
 
-    def judged_by(self, finding: str) -> Tables:
-        """The tables that a finding's detector may look at."""
-        return self.whole if finding in WHOLE_CONNECTIONS else self.tables
+    def judged_by(self, about: About) -> Tables:
+        """The tables that a detector may look at."""
+        return self.whole if about.whole_connections else self.tables
 
-    def not_told(self, finding: str) -> str | None:
+    def not_told(self, about: About) -> str | None:
         """Why a finding cannot be told of some connections; None when it can of all."""
         in_part = self.narrowed.connections_in_part
-        if finding not in WHOLE_CONNECTIONS or not in_part:
+        if not about.whole_connections or not in_part:
             return None
         shown = ", ".join(map(str, in_part[:NAMED]))
         shown += f" and {len(in_part) - NAMED:,} more" if len(in_part) > NAMED else ""

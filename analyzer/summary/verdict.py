@@ -1,4 +1,4 @@
-"""What the findings say together: which of them are one story, which comes first, and the verdict."""
+"""What the findings say together: which of them is a part of which, which comes first, and the verdict."""
 
 from __future__ import annotations
 
@@ -7,45 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from ..model.analysis import Totals, Verdict
+from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
-
-CAUSED_BY: Mapping[str, tuple[str, ...]] = {
-    "client-idle-gap": ("shared-connection",),
-    "request-batching": ("shared-connection",),
-    "ping-storm": ("small-packets",),
-    "window-update-storm": ("small-packets",),
-    "delayed-data": (
-        "loss-recovery",
-        "slow-start-after-idle",
-        "stream-window-stall",
-        "connection-window-stall",
-        "receive-window-stall",
-        "delayed-ack-nagle",
-        "head-of-line-blocking",
-        "initial-congestion-window",
-    ),
-    "head-of-line-blocking": ("loss-recovery",),
-    "rpc-errors": ("too-many-pings", "connection-closed-early"),
-    "connection-closed-early": ("too-many-pings",),
-    "connection-churn": ("too-many-pings", "connection-closed-early"),
-}
-"""Findings that, on the same connections, are what another finding looks like from elsewhere; the likeliest first."""
-
-_WITH_TIME_OF_THEIR_OWN = ("delayed-data",)
-"""Findings that leave the time of others to those themselves: what they count is not told by any other."""
-
-FIRST: tuple[str, ...] = (
-    "too-many-pings",
-    "connection-closed-early",
-    "deadline-exceeded",
-    "rpc-errors",
-    "max-concurrent-streams",
-    "shared-connection",
-    "small-packets",
-    "ping-storm",
-    "window-update-storm",
-)
-"""What to speak of first among findings that are equally severe and cost no time of their own."""
 
 _WORTH_TELLING = 0.02
 """Share of RPC time from which a finding that is information alone is told (own choice: above what runs differ by)."""
@@ -59,18 +22,22 @@ _CLIENT = 0.10
 (own choice: streams are open while their client has nothing to send)."""
 
 
-def told(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+Abouts = Mapping[str, About]
+"""What each detector says of its finding, by id."""
+
+
+def link_findings(findings: Iterable[Finding], abouts: Abouts) -> tuple[Finding, ...]:
     """Name for each finding the one that it is a part of, so that its time is counted once; the costliest first."""
     found = tuple(findings)
-    linked = (_linked(finding, found) for finding in found)
+    linked = (_link(finding, found, abouts[finding.id]) for finding in found)
     return tuple(sorted(linked, key=lambda finding: (-(finding.lost_ns or 0), finding.id)))
 
 
-def _linked(finding: Finding, found: Sequence[Finding]) -> Finding:
-    if finding.id in _WITH_TIME_OF_THEIR_OWN and finding.lost_ns is not None:
+def _link(finding: Finding, found: Sequence[Finding], about: About) -> Finding:
+    if about.counts_own_time and finding.lost_ns is not None:
         return finding
     own = set(finding.scope.connections)
-    for cause in CAUSED_BY.get(finding.id, ()):
+    for cause in about.caused_by:
         for other in found:
             if other.id == cause and own & set(other.scope.connections) and _weight(other) >= _weight(finding):
                 return replace(finding, part_of=cause, lost_ns=None, share=None)
@@ -81,11 +48,13 @@ def _weight(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
-def verdict(findings: Sequence[Finding], budget: Mapping[str, int], totals: Totals | None = None) -> Verdict:
+def choose_verdict(
+    findings: Sequence[Finding], budget: Mapping[str, int], abouts: Abouts, totals: Totals | None = None
+) -> Verdict:
     """The gravest finding that is no part of another, in its own sentence; else what can be said without one."""
     grave = [finding for finding in findings if finding.severity != "info" and finding.part_of is None]
     if grave:
-        worst = min(grave, key=_precedence)
+        worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
         return Verdict(worst.verdict, worst.id)
     if totals and totals.rpcs_without_known_end > _HIDDEN * totals.rpcs:
         text = (
@@ -110,7 +79,6 @@ def verdict(findings: Sequence[Finding], budget: Mapping[str, int], totals: Tota
     return Verdict(f"Nothing in this capture slows the RPCs beyond {beyond}.", None)
 
 
-def _precedence(finding: Finding) -> tuple[int, int, int, str]:
-    place = FIRST.index(finding.id) if finding.id in FIRST else len(FIRST)
+def _rank(finding: Finding, about: About) -> tuple[int, int, int, str]:
     about_the_capture = int(finding.id == "capture-quality")
-    return (about_the_capture - _weight(finding) * 2, -(finding.lost_ns or 0), place, finding.id)
+    return (about_the_capture - _weight(finding) * 2, -(finding.lost_ns or 0), about.precedence, finding.id)

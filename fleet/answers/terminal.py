@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...reports.shared.text import count, duration, safe, size
+from ...analyzer.model.text import count, duration, safe, size
 from ...reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from .against import Against, noted
 from .changes import Change

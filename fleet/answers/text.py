@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...reports.shared.text import count, duration
+from ...analyzer.model.text import count, duration
 from .changes import Since
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ...analyzer.model.finding import Finding
+from ...analyzer.model.text import count, duration
 from ...analyzer.views.issue_evidence import PacketFacts, Work
 from .. import markdown, timeline
 from ..shared.markdown_escape import Block, code, fence, folded, items, prose, sentence, shortened, table
-from ..shared.text import count, duration
 from .contents import Contents
 from .forms import FORMS, implementations, of_implementation
-from .ruled_out import ruled_out as silent
+from .ruled_out import list_ruled_out
 
 BLANK = "_____"
 """What the reporter overwrites; the comment behind it says with what."""
@@ -311,7 +311,7 @@ def ruled_out(contents: Contents) -> Iterator[Block]:
     """What was looked for and not found, and what could not be judged."""
     if "ruled-out" in contents.without:
         return
-    rows = [(code(name), prose(what), seen) for name, what, seen in silent(contents.analysis)]
+    rows = [(code(name), prose(what), seen) for name, what, seen in list_ruled_out(contents.analysis)]
     if rows:
         intro = "Looked for in the same capture, and not found or too little to matter:"
         drawn = table(("Looked for", "What that is", "Seen"), rows)

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
-from ..shared.text import count, duration
+from ...analyzer.model.text import count, duration
 from .figures import bunched, packets_of, part, shifts, unit, units, weight
 from .run import Run, answered, over
 from .saved import Finding, Method

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ..shared.text import count, size
+from ...analyzer.model.text import count, size
 from .because import Difference, differences, text
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
 from .regression import Outcome, Rule, judge

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from ...analyzer.model.finding import SEVERITIES
-from ..shared.text import duration
+from ...analyzer.model.text import duration
 from .because import rate
 from .figures import QUANTILES, part, shifts, unit, units, weight
 from .run import Run, over

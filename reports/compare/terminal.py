@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ..shared.text import count, duration, safe, size
+from ...analyzer.model.text import count, duration, safe, size
 from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight

@@ -14,10 +14,10 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, Strict
 from markupsafe import Markup
 
 from ...analyzer import _core
+from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
-from ..shared import text as words
 from ..shared import two_captures
 from . import said
 from .columns import deflated, packed

@@ -9,8 +9,8 @@ from typing import Any
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.finding import SEVERITIES, Evidence, Finding
+from ...analyzer.model.text import count, duration, safe
 from ...analyzer.views.page_data import PageData
-from ..shared.text import count, duration, safe
 
 MOST_TEXT = 4_000
 """Characters of a text: explanations are shorter, and no name is of use that is longer."""

@@ -16,6 +16,7 @@ from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.finding import Finding
+from ...analyzer.model.text import count, duration
 from ...analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -27,7 +28,6 @@ from ...analyzer.tables import (
     Ints,
 )
 from ...analyzer.views.trace_data import FLIGHT, WINDOW, TraceData
-from ..shared.text import count, duration
 from .writer import Value, Writer
 
 OWN_TRACKS = 50

@@ -19,8 +19,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
 
+from ...analyzer.model.text import safe
 from ...analyzer.tables.durations import clip_ns
-from ..shared.text import safe
 
 Value = bool | int | str | None | Mapping[str, int] | Mapping[str, str]
 """What an annotation may be; None is left out, and a mapping holds annotations itself."""

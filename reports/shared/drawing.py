@@ -8,7 +8,7 @@ from io import StringIO
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from .text import count
+from ...analyzer.model.text import count
 
 CAUSE_STYLES = {
     "client": "cyan",

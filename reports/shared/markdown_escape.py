@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from .text import safe
+from ...analyzer.model.text import safe
 
 LONGEST_WORD = 160
 """Characters of a word of foreign text that are shown."""

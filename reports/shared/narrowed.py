@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...analyzer.model.analysis import Narrowed
-from .text import count
+from ...analyzer.model.text import count
 
 
 def said(narrowed: Narrowed) -> str:

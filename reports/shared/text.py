@@ -1,43 +1,8 @@
-"""Figures and foreign text as a reader should see them."""
+"""What a terminal and Wireshark can show of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-
-def safe(text: str) -> str:
-    """Text from a capture without anything a terminal would obey: control and invisible characters are escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def duration(ns: float | None) -> str:
-    """A duration with three significant digits, `-` when not known."""
-    if ns is None:
-        return "-"
-    return _with_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
-
-
-def size(count: float) -> str:
-    """A number of bytes in decimal units, with three significant digits."""
-    return _with_unit(count, ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
-
-
-def _with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    rounded = float(f"{value:.3g}")  # before the unit is chosen: 999.6 is 1,000
-    unit, name = next((unit for unit in units if abs(rounded) >= unit[0]), units[-1])
-    shown = rounded / unit
-    digits = 0 if unit == 1 or abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2
-    if abs(shown) >= 1000:
-        shown = value / unit  # beyond the largest unit all digits before the point are shown
-    return f"{shown:,.{digits}f} {name}"
-
-
-def count(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
 
 _ASCII = str.maketrans(
     dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼╞╡╪┏┓┗┛┡┩╇", "+")
@@ -53,7 +18,9 @@ def ascii_only(text: str) -> str:
     text = text.translate(_ASCII)
     if text.isascii():
         return text
-    from rich.cells import cell_len  # only here: `safe` is wanted without it
+    from rich.cells import (
+        cell_len,  # only here: rich is not needed for anything else here: most commands start without it
+    )
 
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
 

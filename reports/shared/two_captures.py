@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Apart, ClockFacts, Ends, Way
+from ...analyzer.model.text import count, duration, safe
 from .drawing import NARROW
-from .text import count, duration, safe
 
 MOST_LOST = 8
 """Lost packets named; the rest are in the JSON report."""

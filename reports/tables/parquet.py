@@ -54,7 +54,7 @@ def escaped(piece: pl.DataFrame) -> pl.DataFrame:
     """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
     import polars as pl
 
-    from ..shared.text import safe
+    from ...analyzer.model.text import safe
 
     for name in (name for name, dtype in piece.schema.items() if dtype == pl.String):
         texts = {text: safe(text) for text in piece[name].unique() if text is not None and not text.isprintable()}

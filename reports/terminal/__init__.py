@@ -13,10 +13,10 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
+from ...analyzer.model.text import count, duration, safe, size
 from ..shared import two_captures
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
 from ..shared.narrowed import said
-from ..shared.text import count, duration, safe, size
 from . import overviews, tls
 from .findings import findings, in_full
 

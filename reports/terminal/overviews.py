@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import ConnectionFacts, MethodFacts
+from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
-from ..shared.text import count, duration, safe
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""

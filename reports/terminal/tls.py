@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
+from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.model.tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
-from ..shared.text import count, duration, safe, size
 
 MOST = 10
 """Connections shown; the rest are counted."""

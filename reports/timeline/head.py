@@ -8,10 +8,10 @@ from rich.text import Text
 
 from ...analyzer import _core
 from ...analyzer.model.budget import named
+from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
 from ...analyzer.views.excerpt import Excerpt
-from ..shared.text import count, duration, safe, size
 from .lanes import lanes
 from .page import Page, method_name, wrapped
 

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from ...analyzer import _core
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
 from ...analyzer.tables.durations import total_ns
 from ...analyzer.views.events import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
 from ...analyzer.views.excerpt import Excerpt
 from ..shared.drawing import CAUSE_STYLES, NARROW
-from ..shared.text import count, duration, safe, size
 
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2

@@ -18,7 +18,6 @@ from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, budgeted, recording
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
@@ -197,7 +196,3 @@ def test_snapshot(name: str, update_snapshots: bool) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text(), "to accept the new findings: pytest --update-snapshots"
-
-
-def test_every_finding_is_looked_for() -> None:
-    assert len(DETECTORS) == 25

@@ -16,25 +16,10 @@ from grpcdiag.analyzer.decode.errors import NarrowError, NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import named
-from grpcdiag.analyzer.selection.narrow import WHOLE_CONNECTIONS, read
+from grpcdiag.analyzer.selection.narrow import read
 from grpcdiag.analyzer.selection.selection import Selection, matches
 
-OF_RPCS = {
-    "cancelled",
-    "capture-quality",
-    "connection-window-stall",
-    "deadline-exceeded",
-    "delayed-ack-nagle",
-    "delayed-data",
-    "head-of-line-blocking",
-    "initial-congestion-window",
-    "receive-window-stall",
-    "rpc-errors",
-    "server-latency",
-    "slow-start-after-idle",
-    "stream-window-stall",
-}
-"""Findings that are told of a part of a connection's RPCs."""
+WHOLE_CONNECTIONS = {detector.id for detector in DETECTORS if detector.about.whole_connections}
 RTT205 = recorded("rtt205-go-16000.pcap")
 EVERYTHING = Selection(from_ns=-(10**15))
 """Narrows to all RPCs, so that everything is counted anew and nothing may change."""
@@ -46,11 +31,6 @@ def part(files: Sequence[str], chosen: Selection) -> Analysis:
 
 def ids(analysis: Analysis) -> set[str]:
     return {finding.id for finding in analysis.findings}
-
-
-def test_of_every_finding_it_is_said_whether_a_part_can_be_judged() -> None:
-    assert {detector.id for detector in DETECTORS} == WHOLE_CONNECTIONS | OF_RPCS
-    assert not WHOLE_CONNECTIONS & OF_RPCS
 
 
 @pytest.mark.parametrize("name", [r.id for r in RECORDINGS])

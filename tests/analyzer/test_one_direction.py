@@ -13,7 +13,7 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
 
-ONE_DIRECTION = {detector.id for detector in DETECTORS if detector.judges_one_direction}
+ONE_DIRECTION = {detector.id for detector in DETECTORS if detector.about.one_direction}
 NAMES = ["rtt205-go-16000", "rtt205-py-16000", "impl-cpp", "impl-go", "impl-java", "impl-js", "impl-py", "impl-tonic"]
 MORE = ["any", "ipv6", "max-concurrent-streams", "too-many-pings", "rpc-errors", "deadline-exceeded"]
 

@@ -25,7 +25,7 @@ from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports import attachment
 from grpcdiag.reports.attachment import FORMS, Contents, Form, Recorded
 from grpcdiag.reports.attachment.command import masked, whole
-from grpcdiag.reports.attachment.ruled_out import ruled_out
+from grpcdiag.reports.attachment.ruled_out import list_ruled_out
 
 FILES = (("capture.pcap", "packets"), ("report.html", "to look at"), ("analysis.json", "figures"))
 
@@ -154,17 +154,17 @@ def test_every_capture_and_form(files: tuple[str, ...]) -> None:
 
 def test_every_detector_is_told_once(usual: Contents) -> None:
     analysis = usual.analysis
-    silent = [name for name, _, _ in ruled_out(analysis)]
+    silent = [name for name, _, _ in list_ruled_out(analysis)]
     told = {f.id for f in analysis.findings} | {s.id for s in analysis.skipped}
     assert sorted([*silent, *told]) == sorted(detector.id for detector in DETECTORS)
 
 
 def test_figures_that_rule_out() -> None:
-    seen = {name: said for name, _, said in ruled_out(contents("rtt205-go-16000").analysis)}
+    seen = {name: said for name, _, said in list_ruled_out(contents("rtt205-go-16000").analysis)}
     assert seen["loss-recovery"] == "0 of 136 packets sent again; `loss_recovery`: no RPC time"
     assert seen["rpc-errors"] == "5 of 5 RPCs ended with OK"
     assert seen["server-latency"].startswith("`server`: 2.07 ms of 2.05 s of RPC time (0.1%), too little")
-    lost = {name: said for name, _, said in ruled_out(contents("too-many-pings").analysis)}
+    lost = {name: said for name, _, said in list_ruled_out(contents("too-many-pings").analysis)}
     assert lost["server-latency"].endswith("(100.0%), but not in the pattern of this")
 
 

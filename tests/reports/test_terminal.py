@@ -13,12 +13,12 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.model.text import safe
 from grpcdiag.analyzer.views.excerpt import excerpt
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports import analysis_json, terminal
-from grpcdiag.reports.shared.text import safe
 
 NASTY = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\n\x08\u202egpj.exe\u200b"
 

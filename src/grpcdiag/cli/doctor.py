@@ -42,9 +42,9 @@ def command(
     from rich.table import Table
     from rich.text import Text
 
+    from ..analyzer.model.text import safe
     from ..capture import doctor
     from ..reports import terminal
-    from ..reports.shared.text import safe
 
     checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

@@ -119,7 +119,7 @@ def _told() -> Iterator[None]:
 
 
 def _planned(planned: Plan) -> str:
-    from ..reports.shared.text import count, size
+    from ..analyzer.model.text import count, size
 
     hosts = len({recording.host for recording in planned.recordings})
     files = sum(len(recording.files) for recording in planned.recordings)
@@ -195,7 +195,7 @@ def _minutes(seconds: float) -> str:
 
 def _tell(result: Result, quiet: bool) -> None:
     """What a run came to; exits with 3 when something was left out."""
-    from ..reports.shared.text import count
+    from ..analyzer.model.text import count
 
     if not quiet:
         done = [outcome for outcome in result.outcomes if outcome.done]

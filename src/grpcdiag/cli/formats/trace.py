@@ -46,7 +46,7 @@ def _suggested(files: list[str]) -> str:
 
 
 def _described(size: int) -> str:
-    from ...reports.shared.text import size as shown
+    from ...analyzer.model.text import size as shown
 
     where = "open it at https://ui.perfetto.dev"
     if size > LARGE_BYTES:

@@ -135,7 +135,7 @@ def coloured(output: Path | None) -> bool:
 
 def say(message: str) -> None:
     """A message on standard error; names of files in it do not command the terminal."""
-    from ...reports.shared.text import safe
+    from ...analyzer.model.text import safe
 
     with suppress(OSError):  # a message that cannot be written changes no exit code
         typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)

@@ -184,7 +184,7 @@ def _flat(piece: pl.DataFrame) -> pl.DataFrame:
 
 def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
     """Write rows as a table. Its columns are as wide as the widest cell, so that all rows are seen twice."""
-    from ...reports.shared.text import safe
+    from ...analyzer.model.text import safe
 
     shown = safe if shows_unicode() or out is not sys.stdout.buffer else lambda text: plain(safe(text))
     rows, kept = 0, 0

@@ -18,6 +18,11 @@ from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets, Tables
 
+FIRES_ON = ["lab/loss-recovery"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings"]
+"""Recorded captures on which it must not."""
+
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"
 MS = 1_000_000
 

@@ -16,6 +16,11 @@ from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS
 
+FIRES_ON = ["max-concurrent-streams-control"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors"]
+"""Recorded captures on which it must not."""
+
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
 
 

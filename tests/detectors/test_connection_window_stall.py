@@ -14,6 +14,11 @@ from grpcdiag.analyzer.detectors.stream_window_stall import detect as detect_str
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
+FIRES_ON = ["lab/connection-window-stall"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
+"""Recorded captures on which it must not."""
+
 
 def test_an_upload_waits_for_the_window_every_round_trip() -> None:
     """2 x 4 MiB over 20 ms: the client measured 1.37 and 1.35 s, nearly all of it waiting for WINDOW_UPDATE."""

@@ -19,6 +19,11 @@ from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.fixtures.synthetic.scenes_turns import callers, in_step, take_turn
 from grpcdiag.fixtures.synthetic.words import MS, US
 
+FIRES_ON = ["lab/shared-connection-single-8-grpc-go"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["any", "ydb-unary-single-inflight1"]
+"""Recorded captures on which it must not."""
+
 FIRING = ["ydb-stream-single-inflight8", "ydb-unary-single-inflight8"]
 # measured by a script of its own: time from first to last message, share of it in gaps, number of gaps
 MEASURED = {"ydb-unary-single-inflight8": (0.96, 0.25, 900), "ydb-stream-single-inflight8": (0.32, 0.33, 1050)}

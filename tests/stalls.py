@@ -13,7 +13,7 @@ from support import rows
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.model.finding import Finding, Skipped
 from grpcdiag.analyzer.tables import DIRECTIONS, Packets, Tables
-from grpcdiag.fixtures.synthetic.scene import PageData
+from grpcdiag.fixtures.synthetic.scene import Scene
 
 Answers = Iterable[Finding | Skipped]
 
@@ -47,9 +47,9 @@ def relabelled(tables: Tables, old: str, new: str) -> Tables:
     return replace(with_waits(tables, cause=cause), connection_budgets=budgets)
 
 
-def written(build: Callable[[], PageData] | PageData, folder: Path) -> str:
+def written(build: Callable[[], Scene] | Scene, folder: Path) -> str:
     """Path of a scene's capture."""
-    scene = build if isinstance(build, PageData) else build()
+    scene = build if isinstance(build, Scene) else build()
     path = folder / f"scene.{scene.suffix}"
     path.write_bytes(scene.file())
     return str(path)

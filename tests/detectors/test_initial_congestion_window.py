@@ -18,6 +18,11 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS, START_NS, S
 
+FIRES_ON = ["rtt205-go-14000", "rtt205-go-16000", "rtt205-go-32000", "rtt205-go-32000-noslowstart", "rtt205-py-16000"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "impl-java", "any", "ydb-unary-single-inflight1"]
+"""Recorded captures on which it must not."""
+
 RTT_205 = 205 * MS
 BEGINNINGS = {
     "rtt205-go-14000": None,

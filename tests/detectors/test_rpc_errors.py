@@ -15,6 +15,11 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import rpc_errors
 from grpcdiag.fixtures.synthetic.scenes_failures import statuses
 
+FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["deadline-exceeded", "ipv6"]
+"""Recorded captures on which it must not."""
+
 
 def test_counts_are_what_the_client_counted() -> None:
     capture = recording("rpc-errors")

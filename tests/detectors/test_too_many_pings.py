@@ -13,6 +13,11 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import too_many_pings
 from grpcdiag.fixtures.synthetic.scenes_failures import pinging
 
+FIRES_ON = ["too-many-pings", "lab/too-many-pings"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "impl-py", "rtt205-go-16000"]
+"""Recorded captures on which it must not."""
+
 
 def test_the_ping_that_tripped_it() -> None:
     """grpc-go pinged every 10 s; the server sent a response after 40 s, so the strikes began anew at the next PING."""

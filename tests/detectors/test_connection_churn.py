@@ -18,6 +18,11 @@ from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import connections
 from grpcdiag.fixtures.synthetic.words import MS
 
+FIRES_ON = ["lab/connection-churn"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
+"""Recorded captures on which it must not."""
+
 
 def test_synthetic() -> None:
     """The handshake takes one round trip of 1 ms, SETTINGS another one and a half; the call takes 2 ms."""

@@ -14,6 +14,11 @@ from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS
 
+FIRES_ON = ["lab/cancelled"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["deadline-exceeded", "rpc-errors"]
+"""Recorded captures on which it must not."""
+
 
 def test_a_timer() -> None:
     """Six calls, one after the other, cancelled after 40 ms each; the deadline was 50 ms."""

@@ -10,6 +10,11 @@ from support import RECORDINGS, Recording, recording, synthetic
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import capture_quality
 
+FIRES_ON = ["truncated"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "rpc-errors", "max-concurrent-streams"]
+"""Recorded captures on which it must not."""
+
 TROUBLED = {
     "truncated": {"damaged_places": 1},
     "mid-connection-go": {"late_connections": 1, "rpcs_without_method": 2012, "rpcs_without_status": 2012},

@@ -15,6 +15,11 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
 from grpcdiag.fixtures.synthetic.scenes_turns import queue
 
+FIRES_ON = ["max-concurrent-streams"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["max-concurrent-streams-control"]
+"""Recorded captures on which it must not."""
+
 QUEUE = "max-concurrent-streams-fires"
 
 
