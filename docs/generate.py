@@ -1,7 +1,8 @@
 """Pages that say what the sources say: findings with examples, tables, limits, commands; and what commands print.
 
 python docs/generate.py            write them
-python docs/generate.py --check    tell which would come out differently, and exit with 1
+python docs/generate.py --check    report which would come out differently, and exit with 1
+python docs/generate.py --finding ID    write the page of one finding, and the index
 """
 
 from __future__ import annotations
@@ -254,8 +255,15 @@ def main() -> int:
     """Command line; 1 when `--check` found differences."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("--finding", metavar="ID", help="write the page of this finding, and the index, alone")
+    given = parser.parse_args()
+    if given.finding:
+        detector = next(one for one in DETECTORS if one.id == given.finding)
+        (DOCS / "findings" / f"{detector.id}.md").write_text(finding_page(detector), encoding="utf-8")
+        (DOCS / "findings" / "README.md").write_text(findings_index(), encoding="utf-8")
+        return 0
     wanted = pages()
-    if not parser.parse_args().check:
+    if not given.check:
         write(wanted)
         print(f"{len(wanted)} pages written")
         return 0
