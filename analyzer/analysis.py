@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from . import _core
 from .decode.decode import Progress, decode
 from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions
@@ -61,6 +62,7 @@ def of_tables(
     findings, skipped = _detect(tables, sidecar, part)
     budget, totals = figures.all_budget(tables), figures.totals(tables)
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
         quality=figures.quality(tables, notes),
@@ -74,7 +76,7 @@ def of_tables(
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
-        tls=() if part else tls.facts(tables),
+        tls=None if part else tls.report(tls.facts(tables)),
     )
 
 
@@ -89,6 +91,7 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
     answers = list(_encrypted.detect(tables, mine))
     findings = tuple(answer for answer in answers if isinstance(answer, Finding))
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
         quality=figures.quality(tables, notes),
@@ -100,7 +103,8 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
         methods=(),
         findings=verdict.link_findings(findings, ABOUTS),
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
-        tls=unread,
+        recording=None,
+        tls=tls.report(unread),
     )
 
 

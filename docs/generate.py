@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
-from generating import command_line, consoles, examples
+from generating import command_line, consoles, examples, json_schema
 
 from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
@@ -28,6 +28,7 @@ from grpcdiag.analyzer.model.detector import Detector
 DOCS = Path(__file__).resolve().parent
 MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
 """Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
+SCHEMA = DOCS.parent / "reports" / "schema" / "analysis-1.json"
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
 
@@ -227,6 +228,7 @@ def pages() -> dict[Path, str]:
         DOCS / "limits.md": limits_page(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
         MANUAL: command_line.manual(),
+        SCHEMA: json_schema.write_schema(attribute_docs),
     }
 
 

@@ -61,7 +61,7 @@ def render(analysis: Analysis, *, version: str = "") -> str:
     if analysis.apart:
         why = prose(analysis.apart.reason, NOTE)
         blocks.append(Block(f"These captures cannot be put together, and are analysed one by one: {why}."))
-    for one in (analysis, *(analysis.apart.others if analysis.apart else ())):
+    for one in (analysis, *(analysis.apart.analyses if analysis.apart else ())):
         blocks += _report(one)
     blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times count from the first packet.</sub>"))
     return fitting(blocks, MOST_BYTES, "the terminal and JSON reports have all")
@@ -75,8 +75,11 @@ def _report(analysis: Analysis) -> Iterator[Block]:
         yield Block(f"Only a part is judged: {part}. Packets, bytes and notes are the capture's.")
     yield Block(budget(analysis))
     if analysis.ends:
+        ends = analysis.ends
         known = replace(
-            analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
+            ends,
+            client=replace(ends.client, files=bare(ends.client.files)),
+            server=replace(ends.server, files=bare(ends.server.files)),
         )
         drawn = draw(two_captures.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)

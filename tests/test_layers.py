@@ -30,7 +30,7 @@ ARROWS = {
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
-    "analyzer.analysis": "analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.sidecar analyzer.selection",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
@@ -40,13 +40,13 @@ ARROWS = {
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.terminal",
-    "reports.analysis_json": "_core analyzer.model reports.shared",
+    "reports.analysis_json": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.terminal reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
-    "reports.scrub": "analyzer.model analyzer.scrub reports.analysis_json",
+    "reports.scrub": "analyzer.model analyzer.scrub",
     "reports.verify": "_core analyzer.verify reports.terminal reports.analysis_json analyzer.model",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from ..tables.durations import Count
+from .text import packet_filter
 
 Severity = Literal["info", "warning", "critical"]
 """By the share of RPC time lost, or the factor of packets wasted."""
@@ -19,7 +23,7 @@ SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
 class Evidence(Struct, frozen=True):
     """A packet that proves a part of a finding."""
 
-    packet: int
+    packet: Annotated[int, Meta(ge=1)]
     """Number in the capture, from 1, as in Wireshark."""
     time_ns: int
     """Its time, nanoseconds since the epoch."""
@@ -27,7 +31,7 @@ class Evidence(Struct, frozen=True):
     """What it shows."""
 
 
-class Remedy(Struct, frozen=True):
+class Remedy(Struct, frozen=True, omit_defaults=True):
     """A knob that fixes a finding."""
 
     implementation: str
@@ -49,7 +53,7 @@ class Scope(Struct, frozen=True):
     """Methods, as far as they are known."""
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that costs time or packets, with its proof."""
 
     id: str
@@ -62,14 +66,16 @@ class Finding(Struct, frozen=True):
     """See `Confidence`."""
     scope: Scope
     """What it is about."""
-    lost_ns: int | None
+    lost_ns: Count | None
     """Time the RPCs would not have needed, counted once; None where it costs packets or risk and not time."""
     share: float | None
     """`lost_ns` as a share of all RPC time."""
     metrics: Mapping[str, int | float | str]
     """Figures, by name with unit."""
-    evidence: tuple[Evidence, ...]
+    evidence: Annotated[tuple[Evidence, ...], Meta(min_length=1)]
     """The packets that prove it; never empty."""
+    display_filter: str = ""
+    """The Wireshark display filter that shows these packets."""
     explanation: str
     """What happened, in sentences."""
     remedies: tuple[Remedy, ...]
@@ -82,11 +88,12 @@ class Finding(Struct, frozen=True):
     """The finding whose story it belongs to, which counts the time; None when it stands for itself."""
 
     def __post_init__(self) -> None:
-        """Refuse a finding that proves nothing."""
+        """Refuse a finding that proves nothing, and write its display filter."""
         if not self.evidence:
             raise ValueError(f"finding {self.id} has no evidence")
         if (self.lost_ns is None) != (self.share is None):
             raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
+        force_setattr(self, "display_filter", packet_filter(item.packet for item in self.evidence))
 
 
 class Skipped(Struct, frozen=True):

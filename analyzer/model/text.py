@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def safe(text: str) -> str:
     """Text from a capture without anything a terminal would obey: control and invisible characters are escaped."""
@@ -35,3 +37,17 @@ def _with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
 def count(number: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def packet_filter(packets: Iterable[int]) -> str:
+    """The Wireshark display filter that shows some packets: `frame.number in {45, 54..56}`."""
+    runs: list[list[int]] = []
+    for packet in sorted(set(packets)):
+        if runs and packet == runs[-1][-1] + 1:
+            runs[-1].append(packet)
+        else:
+            runs.append([packet])
+    said = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if said == [str(runs[0][0])]:
+        return f"frame.number == {said[0]}"
+    return f"frame.number in {{{', '.join(said)}}}"

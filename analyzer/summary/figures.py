@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from .. import _core
-from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
+from ..model.analysis import (
+    CaptureFacts,
+    ConnectionFacts,
+    MethodFacts,
+    Quality,
+    Quantiles,
+    Totals,
+    Traffic,
+    TrafficOfSides,
+)
 from ..model.budget import named, total
 from ..model.tls import KEY_LOGS
 from ..tables import DIRECTIONS, PROTOCOLS, Ints, Method, Tables
@@ -149,7 +158,7 @@ def totals(tables: Tables) -> Totals:
     )
 
 
-def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
+def traffic(tables: Tables) -> TrafficOfSides:
     """What both sides sent on HTTP/2 connections."""
     c, d = tables.connections, tables.directions
     ours = c.protocol == HTTP2
@@ -161,7 +170,7 @@ def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
         busy = int(d.busy_intervals[number::2][ours].sum(dtype=np.int64))
         return Traffic(packets=packets, payload_bytes=payload, busy_intervals_10ms=busy, **counts)
 
-    return side(0), side(1)
+    return TrafficOfSides(side(0), side(1))
 
 
 _SENT = tuple(
@@ -291,7 +300,7 @@ def why_no_grpc(tables: Tables) -> str:
         return f"none of the {capture['packets']:,} packets is TCP"
     unread = tls.facts(tables)
     if unread:
-        ways = "; ".join(f"{implementation}: {how}" for implementation, how in KEY_LOGS)
+        ways = "; ".join(f"{log.implementation}: {log.how}" for log in KEY_LOGS)
         return (
             f"{len(unread):,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
             f"{' '.join(tls.sentences(unread, tables))} Record the secrets with the capture and give them with "

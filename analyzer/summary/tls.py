@@ -9,7 +9,7 @@ import numpy as np
 from ..model.analysis import Verdict
 from ..model.budget import CAUSES
 from ..model.finding import Finding
-from ..model.tls import Blocked, RecordFacts, Silences, TlsFacts
+from ..model.tls import KEY_LOGS, Blocked, RecordFacts, Silences, TlsFacts, TlsReport
 from ..tables import PROTOCOLS, Ints, Tables
 from ..tables.durations import total_ns
 
@@ -92,6 +92,11 @@ def _blocked(tables: Tables, row: int) -> dict[str, Blocked]:
     causes = sorted(set(waits.cause[mine].tolist()))
     of = {cause: mine[waits.cause[mine] == cause] for cause in causes}
     return {CAUSES[cause]: Blocked(len(rows), total_ns(waits.duration_ns[rows])) for cause, rows in of.items()}
+
+
+def report(connections: tuple[TlsFacts, ...]) -> TlsReport | None:
+    """Add how secrets are recorded to what is known of connections without them; None without any."""
+    return TlsReport(connections, KEY_LOGS) if connections else None
 
 
 def verdict(told: Sequence[TlsFacts], found: Sequence[Finding]) -> Verdict:

@@ -6,14 +6,18 @@ traces hold 64 bits: a sum that wrapped around there would be a wrong number, ev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy.typing as npt
+from msgspec import Meta
 
 MOST_NS = (1 << 63) - 1
 """The longest time that is reported."""
 
-Interval = tuple[int | None, int | None]
+Count = Annotated[int, Meta(ge=0)]
+"""A number of things, bytes or nanoseconds."""
+
+Interval = tuple[Count | None, Count | None]
 """Two durations between which a quantile lies, nanoseconds; None for an end that the samples do not bound."""
 
 

@@ -16,7 +16,18 @@ from ..decode.decode import decode
 from ..decode.errors import NoGrpcError, TooLargeError
 from ..decode.runner import DecodeOptions, Progress
 from ..detectors import loss_recovery
-from ..model.analysis import Analysis, Apart, ClockFacts, Ends, EndsConnection, EndsMethod, LostPacket, Quantiles, Way
+from ..model.analysis import (
+    Analysis,
+    Apart,
+    ClockFacts,
+    Ends,
+    EndsCapture,
+    EndsConnection,
+    EndsMethod,
+    LostPacket,
+    Quantiles,
+    Way,
+)
 from ..model.finding import Finding
 from ..sidecar.read import Sidecar
 from ..summary.figures import HTTP2, TLS
@@ -254,10 +265,10 @@ def _window(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
 def _ends(met: _Met) -> Ends:
     divided, clock = _split(met), met.clock
     return Ends(
-        client_files=met.client.files,
-        server_files=met.server.files,
+        client=EndsCapture(tuple(met.client.files), _lonely(met.client, {pair.first for pair in met.shared})),
+        server=EndsCapture(tuple(met.server.files), _lonely(met.server, {pair.second for pair in met.shared})),
         clock=ClockFacts(
-            since_ns=clock.since_ns,
+            since_time_ns=clock.since_ns,
             offset_ns=clock.offset_ns,
             uncertainty_ns=clock.uncertainty_ns,
             drift_ppb=clock.drift_ppb if clock.drift_known else None,
@@ -266,8 +277,6 @@ def _ends(met: _Met) -> Ends:
         ),
         matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),
         connections=tuple(_connections(met)),
-        only_client_connections=_lonely(met.client, {pair.first for pair in met.shared}),
-        only_server_connections=_lonely(met.server, {pair.second for pair in met.shared}),
         up=_way(met.up, met.up_losses),
         down=_way(met.down, met.down_losses),
         budget=_named(totals_ns(divided.budgets)),
@@ -382,8 +391,8 @@ def _connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsC
     return EndsConnection(
         connection=pair.first,
         server_connection=pair.second,
-        client=client,
-        server=other,
+        client_at_server=client,
+        server_at_server=other,
         up_ns=up.delay,
         down_ns=down.delay,
         lost_up=up.lost,

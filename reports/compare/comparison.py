@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, size
 from .because import Difference, differences, text
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
 from .regression import Outcome, Rule, judge
 from .run import Run, over, runs
-from .saved import Saved
 from .scaling import Scaling, scaling
 
 EQUAL_WORK = 0.01
@@ -41,7 +41,7 @@ class Comparison(Struct, frozen=True):
     """Of `--fail-on`."""
 
 
-def compare(documents: Sequence[Saved], rules: Sequence[Rule] = ()) -> Comparison:
+def compare(documents: Sequence[Analysis], rules: Sequence[Rule] = ()) -> Comparison:
     """Two documents or more, in the order given: the first one is what the others are held against."""
     every = runs(documents)
     curve = scaling(every)
@@ -65,7 +65,7 @@ def _notes(every: Sequence[Run]) -> Iterator[str]:
         yield from _other_work(every[0], run)
     for run in every:
         yield from _quality(run)
-    ends = {tuple(sorted({c.vantage for c in run.saved.connections if c.rpcs})) for run in every}
+    ends = {tuple(sorted({c.vantage for c in run.analysis.connections if c.rpcs})) for run in every}
     if len(ends) > 1:
         yield "not all were captured at the same place (client, server): packets are not cut and joined alike there"
 
@@ -100,25 +100,25 @@ def _other_work(first: Run, run: Run) -> Iterator[str]:
 
 
 def _programs(run: Run) -> str:
-    pairs = {(c.client_implementation or "?", c.server_implementation or "?") for c in run.saved.connections if c.rpcs}
+    pairs = {
+        (c.client_implementation or "?", c.server_implementation or "?") for c in run.analysis.connections if c.rpcs
+    }
     shown = sorted(pairs)
     return ", ".join(f"{client} -> {server}" for client, server in shown[:2]) + (" and more" if len(shown) > 2 else "")
 
 
 def _quality(run: Run) -> Iterator[str]:
-    quality, capture = run.saved.quality, run.saved.capture
+    quality, capture = run.analysis.quality, run.analysis.capture
     flaws = [
         (capture.dropped_packets or 0, "packets dropped while capturing"),
         (quality.truncated_packets, "packets cut"),
         (quality.missing_bytes, "bytes missing"),
         (quality.undecoded_bytes, "bytes not decoded"),
-        (run.saved.totals.rpcs_begun_before, "RPCs begun before the capture"),
-        (run.saved.totals.rpcs_without_known_end, "RPCs without a known end"),
+        (run.analysis.totals.rpcs_begun_before, "RPCs begun before the capture"),
+        (run.analysis.totals.rpcs_without_known_end, "RPCs without a known end"),
     ]
     said = [f"{number:,} {what}" for number, what in flaws if number]
     if said:
         yield f"{run.label}: {', '.join(said)}; counts of packets and messages may be too low"
-    if any(method.method is None for method in run.saved.methods):
+    if any(method.method is None for method in run.analysis.methods):
         yield f"{run.label}: methods whose names are not in the capture; their latencies are not compared"
-    if run.saved.traffic is None:
-        yield f"{run.label}: written by grpcdiag {run.saved.version}, which did not count packets by kind"

@@ -19,8 +19,8 @@ def parts(ends: Ends, width: int) -> list[RenderableType]:
     """Clock, ways and losses."""
     head = Text("both ends", style="bold")
     head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
-    files = f"client's capture {_named(ends.client_files)}, which all else here is about; server's "
-    told: list[RenderableType] = [Text(files + _named(ends.server_files)), Text(clock(ends.clock)), _ways(ends, width)]
+    files = f"client's capture {_named(ends.client.files)}, which all else here is about; server's "
+    told: list[RenderableType] = [Text(files + _named(ends.server.files)), Text(clock(ends.clock)), _ways(ends, width)]
     for name, way in (("client", ends.up), ("server", ends.down)):
         told += [Text(line) for line in losses(name, way)]
     told += [Text(line, style="dim") for line in left_out(ends)]
@@ -98,7 +98,7 @@ def left_out(ends: Ends) -> list[str]:
             lines.append(f"the {mine}'s capture lacks {missing} of the {other} that arrived: they were acknowledged")
         if way.not_seen_sent_packets:
             lines.append(f"the {other}'s capture lacks {count(way.not_seen_sent_packets, 'packet')} that it sent")
-    for name, number in (("client", ends.only_client_connections), ("server", ends.only_server_connections)):
+    for name, number in (("client", ends.client.other_connections), ("server", ends.server.other_connections)):
         if number:
             lines.append(f"{count(number, 'connection')} in the {name}'s capture alone")
     rpcs = sum(method.rpcs for method in ends.methods)

@@ -381,6 +381,6 @@ def test_both_ends(opened: Opened) -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis: Analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
-    view = opened(html.render(analysis, collect_page_data(analysis.ends.client_files, analysis)))
+    view = opened(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis)))
     assert view.locator("#ends").is_visible()
     assert pixels(view) > 10

@@ -28,7 +28,7 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
 
         with progress(quiet) as told:
             analysis = analyse(paths, chosen, told)
-        drawn = list(analysis.ends.client_files if analysis.ends else analysis.files)
+        drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
         with progress(quiet) as told:
             rows = collect_page_data(drawn, analysis, progress=told, **chosen)
         analysis = _named(analysis, files, paths)
