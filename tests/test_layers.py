@@ -12,8 +12,8 @@ from support import REPOSITORY
 sys.path.append(str(REPOSITORY / "docs"))
 from generating.rooms import LAYERS, list_files, list_imports, read_arrows
 
-# Every arrow between rooms (docs/generating/rooms.py). The rooms stand in their order: each imports only rooms that stand
-# above it. `_core` is the core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
+# Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
+# core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
 ARROWS = {
     "analyzer.tables": "_core",
     "analyzer.model": "_core analyzer.tables",

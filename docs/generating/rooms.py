@@ -17,6 +17,9 @@ LAYERS = {
 }
 """The folders of the Python half."""
 
+MODULES_ARE_ROOMS = ("analyzer", "fleet", "reports")
+"""Layers whose modules at the top are rooms; those of the others are one room."""
+
 Arrows = Mapping[str, frozenset[str]]
 """What each room imports."""
 
@@ -42,17 +45,14 @@ def list_imports(layer: str, path: Path) -> Iterator[str]:
 
 
 def find_room(name: str) -> str:
-    """Find the room of a module, or of a name in one: a folder, or a module at the top of a layer's folder.
-
-    The modules at the top of `cli` are commands, and one room.
-    """
+    """Find the room of a module, or of a name in one: a folder, or, in some layers, a module at the top of the folder."""
     layer, *inside = name.split(".")[1:]
     if "_core" in (layer, *inside[:1]):
         return "_core"
     if not inside or layer not in LAYERS:
         return layer
     place = LAYERS[layer] / inside[0]
-    is_room = place.is_dir() or (layer != "cli" and place.with_suffix(".py").is_file())
+    is_room = place.is_dir() or (layer in MODULES_ARE_ROOMS and place.with_suffix(".py").is_file())
     return f"{layer}.{inside[0]}" if is_room else layer
 
 
