@@ -45,7 +45,7 @@ def list_imports(layer: str, path: Path) -> Iterator[str]:
 
 
 def find_room(name: str) -> str:
-    """Find the room of a module, or of a name in one: a folder, or, in some layers, a module at the top of the folder."""
+    """Find the room of a module or of a name in it: a folder, or in some layers a module at the top of the folder."""
     layer, *inside = name.split(".")[1:]
     if "_core" in (layer, *inside[:1]):
         return "_core"
