@@ -1,4 +1,4 @@
-//! Which cause a wait has: what was binding at the stop must agree with what came right before the sender resumed.
+//! Names the cause of a wait. What was binding at the stop must agree with what came right before the sender resumed.
 
 use crate::at::At;
 use crate::store::budget::Cause;
