@@ -1,8 +1,10 @@
 //! UDP (RFC 768), of interest only for the tunnels inside it.
 
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp};
-use super::{Context, Step, geneve, vxlan};
+use super::step::Step;
+use super::{geneve, vxlan};
 
 mod field {
     pub const LENGTH: usize = 8;
