@@ -202,8 +202,8 @@ def find_receive_window_stall(tables: Tables, connections: Sequence[int]) -> Ite
     waited = _shared.milliseconds(total_ns(waits.duration_ns[rows]))
     found = (
         f"Senders were blocked inside a record {_stalls.format_times(len(rows))}, {waited} in total, because the "
-        f"reader's TCP receive window was full: {_stalls.list_blocked(tables, stalls)}. Mostly {reader} reads too slowly, "
-        "or its window is too small for the path."
+        f"reader's TCP receive window was full: {_stalls.list_blocked(tables, stalls)}. Mostly {reader} reads too "
+        "slowly, or its window is too small for the path."
     )
     say = _Words(
         id=receive.ID,
@@ -284,6 +284,6 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
             f"{client} opened {len(group):,} TLS connections for {turns:.1f} responses each, and setting them up took "
-            f"{share:.0%} of the time: create one channel and keep it."
+            f"{share:.0%} of the time they were open: create one channel and keep it."
         ),
     )

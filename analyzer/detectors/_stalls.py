@@ -354,7 +354,7 @@ def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stal
         remedies=_list_remedies(tables, window, words, connection, direction),
         references=window.references,
         verdict=(
-            f"{words.blocked} was blocked by {window.name} for {total} of RPC time ({stalls.share:.0%} of all): "
+            f"{words.blocked} was blocked by {window.name} for {total} of RPC time ({stalls.share:.0%}): "
             f"{words.first_step}."
         ),
     )
@@ -405,7 +405,7 @@ def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidenc
     yield from show_interval(
         tables,
         row,
-        f"{blocked} stops with {int(waits.owed_bytes[row]):,} bytes of the message to send and "
+        f"{blocked} stops with {describe_owed(tables, row)} still to send and "
         f"{int(waits.in_flight_bytes[row]):,} bytes in flight: {_describe_window(tables, window, row)}",
         f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
         f"{blocked} resumes {after} after that packet, {waited} after the stop"

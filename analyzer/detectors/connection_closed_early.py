@@ -199,7 +199,7 @@ def _advise(tables: Tables, end: _End) -> str:
             "Check why the client closed it." if by_client else "Check whether the server stopped or a proxy closed it."
         )
     if int(tables.goaways.code[end.goaway]):
-        return "Look for that error in the sender's log."
+        return "See the sender's log."
     return "Give the shutdown more time (MaxConnectionAgeGrace)."
 
 

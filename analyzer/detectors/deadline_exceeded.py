@@ -118,7 +118,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
-            "Find what they waited for."
+            "Trace these calls before raising the deadline."
         ),
     )
 

@@ -134,7 +134,7 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
     }
     return Finding(
         id=ID,
-        title=f"{headers // rpcs:,} bytes of headers per RPC: {share:.0%} of all payload bytes",
+        title=f"{headers // rpcs:,} bytes of headers per RPC",
         severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),

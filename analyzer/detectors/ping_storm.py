@@ -143,8 +143,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         evidence=tuple(_show_pings(tables, row, count, limits)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}. "
-            + ("" if storm else "This is normal for its library.")
+            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
+            + ("" if storm else " This is normal for its library.")
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(

@@ -188,7 +188,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
         ),
         remedies=_list_remedies(first.tail, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=f"{words} Trace the handler at the times given.",
+        verdict=f"{_summarize_briefly(first, server, name)}: trace the handler at the times of the evidence.",
     )
 
 
@@ -201,6 +201,13 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
             "a hundred: some calls wait for something there."
         )
     return f"{server} needs {p50} to respond to {name} (median of {count:,}; 99th percentile {p99})."
+
+
+def _summarize_briefly(slow: _Slow, server: str, name: str) -> str:
+    p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    if slow.tail:
+        return f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50})"
+    return f"{server} needs {p50} to respond to {name} (median)"
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:

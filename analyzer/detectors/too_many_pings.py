@@ -179,7 +179,7 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         verdict=(
             f"{happened}: set fixed windows at {client}, because they are BDP probes."
             if purpose == "bdp"
-            else f"{happened}: set its keepalive time to 5 minutes or more."
+            else f"{happened}: set the client's keepalive to 5 minutes or more."
         ),
     )
 
@@ -220,7 +220,7 @@ def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
     if idle:
         permitted += f" ({limits.permitted_idle_ns // 3_600_000_000_000} hours without open RPCs: {idle} of them)"
     return (
-        f"{_describe_pings(tables, trip)} without HEADERS or DATA of the server in between. The default policy permits "
+        f"{_describe_pings(tables, trip)}, without HEADERS or DATA of the server in between. The default policy permits "
         f"one in {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
     )
 

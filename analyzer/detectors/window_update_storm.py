@@ -140,8 +140,8 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         evidence=tuple(_control.show_span(tables, row, counted)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry WINDOW_UPDATE and no data, "
-            f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames. "
-            + ("" if storm else "This is normal for its library.")
+            f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames."
+            + ("" if storm else " This is normal for its library.")
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, side), end),
         references=(
