@@ -150,7 +150,9 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, side), sender),
         references=("RFC 7541 section 4", "RFC 9113 section 6.5.2", "https://grpc.io/docs/guides/metadata/"),
-        verdict=(f"Most of these headers come from {sender}: send less metadata per call."),
+        verdict=(
+            f"Headers are {share:.0%} of all payload bytes, most of them from {sender}: send less metadata per call."
+        ),
     )
 
 

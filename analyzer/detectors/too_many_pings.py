@@ -220,8 +220,8 @@ def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
     if idle:
         permitted += f" ({limits.permitted_idle_ns // 3_600_000_000_000} hours without open RPCs: {idle} of them)"
     return (
-        f"{_describe_pings(tables, trip)}, without HEADERS or DATA of the server in between. The default policy permits "
-        f"one in {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
+        f"{_describe_pings(tables, trip)}, without HEADERS or DATA of the server in between. The default policy "
+        f"permits one in {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
     )
 
 
