@@ -118,9 +118,9 @@ def _detect(
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
-        if part is not None and (reason := part.not_told(detector.about)):
+        if part is not None and (reason := part.explain_skipped(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(part.judged_by(detector.about) if part else tables):
+        for answer in detector.detect(part.choose_tables(detector.about) if part else tables):
             if isinstance(answer, Finding) and not detector.about.one_direction:
                 answer = _skip_if_unheard(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:

@@ -313,8 +313,8 @@ def add_present_settings(finding: Finding, tables: Tables, sidecar: Sidecar) -> 
         remedy.present == "0" and "tcp_slow_start_after_idle" in remedy.knob for remedy in remedies
     ):
         reason = (
-            "bursts stopped after idle time as with a restarted congestion window, but "
-            f"net.ipv4.tcp_slow_start_after_idle is 0 on their host ({sidecar.file}): the cause is another one"
+            "bursts stopped after idle time as with a restarted congestion window, but on their host "
+            f"net.ipv4.tcp_slow_start_after_idle is 0 ({sidecar.file}): the cause is another one"
         )
         return Skipped(finding.id, reason)
     return replace(finding, remedies=remedies)
