@@ -28,7 +28,7 @@ _KEPT = 0.9
 (heuristic: a device that rewrites them always does so)."""
 _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 _EARLY_NS = 100_000
-"""By how much a packet may seem faster than the fastest ones known when it is matched by time (heuristic: clock jitter)."""
+"""How much faster than the fastest known packets a packet may seem when matched by time (heuristic: clock jitter)."""
 
 Mask = npt.NDArray[np.bool_]
 
