@@ -1,4 +1,4 @@
-"""What a detector answers: a finding with the packets that prove it, or why it cannot tell."""
+"""Results of a detector: a finding with the packets that prove it, or why it cannot tell."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..tables.durations import Count
 from .text import packet_filter
 
 Severity = Literal["info", "warning", "critical"]
-"""By the share of RPC time lost, or the factor of packets wasted."""
+"""Rated by the share of RPC time lost, or by how many times the needed packets were sent."""
 Confidence = Literal["low", "medium", "high"]
-"""By what the capture can prove from where it was taken."""
+"""Rated by what the capture can prove from where it was taken."""
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-"""From harmless to grave."""
+"""From harmless to severe."""
 
 
 class Evidence(Struct, frozen=True):
@@ -32,16 +32,16 @@ class Evidence(Struct, frozen=True):
 
 
 class Remedy(Struct, frozen=True, omit_defaults=True):
-    """A knob that fixes a finding."""
+    """A setting or step that fixes a finding."""
 
     implementation: str
-    """Whose knob it is: a gRPC implementation, `linux`, or `application`."""
+    """What it belongs to: a gRPC implementation, `linux`, or `application`."""
     knob: str
     """The setting, as one would type it."""
     note: str
-    """What it does, and at what price."""
+    """What it does, and its cost."""
     present: str | None = None
-    """The setting's value on the host that recorded, when its knob it is and the recording tells."""
+    """The present value of the setting on the recording host, when it belongs to that host and is known."""
 
 
 class Scope(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     scope: Scope
     """What it is about."""
     lost_ns: Count | None
-    """Time the RPCs would not have needed, counted once; None where it costs packets or risk and not time."""
+    """Time that the RPCs would not have needed, counted once; None when no latency cost was measured."""
     share: float | None
     """`lost_ns` as a share of all RPC time."""
     metrics: Mapping[str, int | float | str]
@@ -79,16 +79,16 @@ class Finding(Struct, frozen=True, kw_only=True):
     explanation: str
     """What happened, in sentences."""
     remedies: tuple[Remedy, ...]
-    """Knobs, the best first."""
+    """Settings and steps, the best first."""
     references: tuple[str, ...]
     """Where to read on."""
     verdict: str
-    """The finding as one sentence: what happened and what to do first."""
+    """The finding in one sentence: the cost, the cause, and what to do first."""
     part_of: str | None = None
-    """The finding whose story it belongs to, which counts the time; None when it stands for itself."""
+    """The finding that this one is part of, which counts the time; None for none."""
 
     def __post_init__(self) -> None:
-        """Refuse a finding that proves nothing, and write its display filter."""
+        """Refuse a finding without evidence, and write its display filter."""
         if not self.evidence:
             raise ValueError(f"finding {self.id} has no evidence")
         if (self.lost_ns is None) != (self.share is None):
@@ -97,7 +97,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Skipped(Struct, frozen=True):
-    """A detector's third answer: it cannot tell, and why."""
+    """A detector's third result: it cannot tell, and why."""
 
     id: str
     """The finding it looked for."""

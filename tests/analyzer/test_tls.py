@@ -153,7 +153,7 @@ def test_records_are_those_of_the_keyed_reading() -> None:
 
 def test_a_connection_that_is_read_has_no_records() -> None:
     tables = decode([recorded("tls13-go.pcap")], keylog=Path(recorded("tls13-go.keys")).read_bytes())
-    assert tls.facts(tables) == ()
+    assert tls.find_facts(tables) == ()
     assert len(tables.records.connection) == len(tables.record_waits.cause) == 0
 
 

@@ -1,4 +1,4 @@
-"""Remedies in the order that suits a reader: those of the implementation that was seen come first."""
+"""Sort remedies so that those of the implementation seen come first."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FAMILIES = {
 }
 
 
-def family(implementation: str | None) -> str | None:
-    """The name that remedies use for what `user-agent` or the frames tell."""
+def find_family(implementation: str | None) -> str | None:
+    """Find the name that remedies use for an implementation named by `user-agent` or inferred from frames."""
     name = (implementation or "").lower().partition("/")[0].partition(" ")[0]
     for known, agents in _FAMILIES.items():
         if any(name == agent or name.startswith(f"{agent}-") for agent in agents):
@@ -29,7 +29,7 @@ def family(implementation: str | None) -> str | None:
     return None
 
 
-def seen_first(remedies: Iterable[Remedy], implementation: str | None) -> tuple[Remedy, ...]:
-    """The remedies, those of the implementation that was seen before the others."""
-    seen = family(implementation)
+def sort_by_implementation(remedies: Iterable[Remedy], implementation: str | None) -> tuple[Remedy, ...]:
+    """Sort remedies so that those of the implementation seen come before the others."""
+    seen = find_family(implementation)
     return tuple(sorted(remedies, key=lambda remedy: remedy.implementation != seen))
