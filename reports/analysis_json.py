@@ -1,6 +1,6 @@
-"""The JSON of `analyze`, schema `grpcdiag.analysis/1`.
+"""Write the JSON of `analyze`, schema `grpcdiag.analysis/1`.
 
-The structures are spelled out here, apart from the internal ones, so that those can change without breaking users.
+The structures are written out here, separately from the internal ones, so that those can change without breaking users.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SCHEMA = "grpcdiag.analysis/1"
 
 
 def render(analysis: Analysis) -> str:
-    """The analysis as one JSON document with a final newline."""
+    """Render the analysis as one JSON document with a final newline."""
     return "".join(pieces(analysis))
 
 
 def pieces(analysis: Analysis) -> Iterator[str]:
-    """The same piece by piece: of connections there may be very many."""
+    """Render the document piece by piece: a capture may have very many connections."""
     if not analysis.connections:
         yield encoded(document(analysis))
         return
@@ -50,18 +50,18 @@ def pieces(analysis: Analysis) -> Iterator[str]:
         yield f"{between}\n"
         if name == "connections":
             yield '  "connections": [\n'
-            yield from _listed(analysis.connections)
+            yield from _render_connections(analysis.connections)
             yield "\n  ]"
         else:
-            yield _text({name: value})[2:-2]  # without its braces
+            yield _dump({name: value})[2:-2]  # without its braces
         between = ","
     yield "\n}\n"
 
 
-def _listed(connections: Sequence[ConnectionFacts]) -> Iterator[str]:
-    """Connections as the items of a list two levels deep."""
+def _render_connections(connections: Sequence[ConnectionFacts]) -> Iterator[str]:
+    """Render connections as the items of a list two levels deep."""
     for begin in range(0, len(connections), _AT_ONCE):
-        some = _text([_connection(one) for one in connections[begin : begin + _AT_ONCE]])
+        some = _dump([_describe_connection(one) for one in connections[begin : begin + _AT_ONCE]])
         text = some[1:-2].replace("\n", "\n  ")  # without its brackets; a line break is never in a string
         yield text[1:] if begin == 0 else f",{text}"
 
@@ -71,35 +71,35 @@ _AT_ONCE = 1_000
 
 
 def encoded(found: dict[str, Any]) -> str:
-    """A document of names, texts and numbers as JSON with a final newline, in ASCII."""
-    return _text(found) + "\n"
+    """Encode a document as ASCII JSON with a final newline."""
+    return _dump(found) + "\n"
 
 
-def _text(found: dict[str, Any] | list[dict[str, Any]]) -> str:
+def _dump(found: dict[str, Any] | list[dict[str, Any]]) -> str:
     try:
         text = json.format(json.encode(found), indent=2).decode()
-    except OverflowError:  # sums of absurd times need more than 64 bits, which only the slower library writes
+    except OverflowError:  # sums of extreme times need more than 64 bits, which only the slower library can write
         text = standard_json.dumps(found, indent=2)
-    return text if text.isascii() else _NOT_ASCII.sub(_escaped, text)
+    return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
 
 
 _NOT_ASCII = re.compile("[^\0-\x7f]")
 
 
-def _escaped(character: re.Match[str]) -> str:
-    """A character as JSON escapes it (RFC 8259 section 7), for output whose encoding is not known."""
+def _escape(character: re.Match[str]) -> str:
+    """Escape a character for JSON (RFC 8259 section 7), because the encoding of the output is unknown."""
     units = character[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema of the document."""
+    """Read the published JSON Schema of the document."""
     return read_schema("analysis-1.json")
 
 
 def read_schema(name: str) -> dict[str, Any]:
-    """One of the published schemas."""
-    from importlib import resources  # only here: it takes longer to import than a small capture to analyse
+    """Read one of the published schemas."""
+    from importlib import resources  # imported only here: the import takes longer than the analysis of a small capture
 
     text = resources.files("grpcdiag.reports").joinpath(f"schema/{name}").read_text(encoding="utf-8")
     parsed: dict[str, Any] = standard_json.loads(text)
@@ -107,7 +107,7 @@ def read_schema(name: str) -> dict[str, Any]:
 
 
 def document(analysis: Analysis) -> dict[str, Any]:
-    """The document as dictionaries and lists."""
+    """Build the document of dictionaries and lists."""
     capture, quality, totals = analysis.capture, analysis.quality, analysis.totals
     apart = analysis.apart and {
         "reason": analysis.apart.reason,
@@ -141,22 +141,24 @@ def document(analysis: Analysis) -> dict[str, Any]:
             "messages": totals.messages,
             "other_streams": totals.other_streams,
         },
-        "traffic": {name: _traffic(sent) for name, sent in zip(("client", "server"), analysis.traffic, strict=True)},
+        "traffic": {
+            name: _describe_traffic(sent) for name, sent in zip(("client", "server"), analysis.traffic, strict=True)
+        },
         "budget": dict(analysis.budget),
         "verdict": {"text": analysis.verdict.text, "finding": analysis.verdict.finding},
-        "connections": [_connection(connection) for connection in analysis.connections],
-        "methods": [_method(method) for method in analysis.methods],
-        "findings": [_finding(finding) for finding in analysis.findings],
+        "connections": [_describe_connection(connection) for connection in analysis.connections],
+        "methods": [_describe_method(method) for method in analysis.methods],
+        "findings": [_describe_finding(finding) for finding in analysis.findings],
         "skipped": [{"id": skipped.id, "reason": skipped.reason} for skipped in analysis.skipped],
-        "recording": _recording(analysis.recording),
-        **({"tls": _tls(analysis.tls)} if analysis.tls else {}),
-        **({"narrowed": _narrowed(analysis.narrowed)} if analysis.narrowed else {}),
-        **({"ends": _ends(analysis.ends)} if analysis.ends else {}),
+        "recording": _describe_recording(analysis.recording),
+        **({"tls": _describe_tls(analysis.tls)} if analysis.tls else {}),
+        **({"narrowed": _describe_narrowed(analysis.narrowed)} if analysis.narrowed else {}),
+        **({"ends": _describe_ends(analysis.ends)} if analysis.ends else {}),
         **({"apart": apart} if apart else {}),
     }
 
 
-def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
+def _describe_recording(r: RecordingFacts | None) -> dict[str, Any] | None:
     if r is None:
         return None
     return {
@@ -170,14 +172,14 @@ def _recording(r: RecordingFacts | None) -> dict[str, Any] | None:
     }
 
 
-def _tls(connections: Sequence[TlsFacts]) -> dict[str, Any]:
+def _describe_tls(connections: Sequence[TlsFacts]) -> dict[str, Any]:
     return {
-        "connections": [_tls_connection(one) for one in connections],
+        "connections": [_describe_tls_connection(one) for one in connections],
         "key_logs": [{"implementation": implementation, "how": how} for implementation, how in KEY_LOGS],
     }
 
 
-def _tls_connection(one: TlsFacts) -> dict[str, Any]:
+def _describe_tls_connection(one: TlsFacts) -> dict[str, Any]:
     return {
         "connection": one.connection,
         "version": one.version,
@@ -190,23 +192,23 @@ def _tls_connection(one: TlsFacts) -> dict[str, Any]:
         "server_hello_ns": one.server_hello_ns,
         "hello_packet": one.hello_packet,
         "finished_packet": one.finished_packet,
-        "client": _records(one.client),
-        "server": _records(one.server),
+        "client": _describe_records(one.client),
+        "server": _describe_records(one.server),
         "blocked": {cause: {"waits": b.waits, "total_ns": b.total_ns} for cause, b in one.blocked.items()},
     }
 
 
-def _records(side: RecordFacts) -> dict[str, Any]:
+def _describe_records(side: RecordFacts) -> dict[str, Any]:
     return {
         "records": side.records,
         "bytes": side.bytes,
         "longest_bytes": side.longest_bytes,
-        "answers": _silences(side.answers),
-        "pauses": _silences(side.pauses),
+        "answers": _describe_silences(side.answers),
+        "pauses": _describe_silences(side.pauses),
     }
 
 
-def _silences(silences: Silences | None) -> dict[str, int] | None:
+def _describe_silences(silences: Silences | None) -> dict[str, int] | None:
     if silences is None:
         return None
     return {
@@ -219,7 +221,7 @@ def _silences(silences: Silences | None) -> dict[str, int] | None:
     }
 
 
-def _narrowed(n: Narrowed) -> dict[str, Any]:
+def _describe_narrowed(n: Narrowed) -> dict[str, Any]:
     return {
         "connections": None if n.connections is None else list(n.connections),
         "method": n.method,
@@ -233,7 +235,7 @@ def _narrowed(n: Narrowed) -> dict[str, Any]:
     }
 
 
-def _ends(ends: Ends) -> dict[str, Any]:
+def _describe_ends(ends: Ends) -> dict[str, Any]:
     clock = ends.clock
     return {
         "client": {"files": list(ends.client_files), "other_connections": ends.only_client_connections},
@@ -247,8 +249,8 @@ def _ends(ends: Ends) -> dict[str, Any]:
             "drift_high_ppb": clock.drift_high_ppb,
         },
         "matched_packets": ends.matched_packets,
-        "up": _way(ends.up),
-        "down": _way(ends.down),
+        "up": _describe_way(ends.up),
+        "down": _describe_way(ends.down),
         "budget": dict(ends.budget),
         "methods": [
             {
@@ -266,8 +268,8 @@ def _ends(ends: Ends) -> dict[str, Any]:
                 "server_connection": c.server_connection,
                 "client_at_server": c.client,
                 "server_at_server": c.server,
-                "up_ns": _quantiles(c.up_ns),
-                "down_ns": _quantiles(c.down_ns),
+                "up_ns": _describe_quantiles(c.up_ns),
+                "down_ns": _describe_quantiles(c.down_ns),
                 "lost_up": c.lost_up,
                 "lost_down": c.lost_down,
             }
@@ -276,9 +278,9 @@ def _ends(ends: Ends) -> dict[str, Any]:
     }
 
 
-def _way(way: Way) -> dict[str, Any]:
+def _describe_way(way: Way) -> dict[str, Any]:
     return {
-        "delay_ns": _quantiles(way.delay_ns),
+        "delay_ns": _describe_quantiles(way.delay_ns),
         "packets": way.packets,
         "lost_packets": way.lost_packets,
         "lost": [
@@ -297,7 +299,7 @@ def _way(way: Way) -> dict[str, Any]:
     }
 
 
-def _traffic(t: Traffic) -> dict[str, int]:
+def _describe_traffic(t: Traffic) -> dict[str, int]:
     return {
         "packets": t.packets,
         "payload_packets": t.payload_packets,
@@ -320,7 +322,7 @@ def _traffic(t: Traffic) -> dict[str, int]:
     }
 
 
-def _connection(c: ConnectionFacts) -> dict[str, Any]:
+def _describe_connection(c: ConnectionFacts) -> dict[str, Any]:
     return {
         "connection": c.connection,
         "client": c.client,
@@ -357,40 +359,40 @@ def _connection(c: ConnectionFacts) -> dict[str, Any]:
     }
 
 
-def _quantiles(q: Quantiles | None) -> dict[str, int] | None:
+def _describe_quantiles(q: Quantiles | None) -> dict[str, int] | None:
     if q is None:
         return None
     return {"min": q.min, "p50": q.p50, "p90": q.p90, "p99": q.p99, "p999": q.p999, "max": q.max, "mean": q.mean}
 
 
-def _intervals(of: Mapping[str, Interval] | None) -> dict[str, list[int | None]] | None:
+def _describe_intervals(of: Mapping[str, Interval] | None) -> dict[str, list[int | None]] | None:
     return None if of is None else {name: list(ends) for name, ends in of.items()}
 
 
-def _method(m: MethodFacts) -> dict[str, Any]:
+def _describe_method(m: MethodFacts) -> dict[str, Any]:
     return {
         "method": m.method,
         "label": m.label,
         "rpcs": m.rpcs,
-        "latency_ns": _quantiles(m.latency_ns),
+        "latency_ns": _describe_quantiles(m.latency_ns),
         "statuses": dict(m.statuses),
         "messages": m.messages,
         "messages_per_s": m.messages_per_s,
-        "turnaround_ns": _quantiles(m.turnaround_ns),
-        "latency_intervals_ns": _intervals(m.latency_intervals_ns),
-        "turnaround_intervals_ns": _intervals(m.turnaround_intervals_ns),
+        "turnaround_ns": _describe_quantiles(m.turnaround_ns),
+        "latency_intervals_ns": _describe_intervals(m.latency_intervals_ns),
+        "turnaround_intervals_ns": _describe_intervals(m.turnaround_intervals_ns),
         "first_start_time_ns": m.first_start_time_ns,
         "last_end_time_ns": m.last_end_time_ns,
         "budget": dict(m.budget),
     }
 
 
-def _remedy(r: Remedy) -> dict[str, str]:
+def _describe_remedy(r: Remedy) -> dict[str, str]:
     present = {} if r.present is None else {"present": r.present}
     return {"implementation": r.implementation, "knob": r.knob, "note": r.note} | present
 
 
-def _finding(f: Finding) -> dict[str, Any]:
+def _describe_finding(f: Finding) -> dict[str, Any]:
     return {
         "id": f.id,
         "title": f.title,
@@ -403,7 +405,7 @@ def _finding(f: Finding) -> dict[str, Any]:
         "evidence": [{"packet": e.packet, "time_ns": e.time_ns, "what": e.what} for e in f.evidence],
         "display_filter": packet_filter(e.packet for e in f.evidence),
         "explanation": f.explanation,
-        "remedies": [_remedy(r) for r in f.remedies],
+        "remedies": [_describe_remedy(r) for r in f.remedies],
         "references": list(f.references),
         "part_of": f.part_of,
     }

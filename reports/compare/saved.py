@@ -1,6 +1,6 @@
-"""Documents of `grpcdiag.analysis/1`, as just written or as saved, as far as comparing needs them.
+"""Read the parts of `grpcdiag.analysis/1` documents that a comparison needs.
 
-What versions before wrote is read too: properties that were added later are None.
+Documents of earlier versions are read too: properties that were added later are None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Count = Annotated[int, Meta(ge=0)]
 
 
 class DocumentError(Exception):
-    """A text is no document of `grpcdiag.analysis/1`; the message says why."""
+    """A text is not a document of `grpcdiag.analysis/1`; the message says why."""
 
 
 class Quantiles(Struct, frozen=True):
@@ -35,11 +35,11 @@ class Quantiles(Struct, frozen=True):
 
 
 Ends = tuple[Count | None, Count | None]
-"""Between which two durations a quantile lies."""
+"""Ends of a quantile's confidence interval."""
 
 
 class Method(Struct, frozen=True):
-    """A method."""
+    """Figures of a gRPC method."""
 
     method: str | None
     rpcs: Count
@@ -55,7 +55,7 @@ class Method(Struct, frozen=True):
 
 
 class Connection(Struct, frozen=True):
-    """A connection."""
+    """Figures of a connection."""
 
     protocol: str
     opened_time_ns: int | None
@@ -72,7 +72,7 @@ class Connection(Struct, frozen=True):
 
 
 class Sent(Struct, frozen=True):
-    """What one side sent."""
+    """Counts of what one side sent."""
 
     packets: Count
     payload_packets: Count
@@ -90,14 +90,14 @@ class Sent(Struct, frozen=True):
 
 
 class Traffic(Struct, frozen=True):
-    """What both sides sent."""
+    """Counts of what both sides sent."""
 
     client: Sent
     server: Sent
 
 
 class Finding(Struct, frozen=True):
-    """A finding."""
+    """A finding of the analysis."""
 
     id: str
     title: str
@@ -109,7 +109,7 @@ class Finding(Struct, frozen=True):
 
 
 class Capture(Struct, frozen=True):
-    """The capture."""
+    """Figures of the capture."""
 
     packets: Count
     first_time_ns: int | None
@@ -118,7 +118,7 @@ class Capture(Struct, frozen=True):
 
 
 class Quality(Struct, frozen=True):
-    """How far it can be trusted."""
+    """What is missing from the capture."""
 
     truncated_packets: Count
     missing_bytes: Count
@@ -126,7 +126,7 @@ class Quality(Struct, frozen=True):
 
 
 class Totals(Struct, frozen=True):
-    """Counts."""
+    """Totals of the capture."""
 
     connections: Count
     rpcs: Count
@@ -136,13 +136,13 @@ class Totals(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What to do first."""
+    """The verdict of the analysis."""
 
     text: str
 
 
 class Saved(Struct, frozen=True):
-    """A document."""
+    """A document of `grpcdiag.analysis/1`."""
 
     schema: Literal["grpcdiag.analysis/1"]
     version: str
@@ -159,9 +159,9 @@ class Saved(Struct, frozen=True):
 
 
 def of_document(document: Mapping[str, Any]) -> Saved:
-    """A document as `json_v1.document` makes it. Raises DocumentError."""
-    if document.get("narrowed"):  # its packets are of all RPCs, and its messages of some
-        raise DocumentError("it is about a part of a capture's RPCs: save the whole analysis")
+    """Convert a document of `analysis_json.document`. Raises DocumentError."""
+    if document.get("narrowed"):  # it counts the packets of all RPCs, but the messages of selected RPCs only
+        raise DocumentError("it covers selected RPCs only: save the analysis of the whole capture")
     try:
         return msgspec.convert(document, Saved)
     except msgspec.ValidationError as error:
@@ -169,30 +169,30 @@ def of_document(document: Mapping[str, Any]) -> Saved:
 
 
 def of_text(text: bytes) -> Saved:
-    """A document as it was saved. Raises DocumentError."""
+    """Parse a saved document. Raises DocumentError."""
     try:
-        document = standard_json.loads(text, parse_constant=_refuse, parse_int=_int, parse_float=_float)
-    except (ValueError, RecursionError) as error:  # of undecodable bytes too
-        raise DocumentError(f"no JSON: {error}") from None
+        document = standard_json.loads(text, parse_constant=_refuse, parse_int=_parse_int, parse_float=_parse_float)
+    except (ValueError, RecursionError) as error:  # also for undecodable bytes
+        raise DocumentError(f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise DocumentError("no JSON object")
+        raise DocumentError("not a JSON object")
     return of_document(document)
 
 
 _DIGITS = 30
-"""Digits of an integer: sums of the most absurd times need fewer, and sums and products of such integers fit floats."""
+"""Most digits of an integer: sums of extreme times need fewer, and products of two such integers fit a float."""
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _int(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"an integer of {len(digits):,} digits")
     return int(digits)
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     value = float(text)
     return value if math.isfinite(value) else _refuse(text[:_DIGITS])
