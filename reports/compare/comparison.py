@@ -15,9 +15,9 @@ from .saved import Saved
 from .scaling import Scaling, scaling
 
 EQUAL_WORK = 0.01
-"""Largest difference between amounts of work that counts as equal (heuristic: smaller ones change no conclusion)."""
+"""Largest difference between amounts of work that counts as equal (heuristic without a source)."""
 EQUAL_SIZES = 0.05
-"""Largest difference between mean message sizes that counts as equal (heuristic: smaller ones change no conclusion)."""
+"""Largest difference between mean message sizes that counts as equal (heuristic without a source)."""
 
 
 class Comparison(Struct, frozen=True):

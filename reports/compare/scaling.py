@@ -16,8 +16,8 @@ from .run import Run, over
 FLAT = 0.8
 """Share of the ideal below which a curve can have a knee (heuristic: repeated runs differ by less than a fifth)."""
 BEND = 0.1
-"""Least distance of the knee from the line between both ends, as a share of the curve's box (heuristic: a smaller one
-is not visible in the curve)."""
+"""Least distance of the knee from the line between both ends, as a share of the curve's box (heuristic without a
+source)."""
 
 
 class Point(Struct, frozen=True):
