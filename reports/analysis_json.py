@@ -72,7 +72,7 @@ def read(text: bytes) -> Analysis:
     try:
         return json.decode(text, type=Analysis)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(f"not a document of grpcdiag analyze --json: {error}") from None
+        raise DocumentError(str(error)) from None
 
 
 def schema() -> dict[str, Any]:

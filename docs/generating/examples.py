@@ -19,7 +19,7 @@ def example(detector: Detector) -> list[str]:
     finding = next((f for f in analysis.findings if f.id == detector.id), None)
     if finding is None:
         raise ValueError(f"{detector.id}: {file} does not show it")
-    shown = terminal.one(analysis, finding).rstrip("\n")
+    shown = terminal.render_finding(analysis, finding).rstrip("\n")
     if finding.severity == "info":
         return [_origin(file), *_AT_INFO, "", "```text", shown, "```"]
     return [_origin(file), "", "```console", f"$ grpcdiag analyze {file}", "...", shown, "...", "```"]

@@ -1,1 +1,1 @@
-"""What a dataset answers, as text, JSON and HTML."""
+"""Reports on a dataset as text, JSON and HTML."""

@@ -1,4 +1,4 @@
-"""Two datasets: what changed."""
+"""Compare two datasets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .changes import Change, FindingChange
 from .report import Loser, Report
 
 _NOTED = 0.1
-"""Smallest change of the mean that is listed, as a share (own choice; the JSON has all)."""
+"""Smallest change of the mean that is listed, as a share (heuristic without a source; the JSON lists all)."""
 
 
 class Against(Struct, frozen=True, kw_only=True):
-    """A dataset and an earlier one."""
+    """The comparison of a dataset with another one."""
 
     schema: str = "grpcdiag.fleet-against/1"
     dataset: str
@@ -30,21 +30,21 @@ class Against(Struct, frozen=True, kw_only=True):
 
 
 def against(now: Report, before: Report) -> Against:
-    """What is different now; reports without a limit of rows."""
+    """Compare two reports; both must have all rows."""
     return Against(
         dataset=now.dataset,
         against=before.dataset,
-        every=_change("all RPCs", _all(before), _all(now)),
-        services=_changes(before.services, now.services),
-        methods=_changes(before.methods, now.methods),
-        pairs=_changes(before.pairs, now.pairs),
-        implementations=_changes(before.implementations, now.implementations),
-        findings=_findings(before, now),
+        every=_compare("all RPCs", _sum_up(before), _sum_up(now)),
+        services=_compare_all(before.services, now.services),
+        methods=_compare_all(before.methods, now.methods),
+        pairs=_compare_all(before.pairs, now.pairs),
+        implementations=_compare_all(before.implementations, now.implementations),
+        findings=_compare_findings(before, now),
     )
 
 
-def _all(report: Report) -> Loser | None:
-    """All RPCs of a report as one; quantiles of all are in no report."""
+def _sum_up(report: Report) -> Loser | None:
+    """Sum up all RPCs of a report; a report has no quantiles of all RPCs."""
     if not report.rpcs:
         return None
     return Loser(
@@ -60,25 +60,25 @@ def _all(report: Report) -> Loser | None:
     )
 
 
-def _changes(before: Sequence[Loser], now: Sequence[Loser]) -> tuple[Change, ...]:
-    """Those whose RPCs together gained or lost the most time first."""
+def _compare_all(before: Sequence[Loser], now: Sequence[Loser]) -> tuple[Change, ...]:
+    """List changes, the largest change of the total time first."""
     old, new = {loser.name: loser for loser in before}, {loser.name: loser for loser in now}
-    changes = [_change(name, old.get(name), new.get(name)) for name in {**new, **old}]
-    return tuple(sorted(changes, key=lambda change: (-_weight(change), change.name)))
+    changes = [_compare(name, old.get(name), new.get(name)) for name in {**new, **old}]
+    return tuple(sorted(changes, key=lambda change: (-_weigh(change), change.name)))
 
 
-def _weight(change: Change) -> int:
+def _weigh(change: Change) -> int:
     return abs((change.after_ns or 0) - (change.before_ns or 0)) * max(change.rpcs, change.rpcs_before)
 
 
 def noted(change: Change) -> bool:
-    """Whether a change is worth a line."""
+    """Say whether a change is large enough to be listed."""
     if change.before_ns is None or change.after_ns is None:
         return True
     return abs(change.after_ns - change.before_ns) > _NOTED * max(change.before_ns, 1)
 
 
-def _change(name: str, old: Loser | None, new: Loser | None) -> Change:
+def _compare(name: str, old: Loser | None, new: Loser | None) -> Change:
     cause, cause_ns = None, None
     if old and new and old.rpcs and new.rpcs:
         moved = {c: new.budget.get(c, 0) // new.rpcs - old.budget.get(c, 0) // old.rpcs for c in CAUSES}
@@ -97,7 +97,7 @@ def _change(name: str, old: Loser | None, new: Loser | None) -> Change:
     )
 
 
-def _findings(before: Report, now: Report) -> tuple[FindingChange, ...]:
+def _compare_findings(before: Report, now: Report) -> tuple[FindingChange, ...]:
     old, new = {cause.id: cause for cause in before.causes}, {cause.id: cause for cause in now.causes}
     changes = [
         FindingChange(

@@ -1,4 +1,4 @@
-"""Since when: the moment at which time per RPC changed most."""
+"""Find the moment at which the time per RPC changed most."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from msgspec import Struct
 from ...analyzer.model.budget import CAUSES
 
 _FACTOR = 1.5
-"""Smallest change told (own choice: what somebody would ask about)."""
+"""Smallest change reported, as a factor (heuristic: users ask about changes of this size)."""
 _LEAST_RPCS = 20
-"""RPCs on either side of a change."""
+"""Fewest RPCs on each side of a change."""
 _LEAST_EXPLAINED = 0.5
-"""Share of the variation between intervals that one change has to explain: else time per RPC goes up and down."""
+"""Least share of the variation between intervals that one change must explain; otherwise the time only fluctuates."""
 
 
 class Since(Struct, frozen=True):
     """A change of the mean time per RPC."""
 
     time_ns: int
-    """Begin of the first interval after it."""
+    """Start of the first interval after the change."""
     before_ns: int
     """Per RPC."""
     after_ns: int
@@ -30,7 +30,7 @@ class Since(Struct, frozen=True):
 
 
 def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None:
-    """The change of a history of intervals: begin, RPCs, budget. None where one change does not explain it."""
+    """Find the change in a history of intervals (start, RPCs, budget); None if no single change explains it."""
     if len(history) < 2:
         return None
     rpcs = np.array([row[1] for row in history], dtype=float)
@@ -53,24 +53,24 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What differs of something between two datasets."""
+    """How one row differs between two datasets."""
 
     name: str
     rpcs_before: int
     rpcs: int
     before_ns: int | None
-    """Per RPC; None where there were none."""
+    """Mean time per RPC; None without RPCs."""
     after_ns: int | None
     p99_before_ns: int | None
     p99_ns: int | None
     cause: str | None
     """The cause whose time per RPC changed most."""
     cause_ns: int | None
-    """By how much."""
+    """Change of that cause's time per RPC."""
 
 
 class FindingChange(Struct, frozen=True, kw_only=True):
-    """Findings of an id in two datasets."""
+    """How the findings of one id differ between two datasets."""
 
     id: str
     findings_before: int

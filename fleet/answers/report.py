@@ -1,4 +1,4 @@
-"""What a dataset answers: who is slow, why, since when; queries of DuckDB over the dataset's summary."""
+"""Report on a dataset: what is slow, why, and since when, by DuckDB queries over the dataset's summary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WAITING = (
     "delayed_ack",
     "head_of_line",
 )
-"""Causes of time that settings and code give back; the server's own time, the way and the client's are shown beside."""
+"""Causes of blocked time, which settings and code can change; client, server and network time are shown separately."""
 
 DIMENSIONS: Mapping[str, str] = {
     "services": "service",
@@ -38,7 +38,7 @@ DIMENSIONS: Mapping[str, str] = {
     "pairs": "pair",
     "implementations": "coalesce(client_implementation, '(not told)')",
 }
-"""What time is divided among, and the expression of it."""
+"""Dimensions by which time is divided, with their SQL expressions."""
 
 _SEVERITIES = ("info", "warning", "critical")
 
@@ -54,12 +54,12 @@ class Loser(Struct, frozen=True, kw_only=True):
     """Within 10 %."""
     p99_ns: int | None
     lost_ns: int
-    """Of `duration_ns`, what waits took whose cause is one of `WAITING`."""
+    """Part of `duration_ns` with a cause in `WAITING`."""
     cause: str | None
-    """The cause of most of that."""
+    """The main cause of `lost_ns`."""
     budget: dict[str, int]
     since: Since | None = None
-    """When time per RPC changed most; None where it did not."""
+    """When the time per RPC changed most; None without such a change."""
 
 
 class Case(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Case(Struct, frozen=True, kw_only=True):
     lost_ns: int | None
     time_ns: int
     commands: tuple[str, ...]
-    """How to open it."""
+    """Commands that show the finding."""
 
 
 class Cause(Struct, frozen=True, kw_only=True):
@@ -80,12 +80,12 @@ class Cause(Struct, frozen=True, kw_only=True):
 
     id: str
     severity: str
-    """Of the gravest."""
+    """Highest severity of these findings."""
     findings: int
     recordings: int
     hosts: int
     lost_ns: int
-    """Of those that stand for themselves."""
+    """Lost time of findings that are not part of others."""
     first_time_ns: int
     last_time_ns: int
     by_hour: dict[str, int]
@@ -95,7 +95,7 @@ class Cause(Struct, frozen=True, kw_only=True):
 
 
 class Way(Struct, frozen=True, kw_only=True):
-    """Times on the way between two hosts that both recorded."""
+    """One-way delays between two hosts that both recorded."""
 
     client_host: str
     server_host: str
@@ -106,7 +106,7 @@ class Way(Struct, frozen=True, kw_only=True):
 
 
 class Slot(Struct, frozen=True):
-    """Five minutes."""
+    """Sums of an interval of five minutes."""
 
     time_ns: int
     rpcs: int
@@ -116,7 +116,7 @@ class Slot(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The answers."""
+    """The report on a dataset."""
 
     schema: str = "grpcdiag.fleet/1"
     dataset: str
@@ -134,7 +134,7 @@ class Report(Struct, frozen=True, kw_only=True):
     left_out: int
     """Files that could not be read."""
     without_grpc: int
-    """Recordings."""
+    """Number of recordings without gRPC."""
     answers: Answers
     slots: tuple[Slot, ...]
     services: tuple[Loser, ...]
@@ -146,38 +146,40 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def report(target: str, most: int | None = 10) -> Report:
-    """The answers of a dataset, `most` rows of each kind. Raises StoreError."""
-    with _summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
-        _views(database, files)
-        told = database.execute(
+    """Report on a dataset with at most `most` rows of each kind. Raises StoreError."""
+    with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
+        _create_views(database, files)
+        row = database.execute(
             "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
             "sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
         ).fetchone()
-        slots = tuple(_slots(database))
+        slots = tuple(_read_slots(database))
         query = f"SELECT sum(failed_rpcs)::BIGINT, {sums.budget()} FROM t"
         failed, budget = database.execute(query).fetchone()
-        causes = tuple(_causes(database, target))
-        losers = {name: _losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        causes = tuple(_read_causes(database, target))
+        losers = {name: _read_losers(database, expression, most) for name, expression in DIMENSIONS.items()}
         history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
         return Report(
             dataset=without_credentials(target),
-            recordings=told[0],
-            hosts=told[1],
-            bytes=int(told[2] or 0),
-            packets=int(told[3] or 0),
-            first_time_ns=told[4],
-            last_time_ns=told[5],
-            left_out=int(told[6] or 0),
-            without_grpc=told[7],
+            recordings=row[0],
+            hosts=row[1],
+            bytes=int(row[2] or 0),
+            packets=int(row[3] or 0),
+            first_time_ns=row[4],
+            last_time_ns=row[5],
+            left_out=int(row[6] or 0),
+            without_grpc=row[7],
             rpcs=sum(slot.rpcs for slot in slots),
             failed_rpcs=failed or 0,
             duration_ns=sum(slot.duration_ns for slot in slots),
             lost_ns=sum(slot.lost_ns for slot in slots),
-            budget=_named(budget),
+            budget=_drop_zeros(budget),
             slots=slots,
             causes=causes,
-            ways=tuple(_ways(database, most)),
-            answers=answers(losers["methods"], losers["pairs"], causes, _named(budget), since(history), len(slots)),
+            ways=tuple(_read_delays(database, most)),
+            answers=answers(
+                losers["methods"], losers["pairs"], causes, _drop_zeros(budget), since(history), len(slots)
+            ),
             services=losers["services"],
             methods=losers["methods"],
             pairs=losers["pairs"],
@@ -185,23 +187,23 @@ def report(target: str, most: int | None = 10) -> Report:
         )
 
 
-def _slots(database: Any) -> Iterator[Slot]:
+def _read_slots(database: Any) -> Iterator[Slot]:
     query = f"""
         SELECT slot_time_ns, sum(rpcs)::BIGINT, total_ns(duration_ns), total_ns(lost_ns), {sums.budget()}
         FROM t GROUP BY ALL ORDER BY ALL"""
     for time, rpcs, duration, lost, budget in database.execute(query).fetchall():
-        yield Slot(time, rpcs, duration, lost, _named(budget))
+        yield Slot(time, rpcs, duration, lost, _drop_zeros(budget))
 
 
 @contextmanager
-def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
-    """The summary's files, and a folder for more; made here where the run that writes them has not ended.
+def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
+    """Give the summary's files and a folder for temporary ones; make the summary if an unfinished run has none.
 
     Raises StoreError.
     """
     present = catalog.committed(target)
     if not present:
-        raise store.StoreError(f"{target}: no dataset of grpcdiag fleet analyze", target)
+        raise store.StoreError(f"{target}: not a dataset of grpcdiag fleet analyze", target)
     catalog.check(present)
     there = summary.written(target, present)
     with scratch("grpcdiag-fleet-") as folder:
@@ -213,8 +215,8 @@ def _summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
         yield {table: str(path) for table, path in made.items()}, folder / "spill"
 
 
-def _views(database: Any, files: Mapping[str, str]) -> None:
-    """Tables `t` and `l` of totals and latencies with what time is divided among, and views of the rest."""
+def _create_views(database: Any, files: Mapping[str, str]) -> None:
+    """Create tables `t` and `l` of totals and latencies with their dimensions, and views of the other tables."""
     for table, url in files.items():
         database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url])}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
@@ -230,8 +232,8 @@ def _views(database: Any, files: Mapping[str, str]) -> None:
     )
 
 
-def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
-    """Those that lose most time and those that take most, in turn; in the order of what they lose."""
+def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
+    """Select in turn the rows with the most lost time and those with the most time; sort them by lost time."""
     quantile = "min(step) FILTER (until >= {q} * every)"
     rows = database.execute(f"""
         WITH steps AS (
@@ -255,26 +257,26 @@ def _losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ..
         SELECT name, rpcs, failed_rpcs, duration_ns, lost_ns, budget, p50, p99
         FROM (SELECT * FROM placed ORDER BY place {f"LIMIT {most}" if most else ""}) LEFT JOIN quantiles USING (name)
         ORDER BY lost_ns DESC, duration_ns DESC, name""").fetchall()
-    history = _history(database, expression, [row[0] for row in rows])
+    history = _read_history(database, expression, [row[0] for row in rows])
     return tuple(
         Loser(
             name=name,
             rpcs=rpcs,
             failed_rpcs=failed,
             duration_ns=duration,
-            p50_ns=_of_step(p50),
-            p99_ns=_of_step(p99),
+            p50_ns=_find_middle(p50),
+            p99_ns=_find_middle(p99),
             lost_ns=lost,
-            cause=_largest(budget) if lost else None,
-            budget=_named(budget),
+            cause=_find_largest(budget) if lost else None,
+            budget=_drop_zeros(budget),
             since=since(history.get(name, ())),
         )
         for name, rpcs, failed, duration, lost, budget, p50, p99 in rows
     )
 
 
-def _history(database: Any, expression: str, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
-    """Per name: time, RPCs and budget of every interval."""
+def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Read, for each name, the time, RPCs and budget of every interval."""
     if not names:
         return {}
     rows = database.execute(
@@ -287,20 +289,20 @@ def _history(database: Any, expression: str, names: Sequence[str]) -> dict[str, 
     return found
 
 
-def _of_step(step: int | None) -> int | None:
-    """The middle of a step of `latencies`."""
+def _find_middle(step: int | None) -> int | None:
+    """Find the middle of a step of `latencies`."""
     return None if step is None else round(2 ** ((step + 0.5) / sums.STEPS_PER_OCTAVE))
 
 
-def _largest(budget: Mapping[str, int]) -> str:
+def _find_largest(budget: Mapping[str, int]) -> str:
     return max(WAITING, key=lambda cause: budget[cause])
 
 
-def _named(budget: Mapping[str, int | None] | None) -> dict[str, int]:
+def _drop_zeros(budget: Mapping[str, int | None] | None) -> dict[str, int]:
     return {cause: int(budget[cause] or 0) for cause in CAUSES if budget and budget.get(cause)}
 
 
-def _causes(database: Any, target: str) -> Iterator[Cause]:
+def _read_causes(database: Any, target: str) -> Iterator[Cause]:
     severity = "list_position(['info', 'warning', 'critical'], severity)"
     hour = "strftime(make_timestamp_ns(first_time_ns // 3600000000000 * 3600000000000), '%Y-%m-%dT%H')"
     alone = "if(part_of IS NULL, lost_ns, 0)"
@@ -313,8 +315,8 @@ def _causes(database: Any, target: str) -> Iterator[Cause]:
         SELECT id, max({severity}), count(*), count(DISTINCT recording), count(DISTINCT host),
                coalesce(total_ns({alone}), 0) AS lost, min(first_time_ns), max(last_time_ns), mode(remedy)
         FROM findings GROUP BY id ORDER BY max({severity}) = 1, lost DESC, count(*) DESC, id""").fetchall()
-    worst = _cases(database, target, f"{severity} DESC, coalesce(lost_ns, 0) DESC")
-    typical = _cases(database, target, "abs(coalesce(lost_ns, 0) - middle)")
+    worst = _read_cases(database, target, f"{severity} DESC, coalesce(lost_ns, 0) DESC")
+    typical = _read_cases(database, target, "abs(coalesce(lost_ns, 0) - middle)")
     for id_, grave, count, recordings, hosts, lost, first, last, remedy in groups:
         yield Cause(
             id=id_,
@@ -332,8 +334,8 @@ def _causes(database: Any, target: str) -> Iterator[Cause]:
         )
 
 
-def _cases(database: Any, target: str, order: str) -> dict[str, Case]:
-    """The first finding of each id."""
+def _read_cases(database: Any, target: str, order: str) -> dict[str, Case]:
+    """Read the first finding of each id in an order."""
     columns = (
         "id, host, recording, title, severity, lost_ns, first_time_ns, last_time_ns, recording_time_ns, "
         "files, connections"
@@ -361,7 +363,7 @@ _NAMED_FILES = 3
 def commands(
     target: str, recording: str, files: Sequence[str], connections: Sequence[int], times: tuple[int, int, int | None]
 ) -> tuple[str, ...]:
-    """What opens a finding; `times` are its first and last packet's and the recording's first."""
+    """List the commands that show a finding; `times` are of its first and last packet and the recording's first."""
     paths = [store.local_path(url) for url in files]
     fetch: tuple[str, ...] = ()
     names = " ".join(shlex.quote(path) for path in paths if path)
@@ -370,7 +372,7 @@ def commands(
         fetch = (f"grpcdiag fleet fetch {shlex.quote(without_credentials(target))} {folder} -o {folder}",)
         names = f"{folder}/*"
     elif len(paths) > _NAMED_FILES:
-        names = f"{shlex.quote(_common([path for path in paths if path]))}*"
+        names = f"{shlex.quote(_find_common_prefix([path for path in paths if path]))}*"
     if not connections:
         return (*fetch, f"grpcdiag analyze {names}")
     first, last, begin = times
@@ -381,14 +383,14 @@ def commands(
     return (*fetch, f"grpcdiag timeline {names} --connection {connections[0]}{window}")
 
 
-def _common(paths: Sequence[str]) -> str:
-    """What all the paths begin with: files of one series differ in their ends."""
+def _find_common_prefix(paths: Sequence[str]) -> str:
+    """Find the common beginning of paths: files of one series differ at their ends."""
     first, last = min(paths), max(paths)
     same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:same]
 
 
-def _ways(database: Any, most: int | None) -> Iterator[Way]:
+def _read_delays(database: Any, most: int | None) -> Iterator[Way]:
     rows = database.execute(f"""
         SELECT client_host, server_host, sum(rpcs)::BIGINT AS every, arg_max(up_p50_ns, rpcs),
                arg_max(down_p50_ns, rpcs), max(clock_uncertainty_ns)

@@ -1,4 +1,4 @@
-"""The three questions answered in a sentence each: who is slow, why, since when."""
+"""Answer three questions in a few sentences: what is slow, why, and since when."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .report import Cause, Loser
 
 _MUCH = 0.05
-"""Share of RPC time from which somebody is told to take it (own choice)."""
+"""Share of RPC time from which a cause is named (heuristic without a source)."""
 
-OWN = {"client": "the client's own", "server": "the server's own", "network": "on the way"}
+OWN = {"client": "waits for the client to send", "server": "waits for the server to send", "network": "propagation"}
 """Causes that no setting changes, in words."""
 
 
 class Answers(Struct, frozen=True, kw_only=True):
-    """Sentences; `since` is None where the time is too short to tell."""
+    """Answers in sentences; `since` is None if the dataset covers too little time."""
 
     who: str
     why: str
@@ -37,90 +37,91 @@ def answers(
     since: Since | None,
     slots: int,
 ) -> Answers:
-    """The answers; all losers in the order of the report."""
-    return Answers(who=_who(methods, pairs), why=_why(causes, budget), since=_since(methods, causes, since, slots))
+    """Write the answers; methods and pairs are in the order of the report."""
+    when = _say_since_when(methods, causes, since, slots)
+    return Answers(who=_say_what_is_slow(methods, pairs), why=_say_why(causes, budget), since=when)
 
 
-def _who(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
+def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
     if not methods:
         return "There are no RPCs in the recordings."
     longest = max(methods, key=lambda method: (method.duration_ns, method.name))
-    told = []
+    sentences = []
     if methods[0].lost_ns:
         first = methods[0]
         pair = f", most of it from {pairs[0].name}" if pairs and pairs[0].lost_ns > first.lost_ns / 2 else ""
-        told.append(
-            f"{first.name} waits longest, {total(first.lost_ns)} of its {total(first.duration_ns)} of RPC time "
+        sentences.append(
+            f"{first.name} was blocked longest: {total(first.lost_ns)} of its {total(first.duration_ns)} of RPC time "
             f"({first.lost_ns / first.duration_ns:.0%}){pair}."
         )
-    if longest is not methods[0] or not told:
+    if longest is not methods[0] or not sentences:
         cause, share = mostly(longest.budget)
-        told.append(
-            f"{longest.name} takes most time, {total(longest.duration_ns)} in {count(longest.rpcs, 'RPC')}, "
+        sentences.append(
+            f"{longest.name} takes most time: {total(longest.duration_ns)} in {count(longest.rpcs, 'RPC')}, "
             f"{share:.0%} of it {OWN.get(cause, cause)}."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
-def _why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
+def _say_why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
     grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
-    told = []
+    sentences = []
     if not budget:
         seen = next((cause for cause in causes if cause.severity != "info"), None)
-        return f"{seen.id}: {seen.worst.title}." if seen else "No gRPC is in them, or none that can be read."
+        return f"{seen.id}: {seen.worst.title}." if seen else "The recordings contain no readable gRPC."
     if grave:
         first = grave[0]
         where = f"{count(first.findings, 'finding')} on {count(first.hosts, 'host')}"
-        told.append(f"{first.id} costs most: {total(first.lost_ns)}, {where}.")
+        sentences.append(f"{first.id} costs most: {total(first.lost_ns)}, {where}.")
         if len(grave) > 1:
             rest = " and ".join(f"{cause.id} ({total(cause.lost_ns)})" for cause in grave[1:3])
-            told.append(f"Then {rest}.")
+            sentences.append(f"Next: {rest}.")
     elif causes:
-        told.append("No finding accounts for lost time.")
+        sentences.append("No finding accounts for lost time.")
     else:
-        told.append("There are no findings.")
+        sentences.append("There are no findings.")
     every = sum(budget.values())
     own = [f"{budget[c] / every:.0%} is {OWN[c]}" for c in OWN if every and budget.get(c, 0) >= _MUCH * every]
     if own:
-        told.append(f"Of all RPC time {', '.join(own)}.")
-    return " ".join(told)
+        sentences.append(f"Of all RPC time, {', '.join(own)}.")
+    return " ".join(sentences)
 
 
-def _since(methods: Sequence[Loser], causes: Sequence[Cause], since: Since | None, slots: int) -> str | None:
+def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Since | None, slots: int) -> str | None:
     if slots < 2:
         return None
-    told = []
+    sentences = []
     if methods and (own := methods[0].since):
-        told.append(f"{methods[0].name}: {changed(own)}.")
+        sentences.append(f"{methods[0].name}: {changed(own)}.")
     if since:
-        told.append(f"All RPCs together: {changed(since)}.")
-    if not told:
-        told.append("Time per RPC has no single moment at which it changed.")
+        sentences.append(f"All RPCs together: {changed(since)}.")
+    if not sentences:
+        sentences.append("The time per RPC did not change at a single moment.")
     grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
     if grave:
-        told.append(f"{grave[0].id} was seen first at {moment(grave[0].first_time_ns)} UTC.")
-    return " ".join(told)
+        sentences.append(f"{grave[0].id} was first seen at {moment(grave[0].first_time_ns)} UTC.")
+    return " ".join(sentences)
 
 
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
-    """The cause of most of the time, and its share."""
+    """Find the cause of most of the time, and its share."""
     cause = max(budget, key=lambda name: (budget[name], name), default="unexplained")
     return cause, budget.get(cause, 0) / max(sum(budget.values()), 1)
 
 
 def changed(change: Since) -> str:
-    """A change in words: how much, when, and because of what."""
-    return f"since {moment(change.time_ns)} UTC RPCs are {faster(change)}; what changed most is {change.cause}"
+    """Describe a change: its time, its factor, and the cause that changed most."""
+    return f"since {moment(change.time_ns)} UTC, RPCs are {faster(change)}; {change.cause} changed most"
 
 
 def faster(change: Since) -> str:
-    """`7.9 x longer` or `4.8 x shorter`."""
+    """Format a change as `7.9 x longer` or `4.8 x shorter`."""
     factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
     return f"{factor:.1f} x {'longer' if change.after_ns > change.before_ns else 'shorter'}"
 
 
 def total(ns: int) -> str:
-    """A sum of durations, in hours where it has many."""
+    """Format a sum of durations, in minutes or hours if it is long."""
     seconds = ns / 1e9
     if seconds < 600:
         return duration(ns)
@@ -128,7 +129,7 @@ def total(ns: int) -> str:
 
 
 def moment(time_ns: int, among: tuple[int | None, int | None] | None = None) -> str:
-    """A time of UTC; without the date where all times, from the first to the last `among` them, are of one day."""
+    """Format a time in UTC; without the date if the first and last times in `among` are on one day."""
     try:
         found = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
         days = [datetime.fromtimestamp((one or 0) // 1_000_000_000, UTC).date() for one in among or ()]

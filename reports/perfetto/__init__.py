@@ -1,1 +1,1 @@
-"""A capture as a Perfetto trace."""
+"""Write a capture as a Perfetto trace."""

@@ -1,7 +1,7 @@
-"""Packets of a Perfetto trace: tracks, slices, instants and counters, with texts written once.
+"""Write the packets of a Perfetto trace: tracks, slices, instants and counters, with each text written once.
 
-Made with the trace builder and the message types of the `perfetto` package (https://perfetto.dev/docs/reference/
-trace-packet-proto). Pieces of a trace one after the other are a trace, so that none is ever whole in memory.
+The `perfetto` package has the trace builder and the message types (https://perfetto.dev/docs/reference/
+trace-packet-proto). Concatenated pieces are a valid trace, so the whole trace is never in memory.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ...analyzer.model.text import safe
 from ...analyzer.tables.durations import clip_ns
 
 Value = bool | int | str | None | Mapping[str, int] | Mapping[str, str]
-"""What an annotation may be; None is left out, and a mapping holds annotations itself."""
+"""Values of annotations; None is left out, and a mapping holds nested annotations."""
 
 PIECE = 8192
 """Packets of a piece, about 0.5 MB."""
 MOST_TEXT = 2048
-"""Characters of a text: explanations fit, what a stranger made longer is cut."""
+"""Most characters of a text: explanations fit, longer foreign text is cut."""
 _SEQUENCE = 1
 
 
@@ -37,10 +37,10 @@ class _Annotations(Protocol):
 
 
 class Writer:
-    """Collects packets; `take` gives what has been collected. Times are nanoseconds from the trace's zero."""
+    """Collects packets until `take` returns them. Times are nanoseconds from the trace's zero."""
 
     def __init__(self, epoch_ns: int) -> None:
-        """`epoch_ns` is the time since the epoch at the trace's zero, so that the viewer can show the time of day."""
+        """Begin a trace; `epoch_ns` is the Unix time of its zero, so that the viewer can show the time of day."""
         self._builder = TraceProtoBuilder()
         self._count = 0
         self._tracks = 0
@@ -59,33 +59,33 @@ class Writer:
 
     @property
     def full(self) -> bool:
-        """Whether a piece is there to be taken."""
+        """Say whether a piece is ready."""
         return self._count >= PIECE
 
     def take(self) -> bytes:
-        """The packets collected since the last piece."""
+        """Return the packets collected since the last piece."""
         piece: bytes = self._builder.serialize()
         self._builder, self._count = TraceProtoBuilder(), 0
         return piece
 
     def group(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
-        """A track that holds others in the order of their ranks; it may have slices too."""
+        """Add a track that contains others in the order of their ranks; it can have slices too."""
         self._track(name, parent, rank, description)
         return self._tracks
 
     def track(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
-        """A track of slices and instants; those of one parent and one name are shown as one, with room for all."""
+        """Add a track of slices and instants; the viewer shows tracks with one parent and one name as one."""
         self._track(name, parent, rank, description)
         return self._tracks
 
     def counter(self, name: str, parent: int, rank: int, description: str = "") -> int:
-        """A counter of bytes."""
+        """Add a counter of bytes."""
         track = self._track(name, parent, rank, description)
         track.counter.unit = CounterDescriptor.UNIT_SIZE_BYTES
         return self._tracks
 
     def count(self, name: str, parent: int, rank: int, what: str) -> int:
-        """A counter of things."""
+        """Add a counter of things."""
         track = self._track(name, parent, rank, "")
         track.counter.unit_name = what
         return self._tracks
@@ -102,16 +102,16 @@ class Writer:
         return track
 
     def flow(self) -> int:
-        """A number for an arrow between two events."""
+        """Give the number of a new arrow between two events."""
         self._flows += 1
         return self._flows
 
     def begin(self, track: int, at: int, name: str, category: str, notes: Mapping[str, Value] | None = None) -> None:
-        """A slice begins; the next `end` of its track that is not another slice's ends it."""
+        """Begin a slice; the matching `end` of its track ends it."""
         self._event(track, at, TrackEvent.TYPE_SLICE_BEGIN, name, category, notes)
 
     def end(self, track: int, at: int) -> None:
-        """The slice begun last on a track ends."""
+        """End the slice begun last on a track."""
         packet = self._packet()
         packet.timestamp = at
         packet.track_event.type, packet.track_event.track_uuid = TrackEvent.TYPE_SLICE_END, track
@@ -119,7 +119,7 @@ class Writer:
     def slice(
         self, track: int, at: int, until: int, name: str, category: str, notes: Mapping[str, Value] | None = None
     ) -> None:
-        """A slice without any inside."""
+        """Add a slice without slices inside."""
         self.begin(track, at, name, category, notes)
         self.end(track, until)
 
@@ -134,13 +134,13 @@ class Writer:
         starts: Iterable[int] = (),
         ends: Iterable[int] = (),
     ) -> None:
-        """Something that happens at once; arrows start and end there."""
+        """Add an event without duration; arrows may start and end there."""
         event = self._event(track, at, TrackEvent.TYPE_INSTANT, name, category, notes)
         event.flow_ids.extend(starts)
         event.terminating_flow_ids.extend(ends)
 
     def value(self, track: int, at: int, value: int) -> None:
-        """What a counter shows from here on."""
+        """Set the value of a counter from a time on."""
         packet = self._packet()
         packet.timestamp = at
         event = packet.track_event
@@ -181,7 +181,7 @@ class Writer:
                 self._notes(packet, note.dict_entries, value)
 
     def _number(self, packet: TracePacket, known: dict[str, int], text: str) -> int:
-        """The number of a text; a packet with a new one tells it."""
+        """Give the number of a text; the first packet with a new text defines its number."""
         number = known.get(text)
         if number is None:
             number = known[text] = len(known) + 1
@@ -198,6 +198,6 @@ class Writer:
 
 
 def shown(text: str) -> str:
-    """Text of a capture as a viewer may have it: nothing invisible, not endless."""
+    """Clean text from a capture for the viewer: no invisible characters, limited length."""
     text = safe(text[:MOST_TEXT]) + ("..." if len(text) > MOST_TEXT else "")
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Colours, and parts drawn as text."""
+"""Colours, and the drawing of rich's renderables as text."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ CAUSE_STYLES = {
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }
-"""Colours of causes in bars, to be seen on dark and on light; the words beside them carry the meaning."""
+"""Colours of causes in bars, visible on dark and on light; the words beside the bars carry the meaning."""
 
 SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 """Colours of severities."""
 
 LEAST_WIDTH = 40
-"""Columns of the narrowest terminal that lines are made to fit."""
+"""Columns of the narrowest terminal for which lines are wrapped."""
 NARROW = 72
 """Columns below which a row of a table becomes a paragraph."""
 
 
 def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: bool = True) -> str:
-    """Parts one below the other as text, with escape sequences only when `colour` is set."""
+    """Draw parts one below the other as text, with escape sequences only when `colour` is set."""
     out = StringIO()
     console = Console(
         file=out,
@@ -53,7 +53,7 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
     )
     lines: list[str] = []
     for part in parts:
-        if isinstance(part, Text) and not (colour or wrap):  # as rich does it, without rendering segments
+        if isinstance(part, Text) and not (colour or wrap):  # the same text as rich prints, without rendering segments
             drawn = part.plain
         else:
             console.print(part)
@@ -65,5 +65,5 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
 
 
 def more(number: int, noun: str) -> list[Text]:
-    """That so many are not shown."""
+    """Say how many are not shown; nothing when all are."""
     return [Text(f"... and {count(number, 'more ' + noun)}", style="dim")] if number > 0 else []

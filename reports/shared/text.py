@@ -1,4 +1,4 @@
-"""What a terminal and Wireshark can show of a text."""
+"""Texts for terminals without Unicode, and Wireshark display filters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _ASCII = str.maketrans(
 
 
 def ascii_only(text: str) -> str:
-    """The text of a report in ASCII, in as many columns: frames and bars by their likes, foreign letters as `?`."""
+    """Write a report in ASCII of the same width: frames and bars by similar characters, other letters as `?`."""
     text = text.translate(_ASCII)
     if text.isascii():
         return text
     from rich.cells import (
-        cell_len,  # only here: rich is not needed for anything else here: most commands start without it
+        cell_len,  # imported only here, so that commands without this text start without rich
     )
 
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in text)

@@ -1,4 +1,4 @@
-"""What the columns of the written tables mean, and their units: `grpcdiag export` puts it into the files."""
+"""Meanings and units of the columns of written tables; `grpcdiag export` puts them into the files."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class Column(NamedTuple):
 
     name: str
     unit: str
-    """Empty for what is counted, named or numbered."""
+    """Empty for counts, names and numbers."""
     description: str
 
 
 TABLES: Mapping[str, str] = {
-    "connections": "one row per TCP connection, of other protocols too",
+    "connections": "one row per TCP connection, including other protocols",
     "rpcs": "one row per RPC",
     "messages": "one row per gRPC message",
     "frames": "one row per HTTP/2 frame",
     "packets": "one row per TCP packet",
-    "waits": "one row per interval in which a side owed bytes and sent none",
+    "waits": "one row per blocked interval: a side had bytes left to send and sent none",
     "methods": "one row per method",
     "findings": "one row per finding, the one that lost the most time first",
     "evidence": "one row per packet that shows a finding",
-    "problems": "one row per place of decode trouble, as far as rows are kept",
+    "problems": "one row per decoding problem, up to a limit of rows",
     "columns": "one row per column of the other tables",
 }
-"""The written tables, and what a row is."""
+"""The written tables, and the meaning of a row."""
 
 _EPOCH = "nanoseconds since 1970-01-01T00:00:00Z"
 _DURATION = "nanoseconds"
@@ -47,7 +47,7 @@ _SAME: Mapping[str, type] = {
     "waits": Waits,
     "problems": Problems,
 }
-"""Tables of the core whose columns keep their sentence where they keep their name."""
+"""Tables of the core; a column with the same name has the same description."""
 
 _DIRECTION = "sender: client or server"
 _OWN: Mapping[str, Mapping[str, str]] = {
@@ -55,120 +55,120 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "connection": "number of the connection, from 0 in the order of first packets",
         "client": "address:port of the client",
         "server": "address:port of the server",
-        "opened_time_ns": "time of the SYN; null when it is not in the capture",
-        "closed_time_ns": "time of the FIN or RST that ended it; null when it is not in the capture",
+        "opened_time_ns": "time of the SYN; null if it is not in the capture",
+        "closed_time_ns": "time of the FIN or RST that closed it; null if it is not in the capture",
         "vantage": "where the capture was taken: client, server, middle or unknown",
-        "roles_from": "what tells which end is the client",
+        "roles_from": "how the client was recognised",
         "mss": "payload bytes of full segments",
-        "complete": "whether the opening is in the capture",
+        "complete": "whether the TCP handshake is in the capture",
         "tls": "whether it is TLS",
-        "client_implementation": "gRPC implementation of the client; null when not told",
-        "client_implementation_inferred": "whether frames tell it and not a header",
-        "server_implementation": "gRPC implementation of the server; null when not told",
-        "server_implementation_inferred": "whether frames tell it and not a header",
+        "client_implementation": "gRPC implementation of the client; null if unknown",
+        "client_implementation_inferred": "whether it was inferred from frames, not read from a header",
+        "server_implementation": "gRPC implementation of the server; null if unknown",
+        "server_implementation_inferred": "whether it was inferred from frames, not read from a header",
         "protocol": "undecided, http2, tls or other",
-        "peer_max_concurrent_streams": "the server's SETTINGS_MAX_CONCURRENT_STREAMS; null when not told",
+        "peer_max_concurrent_streams": "the server's SETTINGS_MAX_CONCURRENT_STREAMS; null if unknown",
     },
     "rpcs": {
         "connection": "number of its connection",
-        "method": "/package.Service/Method; null when it is not in the capture",
-        "start_time_ns": "first byte of the request's HEADERS; null when that is before the capture",
-        "duration_ns": "until the last byte of the frame that ended it for the client; null when begun before",
-        "status": "name of the gRPC status; null when it is not on the wire",
-        "request_messages": "whole request messages",
-        "response_messages": "whole response messages",
+        "method": "/package.Service/Method; null if it is not in the capture",
+        "start_time_ns": "first byte of the request's HEADERS; null if it is before the capture",
+        "duration_ns": "until the last byte of the frame that ended it for the client; null if begun_before",
+        "status": "name of the gRPC status; null if it is not in the capture",
+        "request_messages": "complete request messages",
+        "response_messages": "complete response messages",
         "request_bytes": "bytes of request messages without prefixes, as on the wire",
         "response_bytes": "bytes of response messages without prefixes, as on the wire",
-        "last_packet": "packet of the last byte; null when the end is not in the capture",
-        "complete": "whether begin and end are in the capture",
-        "begun_before": "whether it began before the capture",
-        "method_inferred": "whether the method is a guess; this version makes none",
-        "method_label": "tells methods apart whose names are not in the capture",
+        "last_packet": "packet of the last byte; null if the end is not in the capture",
+        "complete": "whether start and end are in the capture",
+        "begun_before": "whether it started before the capture",
+        "method_inferred": "whether the method is a guess; always false in this version",
+        "method_label": "distinguishes methods whose names are not in the capture",
         "method_unknown": "whether the method is not in the capture",
         "touches_gap": "whether bytes of it are missing from the capture",
         "deadline_ns": "the request's grpc-timeout; null without one",
-        "budget": "duration divided among causes; it adds up to duration_ns",
+        "budget": "duration by cause; the parts add up to duration_ns",
     },
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},
     "frames": {"direction": _DIRECTION, "type": "name of the frame type (RFC 9113 section 6)"},
     "packets": {
-        "connection": "number of its connection; null for one of those without payload that have no row",
+        "connection": "number of its connection; null if the connection carried no payload and has no row",
         "direction": _DIRECTION,
         "flags": "names of its TCP flags (RFC 9293 section 3.1), - for none",
         "seq": "offset of its first payload byte in its direction, from 0",
-        "note": "what the analysis says of it; null when there is nothing to say",
+        "note": "note of the analysis on the packet; null without a note",
     },
     "waits": {
-        "direction": "the side that owed: client or server",
+        "direction": "the blocked side: client or server",
         "cause": "why nothing was sent",
-        "in_flight_bytes": "sent and not acknowledged at the stop; null when not known",
-        "congestion_window_bytes": "estimate at the stop",
-        "receive_window_bytes": "the peer's TCP window at the stop; null when not known",
-        "stream_window_bytes": "the HTTP/2 stream's window at the stop; null when not known",
-        "connection_window_bytes": "the HTTP/2 connection's window at the stop; null when not known",
-        "released_by_packet": "the peer's packet right before the side went on; null for none",
+        "in_flight_bytes": "bytes sent and not acknowledged at the start; null if unknown",
+        "congestion_window_bytes": "estimate at the start",
+        "receive_window_bytes": "the peer's TCP receive window at the start; null if unknown",
+        "stream_window_bytes": "the HTTP/2 stream window at the start; null if unknown",
+        "connection_window_bytes": "the HTTP/2 connection window at the start; null if unknown",
+        "released_by_packet": "the peer's last packet before the side resumed; null without one",
         "idle_before_ns": "from the sender's last data to the flight that stopped",
         "retransmission_timeout_ns": "estimate of the sender's retransmission timeout",
         "flight_first_packet": "first packet of the flight that stopped",
     },
     "methods": {
-        "method": "/package.Service/Method; null when it is not in the capture",
-        "label": "tells methods apart whose names are not in the capture",
+        "method": "/package.Service/Method; null if it is not in the capture",
+        "label": "distinguishes methods whose names are not in the capture",
         "rpcs": "RPCs",
-        "messages": "whole messages of both directions",
-        "first_start_time_ns": "when the first RPC began",
-        "last_end_time_ns": "when the last one ended or was last seen",
+        "messages": "complete messages of both directions",
+        "first_start_time_ns": "start of the first RPC",
+        "last_end_time_ns": "end of the last RPC, or the time it was last seen",
         "p50_ns": "median duration of complete RPCs (nearest rank)",
         "p90_ns": "duration that 90 % of complete RPCs do not exceed (nearest rank)",
         "p99_ns": "duration that 99 % of complete RPCs do not exceed (nearest rank)",
         "max_ns": "longest duration of complete RPCs",
         "mean_ns": "mean duration of complete RPCs",
-        "budget": "RPC time divided among causes",
+        "budget": "RPC time by cause",
     },
     "findings": {
         "finding": "number of the finding, from 1",
-        "id": "what it is: grpcdiag explain ID",
-        "title": "one line",
+        "id": "id of the finding, for grpcdiag explain ID",
+        "title": "the finding in one line",
         "severity": "info, warning or critical",
-        "confidence": "what the capture can prove: low, medium or high",
-        "lost_ns": "time the RPCs would not have needed; null where it costs packets or risk and not time",
+        "confidence": "how much the capture can prove: low, medium or high",
+        "lost_ns": "time that the RPCs would not have needed; null if no latency cost was measured",
         "share": "lost_ns as a share of all RPC time",
-        "part_of": "the finding whose story it belongs to, which counts the time; null when it stands for itself",
-        "connections": "connections it is about",
-        "methods": "methods it is about",
+        "part_of": "the finding that this one is a part of, which counts the time; null for an independent finding",
+        "connections": "connections of the finding",
+        "methods": "methods of the finding",
         "explanation": "what happened, in sentences",
         "verdict": "the finding as one sentence",
     },
     "evidence": {
         "finding": "number of the finding",
-        "id": "what the finding is",
+        "id": "id of the finding",
         "packet": "number in the capture, from 1",
-        "time_ns": "time of that packet",
-        "what": "what it shows",
+        "time_ns": "time of the packet",
+        "what": "what the packet shows",
     },
     "columns": {
-        "table": "the table",
-        "column": "its column",
-        "unit": "its unit; empty for what is counted, named or numbered",
-        "description": "what it means",
+        "table": "name of the table",
+        "column": "name of the column",
+        "unit": "unit of the column; empty for counts, names and numbers",
+        "description": "meaning of the column",
     },
     "problems": {
-        "connection": "number of its connection; null for none",
-        "layer": "where it was met",
-        "kind": "what it is",
+        "connection": "number of its connection; null without one",
+        "layer": "protocol layer of the problem",
+        "kind": "kind of problem",
     },
 }
 _OF_FLEETS: Mapping[str, str] = {
     "recording": "the recording, as in _recordings",
-    "first_time_ns": "time of the first packet of it",
-    "last_time_ns": "time of the last packet of it",
+    "first_time_ns": "time of its first packet",
+    "last_time_ns": "time of its last packet",
     "first_packet": "number of the first packet that shows it, in the recording",
     "client_sequence": "TCP sequence number of the client's first byte",
     "server_sequence": "TCP sequence number of the server's first byte",
-    "marks": "sequence and acknowledgement numbers of some packets, by which another recording's connection is known",
-    "remedy": "what to do first: whose setting, and the setting",
+    "marks": "sequence and acknowledgement numbers of some packets, to recognise the connection in another recording",
+    "remedy": "what to do first: the implementation or host, and the setting",
 }
-"""Columns that tables have in the dataset of a fleet only."""
+"""Columns that tables have only in the dataset of a fleet."""
 _UNITS: tuple[tuple[str, str], ...] = (
     (r"(.*_)?time_ns", _EPOCH),
     (r".*_ns|budget", _DURATION),
@@ -177,31 +177,31 @@ _UNITS: tuple[tuple[str, str], ...] = (
 
 
 def columns(table: str, names: Iterable[str]) -> list[Column]:
-    """The columns of a written table, `budget_cause` too. Raises KeyError for one without a sentence."""
+    """Describe the columns of a written table, including `budget_cause`. Raises KeyError for an unknown column."""
     return [Column(name, unit(name), description(table, name)) for name in names]
 
 
 def unit(name: str) -> str:
-    """The unit of a column; by its name, as the tables' contract has it."""
+    """Give the unit of a column by its name, as `docs/tables.md` defines it."""
     if name.startswith("budget_"):
         return _DURATION
     return next((unit for pattern, unit in _UNITS if re.fullmatch(pattern, name)), "")
 
 
 def description(table: str, name: str) -> str:
-    """What a column means. Raises KeyError."""
+    """Describe a column. Raises KeyError."""
     if name.startswith("budget_"):
-        return f"of the duration, the part whose cause is {name.removeprefix('budget_')}"
+        return f"part of the duration with the cause {name.removeprefix('budget_')}"
     own = _OWN[table].get(name)
     if own is None and table in _SAME:
-        own = _sentences(_SAME[table]).get(name)
+        own = _read_descriptions(_SAME[table]).get(name)
     if own is None:
         own = _OF_FLEETS.get(name)
     if own is None:
-        raise KeyError(f"{table}.{name} has no sentence")
+        raise KeyError(f"{table}.{name} has no description")
     return own
 
 
 @cache
-def _sentences(table: type) -> dict[str, str]:
+def _read_descriptions(table: type) -> dict[str, str]:
     return {name: get_args(kind)[1] for name, kind in get_type_hints(table, include_extras=True).items()}

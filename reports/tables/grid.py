@@ -1,4 +1,4 @@
-"""Tables of expected against found, and the sentences below them."""
+"""Draw tables of expected and found figures, and the sentences below them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MARKS: dict[bool | None, tuple[str, str]] = {
     False: ("NO", "bold red"),
     None: ("", ""),
 }
-"""Word and colour for what was met, what was not, and what was only told; the word carries the meaning."""
+"""Word and colour of an expectation that was met, one that was not, and a plain statement."""
 
 
 def table(
     columns: Sequence[str], rows: Sequence[tuple[Sequence[str], bool | None]], *, width: int, colour: bool
 ) -> str:
-    """A table with a last column that says for each row whether it is as expected."""
+    """Draw a table whose last column says for each row whether it is as expected."""
     drawn = Table(box=box.HORIZONTALS, pad_edge=False)
     for column in (*columns, "met"):
         drawn.add_column(column)
@@ -31,10 +31,10 @@ def table(
     return draw([drawn], width=width, colour=colour)
 
 
-def sentences(told: Sequence[tuple[str, bool | None]], *, width: int, colour: bool) -> str:
-    """Sentences, each behind its mark."""
+def sentences(statements: Sequence[tuple[str, bool | None]], *, width: int, colour: bool) -> str:
+    """Draw sentences, each after its mark."""
     lines = []
-    for text, met in told:
+    for text, met in statements:
         word, style = MARKS[met]
         lines.append(Text.assemble((f"{word or '-':<4}", style), text))
     return draw(lines, width=width, colour=colour)

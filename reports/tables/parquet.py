@@ -1,4 +1,4 @@
-"""Parquet files written piece by piece, with what columns mean in their metadata."""
+"""Write Parquet files piece by piece, with the meaning of each column in their metadata."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 ROW_GROUP = 50_000
-"""Rows of a group, which readers can skip as a whole."""
+"""Rows of a row group; readers can skip a whole group."""
 
 
 def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) -> tuple[list[str], int]:
-    """Write a table and give the names of its columns and the number of rows; a few pieces at most are in memory.
+    """Write a table, and give the names of its columns and the number of rows; few pieces are in memory at once.
 
-    Units and sentences stand in the metadata of the Arrow schema's fields (`unit`, `description`), as pyarrow and
-    polars show them, and in the file's own (`grpcdiag.columns`), as DuckDB's parquet_kv_metadata shows them.
+    Units and descriptions are in the metadata of the Arrow schema's fields (`unit`, `description`), where pyarrow and
+    polars show them, and in the file's metadata (`grpcdiag.columns`), where DuckDB's parquet_kv_metadata shows them.
     """
     from polars.io.plugins import register_io_source
 
@@ -39,7 +39,9 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
     register_io_source(source, schema=first.schema).sink_parquet(
         out,
         row_group_size=ROW_GROUP,
-        arrow_schema=_arrow(first.schema, {c.name: {"unit": c.unit, "description": c.description} for c in described}),
+        arrow_schema=_build_schema(
+            first.schema, {c.name: {"unit": c.unit, "description": c.description} for c in described}
+        ),
         metadata={
             "grpcdiag.version": _core.__version__,
             "grpcdiag.table": table,
@@ -51,7 +53,7 @@ def write_parquet(pieces: Iterable[pl.DataFrame], out: IO[bytes], table: str) ->
 
 
 def escaped(piece: pl.DataFrame) -> pl.DataFrame:
-    """Text of strangers as `safe` shows it: CSV and Parquet do not escape what commands a terminal."""
+    """Escape foreign text with `safe`: CSV and Parquet do not escape characters that control a terminal."""
     import polars as pl
 
     from ...analyzer.model.text import safe
@@ -63,14 +65,14 @@ def escaped(piece: pl.DataFrame) -> pl.DataFrame:
     return piece
 
 
-def _arrow(schema: pl.Schema, told: dict[str, dict[str, str]]) -> Any:
-    """The Arrow schema of a table with metadata for its fields; what polars itself notes there is kept."""
+def _build_schema(schema: pl.Schema, metadata: dict[str, dict[str, str]]) -> Any:
+    """Build the Arrow schema of a table with metadata for its fields; polars' own metadata stays."""
     import nanoarrow
 
     bare = nanoarrow.c_schema(schema)
     fields = []
     for field in bare.children:
         noted = dict(field.metadata.items()) if field.metadata else {}
-        noted |= {key.encode(): value.encode() for key, value in told[field.name].items() if value}
+        noted |= {key.encode(): value.encode() for key, value in metadata[field.name].items() if value}
         fields.append(field.modify(metadata=noted))
     return bare.modify(children=fields)

@@ -1,4 +1,4 @@
-"""The tables of `docs/tables.md` as data frames: names for codes, null for what is not known."""
+"""Build the tables of `docs/tables.md` as data frames: names instead of codes, null for unknown values."""
 
 from __future__ import annotations
 
@@ -43,30 +43,30 @@ _OF_FACTS: Mapping[object, Any] = {
     int | None: pl.Int64,
     str | None: pl.String,
 }
-"""Types of columns made of facts: a column without any value has one too."""
+"""Types of columns made from `ConnectionFacts`, so that a column without values has its type too."""
 
 
-def _named(codes: npt.NDArray[Any], names: Sequence[str]) -> pl.Series:
-    """Codes as names; codes without a name become null."""
+def _name_codes(codes: npt.NDArray[Any], names: Sequence[str]) -> pl.Series:
+    """Replace codes by names; codes without a name become null."""
     series = pl.Series(codes).cast(pl.UInt32)
     numbers = pl.select(pl.when(series < len(names)).then(series)).to_series()
     return pl.Series(list(names), dtype=pl.Enum(list(names))).gather(numbers)
 
 
-def _known(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
-    """A column with its "not known" as null."""
+def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
+    """Replace the value that means unknown by null."""
     series = pl.Series(column)
     return pl.select(pl.when(series != not_known).then(series)).to_series()
 
 
 def frames(table: Frames) -> pl.DataFrame:
-    """`grpcdiag frames`."""
+    """Build the table of `grpcdiag frames`."""
     return pl.DataFrame(
         {
             "connection": table.connection,
-            "direction": _named(table.direction, DIRECTIONS),
+            "direction": _name_codes(table.direction, DIRECTIONS),
             "stream": table.stream,
-            "type": _named(table.kind, _FRAME_TYPES),
+            "type": _name_codes(table.kind, _FRAME_TYPES),
             "flags": table.flags,
             "length": table.length,
             "first_packet": table.first_packet,
@@ -78,12 +78,12 @@ def frames(table: Frames) -> pl.DataFrame:
 
 
 def messages(table: Messages) -> pl.DataFrame:
-    """`grpcdiag messages`."""
+    """Build the table of `grpcdiag messages`."""
     return pl.DataFrame(
         {
             "connection": table.connection,
             "stream": table.stream,
-            "direction": _named(table.direction, DIRECTIONS),
+            "direction": _name_codes(table.direction, DIRECTIONS),
             "index": table.index,
             "length": table.length,
             "compressed": pl.Series(table.compressed).cast(pl.Boolean),
@@ -101,33 +101,33 @@ _FLAG_SETS = ["-", *(",".join(n for bit, n in enumerate(_TCP_FLAGS) if flags >> 
 
 
 def packets(table: Packets) -> pl.DataFrame:
-    """`grpcdiag packets`."""
+    """Build the table of `grpcdiag packets`."""
     notes = np.where(table.note == 0, len(_core.PACKET_NOTES), table.note)
     return pl.DataFrame(
         {
             "packet": table.packet,
             "time_ns": table.time_ns,
-            "connection": _known(table.connection, 0xFFFF_FFFF),
-            "direction": _named(table.direction, DIRECTIONS),
-            "flags": _named(table.flags & 511, _FLAG_SETS),
+            "connection": _null_unknown(table.connection, 0xFFFF_FFFF),
+            "direction": _name_codes(table.direction, DIRECTIONS),
+            "flags": _name_codes(table.flags & 511, _FLAG_SETS),
             "seq": table.seq,
             "ack": table.ack,
             "window": table.window,
             "payload_bytes": table.payload_bytes,
             "captured_payload_bytes": table.captured_payload_bytes,
-            "note": _named(notes, _core.PACKET_NOTES),
+            "note": _name_codes(notes, _core.PACKET_NOTES),
         }
     )
 
 
 def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
-    """`grpcdiag rpcs`; decode with `rpc_rows`. With both ends known the budgets are others, of more causes."""
+    """Build the table of `grpcdiag rpcs`; decode with `rpc_rows`. For captures of both ends pass budgets, causes."""
     sums = tables.rpc_budgets if budgets is None else budgets
     return rpcs_of(RpcRows(tables.rpcs, tables.deadlines, sums, names_of(tables.methods)), causes)
 
 
 def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
-    """The same of rows that come piece by piece."""
+    """Build the table of `grpcdiag rpcs` from some of its rows."""
     table = some.rpcs
     numbers = list(some.names)
     names, labels = [name for name, _ in some.names.values()], [label for _, label in some.names.values()]
@@ -141,22 +141,24 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "connection": table.connection,
             "stream": table.stream,
             "method": method,
-            "start_time_ns": _known(np.where(before, -1, table.start_time_ns)),
-            "duration_ns": _known(np.where(before, -1, table.duration_ns)),
-            "status": _named(np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES),
+            "start_time_ns": _null_unknown(np.where(before, -1, table.start_time_ns)),
+            "duration_ns": _null_unknown(np.where(before, -1, table.duration_ns)),
+            "status": _name_codes(
+                np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES
+            ),
             "request_messages": table.request_messages,
             "response_messages": table.response_messages,
             "request_bytes": table.request_bytes,
             "response_bytes": table.response_bytes,
             "first_packet": table.first_packet,
-            "last_packet": _known(table.last_packet, 0),
+            "last_packet": _null_unknown(table.last_packet, 0),
             "complete": (table.flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE,
             "begun_before": before,
             "method_inferred": np.zeros(len(table.flags), dtype=bool),
             "method_label": method_label,
             "method_unknown": (table.flags & METHOD_UNKNOWN) != 0,
             "touches_gap": (table.flags & TOUCHES_GAP) != 0,
-            "deadline_ns": _known(deadlines),
+            "deadline_ns": _null_unknown(deadlines),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})
@@ -164,11 +166,11 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
 
 
 RPCS_AT_ONCE = 50_000
-"""RPCs that are turned into rows together: data frames of all at once would take more memory than the RPCs."""
+"""RPCs in one piece: one data frame of all rows would need more memory than the RPCs themselves."""
 
 
 def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> Iterator[pl.DataFrame]:
-    """`rpcs`, piece by piece; at least one."""
+    """Build the table of `grpcdiag rpcs` piece by piece, at least one piece."""
     sums = tables.rpc_budgets if budgets is None else budgets
     columns = {name: getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__}
     names = names_of(tables.methods)
@@ -179,55 +181,55 @@ def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str
 
 
 def waits(tables: Tables) -> pl.DataFrame:
-    """`grpcdiag waits`."""
+    """Build the table of `grpcdiag waits`."""
     table = tables.waits
     return pl.DataFrame(
         {
             "connection": table.connection,
             "stream": table.stream,
-            "direction": _named(table.direction, DIRECTIONS),
+            "direction": _name_codes(table.direction, DIRECTIONS),
             "start_time_ns": table.start_time_ns,
             "duration_ns": table.duration_ns,
-            "cause": _named(table.cause, CAUSES),
+            "cause": _name_codes(table.cause, CAUSES),
             "owed_bytes": table.owed_bytes,
-            "in_flight_bytes": _known(table.in_flight_bytes),
+            "in_flight_bytes": _null_unknown(table.in_flight_bytes),
             "congestion_window_bytes": table.congestion_window_bytes,
-            "receive_window_bytes": _known(table.receive_window_bytes),
-            "stream_window_bytes": _known(table.stream_window_bytes, WINDOW_NOT_KNOWN),
-            "connection_window_bytes": _known(table.connection_window_bytes, WINDOW_NOT_KNOWN),
+            "receive_window_bytes": _null_unknown(table.receive_window_bytes),
+            "stream_window_bytes": _null_unknown(table.stream_window_bytes, WINDOW_NOT_KNOWN),
+            "connection_window_bytes": _null_unknown(table.connection_window_bytes, WINDOW_NOT_KNOWN),
             "stopped_at_packet": table.stopped_at_packet,
-            "released_by_packet": _known(table.released_by_packet, 0),
+            "released_by_packet": _null_unknown(table.released_by_packet, 0),
             "resumed_at_packet": table.resumed_at_packet,
-            "idle_before_ns": _known(table.idle_before_ns),
-            "retransmission_timeout_ns": _known(table.rto_ns),
+            "idle_before_ns": _null_unknown(table.idle_before_ns),
+            "retransmission_timeout_ns": _null_unknown(table.rto_ns),
             "flight_first_packet": table.flight_first_packet,
         }
     )
 
 
 def connections(tables: Tables) -> pl.DataFrame:
-    """`grpcdiag connections`: all TCP connections, of other protocols too."""
-    return _connections(tables, range(len(tables.connections.client_ip)))
+    """Build the table of `grpcdiag connections`: all TCP connections, including other protocols."""
+    return _build_connections(tables, range(len(tables.connections.client_ip)))
 
 
 CONNECTIONS_AT_ONCE = 10_000
-"""Connections that are turned into rows together."""
+"""Connections in one piece."""
 
 
 def connection_pieces(tables: Tables) -> Iterator[pl.DataFrame]:
-    """The same, piece by piece; at least one."""
+    """Build the table of `grpcdiag connections` piece by piece, at least one piece."""
     number = len(tables.connections.client_ip)
     for begin in range(0, max(1, number), CONNECTIONS_AT_ONCE):
-        yield _connections(tables, range(begin, min(number, begin + CONNECTIONS_AT_ONCE)))
+        yield _build_connections(tables, range(begin, min(number, begin + CONNECTIONS_AT_ONCE)))
 
 
-def _connections(tables: Tables, some: range) -> pl.DataFrame:
+def _build_connections(tables: Tables, some: range) -> pl.DataFrame:
     table, part = tables.connections, slice(some.start, some.stop)
     described = [figures.connection(tables, row) for row in some]
     names = [name for name in ConnectionFacts.__struct_fields__ if name not in ("budget", "protocol")]
     kinds = {name: kind for name, kind in get_type_hints(ConnectionFacts).items() if name in names}
     columns: dict[str, object] = {name: [getattr(fact, name) for fact in described] for name in names}
-    columns["protocol"] = _named(table.protocol[part], PROTOCOLS).cast(pl.String)
+    columns["protocol"] = _name_codes(table.protocol[part], PROTOCOLS).cast(pl.String)
     for name in ("payload_bytes", "decoded_bytes", "retransmitted_bytes", "not_http2_bytes", "encrypted_bytes"):
         columns[name] = getattr(table, name)[part]
     columns["undecoded_bytes"] = table.undecoded_bytes[part]
@@ -235,7 +237,7 @@ def _connections(tables: Tables, some: range) -> pl.DataFrame:
 
 
 def methods(analysis: Analysis) -> pl.DataFrame:
-    """Methods with their latencies and budgets."""
+    """Build the table of methods with latencies and budgets."""
     facts_of = analysis.methods
     latency = [method.latency_ns for method in facts_of]
     frame = pl.DataFrame(
@@ -259,7 +261,7 @@ def methods(analysis: Analysis) -> pl.DataFrame:
 
 
 def findings(analysis: Analysis) -> pl.DataFrame:
-    """Findings; `evidence` has their packets."""
+    """Build the table of findings; `evidence` has their packets."""
     found = analysis.findings
     texts = ("id", "title", "severity", "confidence", "part_of", "explanation", "verdict")
     columns = {name: pl.Series([getattr(finding, name) for finding in found], dtype=pl.String) for name in texts}
@@ -277,7 +279,7 @@ def findings(analysis: Analysis) -> pl.DataFrame:
 
 
 def evidence(analysis: Analysis) -> pl.DataFrame:
-    """The packets that show the findings."""
+    """Build the table of the packets that show the findings."""
     rows = [
         (number, finding.id, shown.packet, shown.time_ns, shown.what)
         for number, finding in enumerate(analysis.findings, start=1)
@@ -288,14 +290,14 @@ def evidence(analysis: Analysis) -> pl.DataFrame:
 
 
 def problems(tables: Tables) -> pl.DataFrame:
-    """Decode trouble."""
+    """Build the table of decoding problems."""
     table = tables.problems
     return pl.DataFrame(
         {
             "time_ns": table.time_ns,
-            "connection": _known(table.connection, 0xFFFF_FFFF),
-            "layer": _named(table.layer, LAYERS),
-            "kind": _named(table.kind, tables.problem_kinds),
+            "connection": _null_unknown(table.connection, 0xFFFF_FFFF),
+            "layer": _name_codes(table.layer, LAYERS),
+            "kind": _name_codes(table.kind, tables.problem_kinds),
             "packet": table.packet,
         }
     )

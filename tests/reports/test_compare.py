@@ -22,7 +22,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.model.analysis import Analysis, Traffic
 from grpcdiag.reports import analysis_json
 from grpcdiag.reports.compare import json, terminal
-from grpcdiag.reports.compare.because import NOT_TOLD, differences
+from grpcdiag.reports.compare.because import NOT_VISIBLE, differences
 from grpcdiag.reports.compare.comparison import Comparison, compare
 from grpcdiag.reports.compare.figures import interval, packets_of
 from grpcdiag.reports.compare.regression import METRICS, RuleError, judge, parse
@@ -265,7 +265,7 @@ def test_without_a_reason_the_packets_do_not_tell() -> None:
     bare = [of_document(d | {"findings": [], "budget": {}, "traffic": NO_TRAFFIC}) for d in (one, other)]
     found = {d.what: d for d in differences(*runs(bare))}
     assert not found["throughput"].reasons
-    assert NOT_TOLD in found["throughput"].sentence
+    assert NOT_VISIBLE in found["throughput"].sentence
 
 
 def test_a_finding_that_both_have_is_no_reason() -> None:

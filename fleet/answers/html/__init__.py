@@ -1,4 +1,4 @@
-"""The report of a fleet as one page that loads and sends nothing, in the design of the page of one capture."""
+"""Render the report of a fleet as one page that loads and sends nothing, in the style of the page of one capture."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from markupsafe import Markup
 from ....analyzer import _core
 from ....analyzer.model.budget import CAUSES
 from ....reports.html import page, said
+from ....reports.terminal import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
 from ..report import Case, Cause, Loser, Report, Slot
 from ..terminal import TITLES, TOO_SHORT
 
 MOST_COLUMNS = 240
-"""Columns of the time line; where there are more intervals several are one."""
+"""Most columns of the timeline; with more intervals, several share a column."""
 HEIGHT = 100
 
 
 def render(report: Report) -> str:
-    """The page as text."""
-    style = page.asset("style.css") + _own("style.css")
+    """Render the page as text."""
+    style = page.asset("style.css") + _read_asset("style.css")
     policy = f"default-src 'none'; img-src data:; style-src '{page.policy_hash(style)}'; "
     policy += "base-uri 'none'; form-action 'none'"
     text: str = (
@@ -39,6 +40,7 @@ def render(report: Report) -> str:
             own=_Words(report),
             titles=TITLES,
             too_short=TOO_SHORT,
+            meanings=MEANINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             version=_core.__version__,
@@ -48,53 +50,53 @@ def render(report: Report) -> str:
 
 
 @functools.cache
-def _own(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-_LOADER = FunctionLoader(lambda name: _own(name) if name == "fleet.html.j2" else None)
+_LOADER = FunctionLoader(lambda name: _read_asset(name) if name == "fleet.html.j2" else None)
 
 
 class _Words:
-    """Words and figures that need more than a template."""
+    """Words and figures that need code, not only a template."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
 
     def verdict_severity(self) -> str:
-        """The gravest of the causes that cost time; `open` where there are no RPCs to judge."""
+        """Find the highest severity of the causes that cost time; `open` if there are no RPCs."""
         if not self._report.rpcs:
             return "open"
         grave = [cause.severity for cause in self._report.causes if cause.lost_ns]
         return next((s for s in ("critical", "warning", "info") if s in grave), "fine")
 
     def moment(self, time_ns: int) -> str:
-        """A time, without the date where all are of one day."""
+        """Format a time, without the date if the whole report is on one day."""
         return words.moment(time_ns, (self._report.first_time_ns, self._report.last_time_ns))
 
     def span(self) -> str:
-        """From when to when."""
+        """Format the time range of the dataset."""
         first, last = self._report.first_time_ns, self._report.last_time_ns
         if first is None or last is None:
             return "no packets"
         return f"{words.moment(first)} to {words.moment(last)} UTC"
 
     def when(self, cause: Cause) -> str:
-        """When findings of a cause were seen."""
+        """Say when the findings of a cause were seen."""
         first, last = self.moment(cause.first_time_ns), self.moment(cause.last_time_ns)
         return f"{first} to {last}" if first != last else f"at {first}"
 
     def parts(self, loser: Loser) -> list[dict[str, Any]]:
-        """Time by cause, for a bar."""
+        """List the time by cause, for a bar."""
         return said.parts(loser.budget)
 
     def cases(self, cause: Cause) -> list[tuple[str, Case]]:
-        """The worst finding, and the typical one where it is another."""
+        """List the worst finding, and the typical one if it is different."""
         return [("Worst", cause.worst), *([("Typical", cause.typical)] if cause.typical != cause.worst else [])]
 
     def chart(self) -> dict[str, Any]:
-        """The time line: columns of mean time per RPC, each of rectangles by cause, in units of the whole."""
-        places, width = _together(self._report.slots)
+        """Build the timeline: columns of mean time per RPC, divided into rectangles by cause."""
+        places, width = _group_slots(self._report.slots)
         means = {place: slot.duration_ns / max(slot.rpcs, 1) for place, slot in places.items()}
         most = max(means.values(), default=0) or 1
         columns: list[dict[str, Any]] = []
@@ -111,18 +113,18 @@ class _Words:
         return {"columns": columns, "width": width, "most": round(most), "causes": causes}
 
 
-def _together(slots: Sequence[Slot]) -> tuple[dict[int, Slot], int]:
-    """Intervals by their place, several as one where there are many, and the number of places."""
+def _group_slots(slots: Sequence[Slot]) -> tuple[dict[int, Slot], int]:
+    """Group intervals into columns, and give the number of columns."""
     begin = slots[0].time_ns
     every = (slots[-1].time_ns - begin) // SLOT_NS + 1
     step = -(-every // MOST_COLUMNS)
     places: dict[int, list[Slot]] = defaultdict(list)
     for slot in slots:
         places[(slot.time_ns - begin) // SLOT_NS // step].append(slot)
-    return {place: _one(some) for place, some in places.items()}, -(-every // step)
+    return {place: _merge_slots(some) for place, some in places.items()}, -(-every // step)
 
 
-def _one(some: Sequence[Slot]) -> Slot:
+def _merge_slots(some: Sequence[Slot]) -> Slot:
     return Slot(
         some[0].time_ns,
         sum(slot.rpcs for slot in some),

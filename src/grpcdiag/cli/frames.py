@@ -1,4 +1,4 @@
-"""`grpcdiag frames`: one row per HTTP/2 frame."""
+"""`grpcdiag frames`: write one row per HTTP/2 frame."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAME = "frames"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Frames
     from ..reports.tables import rows
@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.frames, stream(Frames, files, require_rows=True, **how))
 
 
-command = row_command(NAME, "Write one row per HTTP/2 frame.", _pieces)
+command = row_command(NAME, "Write one row per HTTP/2 frame.", _read_pieces)

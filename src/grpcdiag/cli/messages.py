@@ -1,4 +1,4 @@
-"""`grpcdiag messages`: one row per gRPC message."""
+"""`grpcdiag messages`: write one row per gRPC message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAME = "messages"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
     from ..reports.tables import rows
@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.messages, stream(Messages, files, require_rows=True, **how))
 
 
-command = row_command(NAME, "Write one row per gRPC message.", _pieces)
+command = row_command(NAME, "Write one row per gRPC message.", _read_pieces)

@@ -1,4 +1,4 @@
-"""`grpcdiag packets`: one row per TCP packet."""
+"""`grpcdiag packets`: write one row per TCP packet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAME = "packets"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
     from ..reports.tables import rows
@@ -22,4 +22,4 @@ def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return map(rows.packets, stream(Packets, files, **how))
 
 
-command = row_command(NAME, "Write one row per TCP packet.", _pieces)
+command = row_command(NAME, "Write one row per TCP packet.", _read_pieces)

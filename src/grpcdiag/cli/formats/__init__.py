@@ -1,1 +1,1 @@
-"""Reports of `analyze` that read the capture again."""
+"""Report formats of `analyze` that read the capture again."""

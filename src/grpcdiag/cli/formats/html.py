@@ -1,4 +1,4 @@
-"""The HTML report of `analyze`: the capture is read again for what is drawn."""
+"""Write the HTML report of `analyze`, which reads the capture again for its timeline."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Analyse = Callable[[list[str], "DecodeOptions", "Progress | None"], "Analysis"]
 
 
 def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool, analyse: Analyse) -> Analysis:
-    """Write the page and give the analysis it is about."""
+    """Write the page and return its analysis."""
     if output is None and sys.stdout.isatty():
-        fail("an HTML report is nothing for a terminal: name a file with -o", 2)
+        fail("an HTML report cannot be shown in a terminal: name a file with -o", 2)
     with spooled(files) as paths, decoding():
         from ...analyzer.views.page_data import collect_page_data
 
-        with progress(quiet) as told:
-            analysis = analyse(paths, chosen, told)
+        with progress(quiet) as report_progress:
+            analysis = analyse(paths, chosen, report_progress)
         drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
-        with progress(quiet) as told:
-            rows = collect_page_data(drawn, analysis, progress=told, **chosen)
-        analysis = _named(analysis, files, paths)
+        with progress(quiet) as report_progress:
+            rows = collect_page_data(drawn, analysis, progress=report_progress, **chosen)
+        analysis = _restore_names(analysis, files, paths)
     from ...reports import html
 
     write(html.render(analysis, rows), output)
     return analysis
 
 
-def _named(analysis: Analysis, files: list[str], paths: list[str]) -> Analysis:
-    """The analysis with the names that the user gave."""
+def _restore_names(analysis: Analysis, files: list[str], paths: list[str]) -> Analysis:
+    """Replace the path of the temporary copy by the name that the user gave."""
     if files == paths:
         return analysis
     from msgspec.structs import replace

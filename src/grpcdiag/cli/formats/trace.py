@@ -1,4 +1,4 @@
-"""`grpcdiag analyze --format perfetto`: a trace that is written while it is made."""
+"""Write the Perfetto trace of `grpcdiag analyze --format perfetto` piece by piece."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ...analyzer.views.trace_data import TraceData
 
 LARGE_BYTES = 500_000_000
-"""From this size on the browser's memory may not do."""
+"""From this size the browser's memory may be too small."""
 
 
 def write_trace(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool) -> Analysis:
-    """Analyse a capture, write it as a Perfetto trace and give the analysis; exits with 2 when that cannot be."""
+    """Analyze a capture, write it as a Perfetto trace and return the analysis; exit with 2 if that is impossible."""
     if output == Path("-"):
         output = None
     if output is None and sys.stdout.isatty():
-        fail(f"a Perfetto trace is binary: name a file, -o {_suggested(files)}, or pipe it into one", 2)
+        fail(f"a Perfetto trace is binary: name a file, -o {_suggest_name(files)}, or pipe it into one", 2)
     try:
         from ...reports.perfetto import document
     except ImportError as error:
@@ -36,21 +36,21 @@ def write_trace(files: list[str], chosen: DecodeOptions, output: Path | None, qu
     analysis, read = _read(files, chosen, quiet)
     size = _write(document.render(analysis, read), output)
     if output is not None and not quiet:
-        say(f"{output}: {_described(size)}")
+        say(f"{output}: {_describe(size)}")
     return analysis
 
 
-def _suggested(files: list[str]) -> str:
+def _suggest_name(files: list[str]) -> str:
     name = "run" if files[0] == "-" else Path(files[0]).name.split(".")[0] or "run"
     return f"{name}.pftrace"
 
 
-def _described(size: int) -> str:
+def _describe(size: int) -> str:
     from ...analyzer.model.text import size as shown
 
     where = "open it at https://ui.perfetto.dev"
     if size > LARGE_BYTES:
-        where += " beside `trace_processor_shell --httpd`, for a browser's memory may not do"
+        where += " with `trace_processor_shell --httpd` running, because the browser's memory may be too small"
     return f"{shown(size)}, {where}"
 
 
@@ -58,9 +58,9 @@ def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysi
     from ...analyzer.analysis import of_tables
     from ...analyzer.views.trace_data import read_trace_data
 
-    with decoding(), progress(quiet) as told:
+    with decoding(), progress(quiet) as report_progress:
         one_place(files, chosen)
-        read = read_trace_data(files, progress=told, **chosen)
+        read = read_trace_data(files, progress=report_progress, **chosen)
         sidecar, notes = find_sidecar(files)
         analysis = of_tables(read.tables, sidecar, notes)
     if sidecar is not None and analysis.recording is not None:
@@ -71,19 +71,19 @@ def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysi
 
 
 def _write(pieces: Iterable[bytes], output: Path | None) -> int:
-    """Write the pieces and give their size."""
+    """Write the pieces and return their size."""
     if output is None:
-        size = _pour(pieces, sys.stdout.buffer)
+        size = _write_pieces(pieces, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return size
     try:
         with replacing(output) as out:
-            return _pour(pieces, out)
+            return _write_pieces(pieces, out)
     except BrokenPipeError:
         raise
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror}", 2)
 
 
-def _pour(pieces: Iterable[bytes], out: IO[bytes]) -> int:
+def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> int:
     return sum(out.write(piece) for piece in pieces)

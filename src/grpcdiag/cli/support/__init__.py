@@ -1,1 +1,1 @@
-"""What commands have in common: options, output, progress, errors."""
+"""Options, output, progress and errors that commands share."""

@@ -1,4 +1,4 @@
-"""What the shell offers where typer cannot know it: ids of findings, cases of the lab, severities."""
+"""Shell completion of values that typer does not know: ids of findings, cases of the lab, severities."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ DETECTORS = Path(__file__).resolve().parents[1] / "analyzer" / "detectors"
 
 
 def finding_ids(incomplete: str) -> list[str]:
-    """Ids that begin so: the names of the detectors' files, for importing those takes longer than a key is pressed."""
+    """List ids with this beginning from the names of the detectors' files: importing these is too slow here."""
     names = (path.stem.replace("_", "-") for path in DETECTORS.glob("*.py") if not path.stem.startswith("_"))
-    return _beginning(sorted(names), incomplete)
+    return _filter(sorted(names), incomplete)
 
 
 def lab_cases(incomplete: str) -> list[str]:
-    """Cases of the lab that begin so."""
+    """List cases of the lab with this beginning."""
     from ...fixtures.lab.cases import CASES
 
-    return _beginning([case.name for case in CASES], incomplete)
+    return _filter([case.name for case in CASES], incomplete)
 
 
 def severities(incomplete: str) -> list[str]:
-    """Severities that begin so: the rules of `compare --fail-on` that are one word."""
-    return _beginning(["info", "warning", "critical"], incomplete)
+    """List severities with this beginning: the one-word rules of `compare --fail-on`."""
+    return _filter(["info", "warning", "critical"], incomplete)
 
 
-def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
+def _filter(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]

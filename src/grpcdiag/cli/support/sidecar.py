@@ -1,4 +1,4 @@
-"""Reading what `grpcdiag capture` wrote beside a capture."""
+"""Find and read the sidecar that `grpcdiag capture` wrote next to a capture."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 
 def find_sidecar(files: Sequence[str]) -> tuple[Sidecar | None, tuple[str, ...]]:
-    """What lies beside a capture, and what is to be noted when that cannot be used."""
-    found = {path for file in files if (path := _description(file))}
+    """Find and read the sidecar of a capture; give a note if it cannot be used."""
+    found = {path for file in files if (path := _find_description(file))}
     if len(found) != 1:
         return None, ()
-    from ...analyzer.sidecar import read  # costs time that most captures need not take
+    from ...analyzer.sidecar import read  # imported only here: most captures have no sidecar
 
     path = found.pop()
     try:
-        return read.read(str(path), _bytes(path, MOST_BYTES), _lines(path.with_name(samples(path.name)))), ()
+        return read.read(str(path), _read_bytes(path, MOST_BYTES), _read_lines(path.with_name(samples(path.name)))), ()
     except OSError as error:
         return None, (f"{path} is not used: {error.strerror}",)
     except read.Mismatch as mismatch:
         return None, (f"{path} is not used: {mismatch}",)
 
 
-def _description(file: str) -> Path | None:
-    """The file beside a capture, which may be compressed, or a part of a rotated one."""
+def _find_description(file: str) -> Path | None:
+    """Find the sidecar of a capture, which may be compressed or a part of a rotated capture."""
     if file == "-":
         return None
     return next((path for name in descriptions(file) if (path := Path(name)).is_file()), None)
 
 
-def _bytes(path: Path, most: int) -> bytes:
+def _read_bytes(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         return file.read(most)
 
 
-def _lines(path: Path) -> list[bytes]:
+def _read_lines(path: Path) -> list[bytes]:
     try:
-        return _bytes(path, MOST_SAMPLE_BYTES).splitlines()
+        return _read_bytes(path, MOST_SAMPLE_BYTES).splitlines()
     except OSError:
         return []

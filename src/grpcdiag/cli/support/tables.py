@@ -48,22 +48,22 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to write the rows.")]
-Limit = Annotated[int, typer.Option("--limit", min=0, help="Rows shown as a table; 0 for all.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Format of the rows.")]
+Limit = Annotated[int, typer.Option("--limit", min=0, help="Most rows of a table; 0 for all.")]
 
 ROWS_AT_ONCE = 10_000
 """Rows whose text is in memory at once."""
 
 ROWS_SHOWN = 100
-"""Rows of a table that a reader gets unasked."""
+"""Rows of a table shown by default."""
 
 
 def row_command(
     table: str, help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]], *, both_ends: bool = False
 ) -> Callable[..., None]:
-    """A command that writes the rows of `table`, which `pieces(files, progress=..., **how)` gives.
+    """Make a command that writes the rows of `table` from `pieces(files, progress=..., **how)`.
 
-    Without `both_ends` it refuses captures of the same connections at two places.
+    Without `both_ends` the command refuses captures of the same connections at two places.
     """
 
     def command(
@@ -76,17 +76,17 @@ def row_command(
         memory: Memory = None,
         quiet: Quiet = False,
     ) -> None:
-        with decoding(), progress(quiet) as told:
+        with decoding(), progress(quiet) as report_progress:
             if not both_ends:
                 one_place(files, how(port, keylog, memory))
-            write(pieces(files, progress=told, **how(port, keylog, memory)), format_, output, limit, table)
+            write(pieces(files, progress=report_progress, **how(port, keylog, memory)), format_, output, limit, table)
 
     command.__doc__ = help_text
     return command
 
 
 def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int, table: str) -> None:
-    """Write the pieces of one table; exits with 2 when the output cannot be written."""
+    """Write the pieces of one table; exit with 2 if the output cannot be written."""
     if output is None:
         _write(pieces, format_, sys.stdout.buffer, limit, table)
         sys.stdout.buffer.flush()
@@ -110,18 +110,18 @@ def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limi
 
 
 def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
-    """Write all rows of a table and give the names of its columns and their number. Not for `Format.table`."""
+    """Write all rows of a table, and return the names of its columns and its number of rows. Not for `Format.table`."""
     from ...reports.tables.parquet import escaped, write_parquet
 
     if format_ is Format.parquet:
-        with _telling(out) as told:
-            return write_parquet(map(escaped, pieces), told, table)
+        with _keep_error(out) as file:
+            return write_parquet(map(escaped, pieces), file, table)
     names, rows = list[str](), 0
-    for number, piece in enumerate(_small(pieces)):
+    for number, piece in enumerate(_split(pieces)):
         if format_ is Format.jsonl:
             text = piece.write_ndjson()
         else:
-            flat = escaped(_flat(piece))
+            flat = escaped(_flatten(piece))
             names, text = flat.columns, flat.write_csv(include_header=number == 0)
         out.write(text.encode())
         out.flush()
@@ -130,33 +130,33 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
 
 
 @contextmanager
-def _telling(out: IO[bytes]) -> Iterator[IO[bytes]]:
-    """A file that raises its OSError itself: polars raises an error of its own, which does not name the cause."""
-    told = _Telling(out)
+def _keep_error(out: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Give a file whose OSError is raised instead of polars' own error, which does not name the cause."""
+    file = _ErrorKeepingFile(out)
     try:
-        yield cast("IO[bytes]", told)
+        yield cast("IO[bytes]", file)
     except Exception:
-        if told.error is not None:
-            raise told.error from None
+        if file.error is not None:
+            raise file.error from None
         raise
 
 
-class _Telling:
-    """A file for writing that keeps its error."""
+class _ErrorKeepingFile:
+    """A file for writing that remembers its error."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
         self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
-        """Write it all. Raises OSError."""
-        return self._kept(lambda: self._out.write(data))
+        """Write all data. Raises OSError."""
+        return self._run(lambda: self._out.write(data))
 
     def flush(self) -> None:
-        """Write what waits. Raises OSError."""
-        self._kept(self._out.flush)
+        """Write buffered data. Raises OSError."""
+        self._run(self._out.flush)
 
-    def _kept(self, act: Callable[[], T]) -> T:
+    def _run(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except OSError as error:
@@ -164,14 +164,14 @@ class _Telling:
             raise
 
 
-def _small(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows in pieces whose text takes little memory."""
+def _split(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Split the rows into pieces whose text needs little memory."""
     for piece in pieces:
         yield from piece.iter_slices(ROWS_AT_ONCE) if len(piece) else (piece,)
 
 
-def _flat(piece: pl.DataFrame) -> pl.DataFrame:
-    """CSV has no nesting: `budget` becomes a column per cause, a list its items with a semicolon in between."""
+def _flatten(piece: pl.DataFrame) -> pl.DataFrame:
+    """Flatten nested columns for CSV: `budget` becomes a column per cause, a list its items joined by semicolons."""
     import polars as pl
 
     lists = [name for name, dtype in piece.schema.items() if dtype == pl.List]
@@ -183,30 +183,30 @@ def _flat(piece: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
-    """Write rows as a table. Its columns are as wide as the widest cell, so that all rows are seen twice."""
+    """Write rows as a table. All rows are read twice, because columns are as wide as the widest cell."""
     from ...analyzer.model.text import safe
 
     shown = safe if shows_unicode() or out is not sys.stdout.buffer else lambda text: plain(safe(text))
-    rows, kept = 0, 0
+    rows, written = 0, 0
     widths: list[int] = []
-    with _Waiting() as waiting:
+    with _Buffer() as buffer:
         for piece in pieces:
             rows += len(piece)
-            some = piece if limit == 0 else piece.head(limit - kept)
+            some = piece if limit == 0 else piece.head(limit - written)
             if len(some) or not widths:
-                kept += len(some)
-                for part in _small([_flat(some)]):
-                    wide = [max(lengths) for _, lengths in _cells(part, shown)]
+                written += len(some)
+                for part in _split([_flatten(some)]):
+                    wide = [max(lengths) for _, lengths in _list_cells(part, shown)]
                     widths = list(map(max, widths, wide)) if widths else wide
-                    waiting.add(part)
-        for number, part in enumerate(waiting.all()):
-            out.write(_lines(part, shown, widths, header=number == 0))
-    if rows > kept:
-        typer.echo(f"{rows - kept:,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)
+                    buffer.add(part)
+        for number, part in enumerate(buffer.read_all()):
+            out.write(_format_lines(part, shown, widths, header=number == 0))
+    if rows > written:
+        typer.echo(f"{rows - written:,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)
 
 
-def _cells(piece: pl.DataFrame, shown: Callable[[str], str]) -> Iterator[tuple[list[str], list[int]]]:
-    """Per column its name and its cells, and how wide they are: characters may take two columns or none."""
+def _list_cells(piece: pl.DataFrame, shown: Callable[[str], str]) -> Iterator[tuple[list[str], list[int]]]:
+    """List, for each column, its name and cells with their widths: a character can be zero, one or two columns wide."""
     from rich.cells import cell_len
 
     for name in piece.columns:
@@ -214,11 +214,11 @@ def _cells(piece: pl.DataFrame, shown: Callable[[str], str]) -> Iterator[tuple[l
         yield cells, [cell_len(cell) for cell in cells]
 
 
-def _lines(piece: pl.DataFrame, shown: Callable[[str], str], widths: list[int], *, header: bool) -> bytes:
+def _format_lines(piece: pl.DataFrame, shown: Callable[[str], str], widths: list[int], *, header: bool) -> bytes:
     import polars as pl
 
     padded = []
-    for name, width, (cells, lengths) in zip(piece.columns, widths, _cells(piece, shown), strict=True):
+    for name, width, (cells, lengths) in zip(piece.columns, widths, _list_cells(piece, shown), strict=True):
         left = piece[name].dtype in (pl.String, pl.Enum, pl.Categorical)
         spaces = (" " * (width - long) for long in lengths)
         padded.append([c + space if left else space + c for c, space in zip(cells, spaces, strict=True)])
@@ -226,11 +226,11 @@ def _lines(piece: pl.DataFrame, shown: Callable[[str], str], widths: list[int], 
     return "".join(lines if header else lines[1:]).encode()
 
 
-class _Waiting:
-    """Pieces that are needed once more: in memory, or in a temporary file without a name when they are large."""
+class _Buffer:
+    """Pieces that are read again later: in memory, or in an unnamed temporary file if they are large."""
 
     MOST = 8_000_000
-    """Bytes in memory."""
+    """Most bytes in memory."""
 
     def __enter__(self) -> Self:
         self._file = tempfile.SpooledTemporaryFile(self.MOST, prefix="grpcdiag-")
@@ -241,7 +241,7 @@ class _Waiting:
         self._file.close()
 
     def add(self, piece: pl.DataFrame) -> None:
-        """Put a piece by. Raises SpillError."""
+        """Store a piece. Raises SpillError."""
         from ...analyzer.decode.errors import SpillError
 
         try:
@@ -250,8 +250,8 @@ class _Waiting:
             raise SpillError(error.strerror or str(error)) from error
         self._ends.append(self._file.tell())
 
-    def all(self) -> Iterator[pl.DataFrame]:
-        """All pieces, in order."""
+    def read_all(self) -> Iterator[pl.DataFrame]:
+        """Read all pieces in order."""
         import polars as pl
 
         for begin, end in itertools.pairwise(self._ends):
