@@ -14,7 +14,7 @@ from rich.text import Text
 from ..analyzer import _core
 from ..analyzer.model.text import count, safe
 from ..analyzer.verify.difference import Comparison, Difference
-from .analysis_json import read_schema
+from .analysis_json import encode, read_schema
 from .terminal import draw
 
 SCHEMA = "grpcdiag.verification/1"
