@@ -138,7 +138,7 @@ def _compare_failures(first: Run, second: Run) -> Iterator[Difference]:
         return
     worse, other = (first, second) if one > two else (second, first)
     most, least = max(one, two), min(one, two)
-    fact = f"{most:.1%} of the RPCs fail in {worse.label}, {least:.1%} in {other.label}"
+    fact = f"{most:.1%} of the RPCs fail in {worse.label} ({least:.1%} in {other.label})"
     reason = _explain_failures(worse, other)
     yield Difference("failed_rpcs", worse.label, other.label, over(most, least), fact, (reason,) if reason else ())
 
@@ -322,7 +322,7 @@ def _check_shared_connection(slow: Run, fast: Run, ratio: float, kind: str) -> R
     callers = int(_read_metric(finding, "callers"))
     text = (
         f"in {slow.label} {count(callers, 'caller')} share a connection that waits for the client to send {share:.0%} "
-        f"of the time (nothing in flight, nothing left to send), while {fast.label} has "
+        f"of the time, while {fast.label} has "
         f"{count(fast.connections, 'connection')} for {count(fast.callers, 'caller')}"
     )
     return Reason(text, min(held / excess, 1.0), finding)

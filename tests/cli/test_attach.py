@@ -116,7 +116,7 @@ def test_a_zip_holds_the_same_files_and_nothing_of_this_machine(tmp_path: Path) 
         assert all(not entry.extra and not entry.comment for entry in archive.infolist())
         assert archive.testzip() is None
         blanks = archive.read("issue.md").decode().count("<!-- TO FILL: ")
-    assert f"fill its {blanks} blanks" in err
+    assert f"fill in its {blanks} blanks" in err
 
 
 @pytest.mark.parametrize("form", SECTIONS)
@@ -341,7 +341,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
     (tmp_path / "plain").write_text("")
-    for output, why in (("full", "files in it"), ("plain", "it is a file"), ("no/such", "cannot write")):
+    for output, why in (("full", "is not empty"), ("plain", "it is a file"), ("no/such", "cannot write")):
         outcome = run_here("attach", file, "-o", str(tmp_path / output))
         assert (outcome.code, why in outcome.err) == (2, True), outcome.err
     both = run_here("attach", recorded("rtt205-go-16000.pcap"), recorded("rtt205-go-16000.server.pcap"), "-o", "x")

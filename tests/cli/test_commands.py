@@ -126,7 +126,7 @@ def test_tls_without_secrets_is_reported_and_4(tmp_path: Path) -> None:
     shown = grpcdiag("analyze", path)
     assert (shown.code, b"how to get the secrets" in shown.out) == (4, True)
     assert "no gRPC traffic found" in shown.err
-    assert "are TLS without secrets" in shown.err
+    assert "are encrypted with TLS, and the secrets are missing" in shown.err
     written = grpcdiag("analyze", path, "--json", "-o", str(report), "--fail-on", "info")
     assert (written.code, written.out) == (4, b"")
     assert json.loads(report.read_text())["tls"]["connections"][0]["version"] == "TLS 1.3"

@@ -79,7 +79,7 @@ def test_a_timeline_looks_at_the_methods_once(made: Any, tmp_path: Path) -> None
         **{name: getattr(part, name) for name in part.__dataclass_fields__ if name != "tables"},
         tables=replace(part.tables, methods=Counted(part.tables.methods)),
     )
-    assert timeline.render(counted, limit=0).count("begins: /flood.Service/") == FEW
+    assert timeline.render(counted, limit=0).count("starts: /flood.Service/") == FEW
     assert Counted.times <= 3
 
 

@@ -85,7 +85,7 @@ def test_no_canary_survives(planted: tuple[Places, Path], tmp_path: Path, option
     assert "NOT_FOUND" in told.text
     assert "1 connection (" in outcome.err
     assert "TLS" in outcome.err
-    assert "of other protocols than TCP" in outcome.err
+    assert "of protocols other than TCP" in outcome.err
 
 
 def test_checksums_are_right_and_wireshark_reads_it(planted: tuple[Places, Path], tmp_path: Path) -> None:

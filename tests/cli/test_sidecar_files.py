@@ -38,7 +38,7 @@ def recording(*files: Path) -> object:
 def test_it_is_found_beside_the_file(capture: Path) -> None:
     done = run_here("analyze", str(capture))
     assert "tcp_slow_start_after_idle=0 (is 1 here)" in done.text
-    assert "beside settings of box" in done.text
+    assert "sidecar: settings of box" in done.text
     assert recording(capture)
 
 

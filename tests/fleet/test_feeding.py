@@ -192,4 +192,4 @@ def test_a_web_server_s_folder_is_a_source(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         _, told = fleet("analyze", url, "-o", str(tmp_path / "dataset"))
         server.shutdown()
-    assert "1 recording analysed, 10 RPCs" in told
+    assert "1 recording analyzed, 10 RPCs" in told

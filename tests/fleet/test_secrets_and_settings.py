@@ -53,7 +53,7 @@ def test_settings_beside_a_capture_are_used_as_analyze_does(tmp_path: Path) -> N
     described(tmp_path / "captures", "web-1", **{"net.ipv4.tcp_slow_start_after_idle": "0"})
     fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
     assert "slow-start-after-idle" not in findings(tmp_path / "dataset")  # the host has it switched off
-    assert [url.rpartition("/")[2] for url in marker(tmp_path / "dataset")["beside"]] == ["eth0.pcap.grpcdiag.json"]
+    assert [url.rpartition("/")[2] for url in marker(tmp_path / "dataset")["sidecar"]] == ["eth0.pcap.grpcdiag.json"]
     assert "slow-start-after-idle" in {f.id for f in analyze([recorded(SLOW)]).findings}
 
 
@@ -63,7 +63,7 @@ def test_another_description_is_another_version(tmp_path: Path) -> None:
     fleet(*arguments)
     path.with_name("eth0.pcap.grpcdiag.json").write_text("{")
     _, told = fleet(*arguments)
-    assert "1 to do" in told
+    assert "1 to analyze" in told
     assert "slow-start-after-idle" in findings(tmp_path / "dataset")
     assert any(
         "is not used: it does not describe a recording" in one for one in marker(tmp_path / "dataset")["warnings"]
@@ -87,7 +87,7 @@ def test_what_lies_beside_is_found_in_a_store_and_by_patterns(tmp_path: Path, mo
         fleet("analyze", url, "-o", f"s3://{BUCKET}/dataset", "--workers", "1")
         (name,) = system.ls(f"{BUCKET}/dataset/_recordings")
         told = json.loads(system.cat(name))
-        assert len(told["beside"]) == 2 and told["warnings"] == []
+        assert len(told["sidecar"]) == 2 and told["warnings"] == []
 
 
 def test_a_key_log_decrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_a_key_log_decrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     _, told = fleet("analyze", str(captures), "-o", str(tmp_path / "dataset"), "--workers", "1", code=4)
     arguments = ("analyze", str(captures), "-o", str(tmp_path / "dataset"), "--workers", "1", "--keylog")
     _, told = fleet(*arguments, str(keys))
-    assert "1 to do" in told  # other secrets, another reading
+    assert "1 to analyze" in told  # other secrets, another reading
     expected = decode([recorded("tls13-go.pcap")], keylog=keys.read_bytes())
     assert marker(tmp_path / "dataset")["rpcs"] == expected.rpc_count > 0
     _, told = fleet(*arguments, str(keys))
-    assert "0 to do" in told
+    assert "0 to analyze" in told
     with s3(monkeypatch) as (system, _):
         system.put_file(str(keys), f"{BUCKET}/keys.log")
         fleet(

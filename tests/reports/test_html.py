@@ -149,7 +149,7 @@ def test_the_library_is_the_released_file() -> None:
 
 
 def test_no_part_of_the_script_writes_markup() -> None:
-    script = page._script()
+    script = page._join_scripts()
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", script
     )
@@ -316,7 +316,7 @@ def test_a_part_of_a_large_capture_says_what_is_drawn() -> None:
     path = recorded("max-concurrent-streams.pcap")
     analysis = analyze([path])
     text = html.render(analysis, collect_page_data([path], analysis, bounds=Bounds(packets=200, rpcs=300, around=10)))
-    assert "Drawn: 300 of 1,000 RPCs (the slowest, failed ones, and an even part of the others)" in text
+    assert "Drawn: 300 of 1,000 RPCs (the slowest, the failed, and a uniform sample of the others)" in text
     assert re.search(r"\d+ of 964 packets \(around the evidence", text)
 
 
@@ -325,7 +325,7 @@ def test_both_ends() -> None:
     analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
     text = Read(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis))).text
-    assert "Both ends" in text and "network_up" in text and "no drift to be seen" in text
+    assert "Both ends" in text and "network_up" in text and "no drift visible" in text
 
 
 @pytest.mark.parametrize(

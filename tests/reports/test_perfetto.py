@@ -78,9 +78,9 @@ def test_tracks_have_names_and_an_order() -> None:
     assert trace.name(connection) == "connection 0: 10.77.0.1:55078 -> 10.77.0.2:50051"
     inside = [track for track in trace.tracks.values() if track.parent_uuid == connection]
     assert [track.name for track in sorted(inside, key=lambda track: track.sibling_order_rank)] == [
-        "client waits",
+        "client blocked",
         "server releases",
-        "client goes on",
+        "client resumes",
         "open RPCs",
         "client bytes in flight",
         "server receive window",
@@ -121,7 +121,7 @@ def test_waits_carry_their_windows_and_packets() -> None:
             assert wait.notes[key] == row[key], key
     arrows = [(event.notes["packet"], event.name) for event in trace.of("release")]
     expected = waits(read.tables).select("released_by_packet", "resumed_at_packet").rows()
-    assert arrows == [pair for a, b in expected for pair in ((a, "releases"), (b, "goes on"))]
+    assert arrows == [pair for a, b in expected for pair in ((a, "releases"), (b, "resumes"))]
 
 
 def test_phases_divide_the_call_and_hold_its_waits() -> None:
@@ -281,8 +281,8 @@ def test_names_tell_what_failed_and_what_is_not_whole(tmp_path: Path) -> None:
     path.write_bytes(capture[:24] + capture[record(capture, 50) :])
     _, read, late = read_and_drawn((str(path),))
     names = Counter(call.name for call in late.of("rpc"))
-    assert sum(n for name, n in names.items() if "begun before" in name) == read.tables.begun_before > 0
-    assert all(call.notes["complete"] is False for call in late.of("rpc") if "begun before" in call.name)
+    assert sum(n for name, n in names.items() if "started before" in name) == read.tables.begun_before > 0
+    assert all(call.notes["complete"] is False for call in late.of("rpc") if "started before" in call.name)
 
 
 def test_a_cause_is_drawn_once_per_wait_and_within_its_stream() -> None:

@@ -56,7 +56,7 @@ def test_what_is_a_part_of_another_finding_comes_after_it() -> None:
 def test_streams_are_told_by_their_messages() -> None:
     text = " ".join(terminal.render(named("impl-go.pcap")).split())
     assert "/lab.v1.Lab/Bidi: 20 messages, " in text
-    assert "answered after 50.0 µs (p50)" in text
+    assert "response time 50.0 µs (p50)" in text
     assert "a second, both directions" not in terminal.render(named("rtt205-go-16000.pcap"))
 
 
@@ -152,7 +152,7 @@ def test_a_finding_shows_a_part_and_says_where_the_rest_is() -> None:
     assert "grpcdiag timeline" not in blocks["finding-1"], "the packets could be on any of the connections"
     assert "grpcdiag timeline FILE --connection 7 --from 2.823 --to 3.030" in blocks["finding-7"]
     assert "part of finding-1;" in blocks["finding-10"]
-    assert "costs packets or risk, not time" in blocks["finding-15"]
+    assert "no latency cost measured" in blocks["finding-15"]
 
 
 def test_the_packets_of_a_finding_are_in_the_time_line_it_names() -> None:

@@ -133,7 +133,7 @@ def _check(part: Excerpt) -> None:
         tables = part.tables
         number = len(tables.connections.protocol)
         ends = [f"{row} ({tables.client(row)} -> {tables.server(row)})" for row in range(min(number, _LISTED))]
-        fail(f"connection {part.connection} does not exist; the capture has {_list_names(ends, number)}", 2)
+        fail(f"there is no connection {part.connection}; the capture has {_list_names(ends, number)}", 2)
     if part.stream is not None and part.stream not in part.streams:
         named = [str(stream) for stream in part.streams[:_LISTED]]
         listed = _list_names(named, len(part.streams)) if named else "no readable streams"
