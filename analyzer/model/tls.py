@@ -67,7 +67,7 @@ class RecordFacts(Struct, frozen=True):
 
 
 class Blocked(Struct, frozen=True):
-    """How often and how long a sender stood still inside a record."""
+    """How often and how long a sender was blocked inside a record."""
 
     waits: int
     total_ns: int

@@ -69,7 +69,7 @@ class Work(Struct, frozen=True):
 
 
 class IssueEvidence(Struct, frozen=True, eq=False):
-    """All of it."""
+    """Time of all RPCs of the method."""
 
     packets: Mapping[int, PacketFacts]
     """The packets that findings name, by number."""

@@ -84,7 +84,7 @@ def test_remedies_name_the_present_value(case: Case) -> None:
     assert values["none"] is None
     text = terminal.render(analysis)
     assert "tcp_slow_start_after_idle=0 (is 1 here)" in text
-    assert "beside settings of box, Linux 6.1 (x.grpcdiag.json)" in text
+    assert "settings of box, Linux 6.1 (x.grpcdiag.json)" in text
     document = json.loads(analysis_json.render(analysis))
     jsonschema.Draft202012Validator(analysis_json.schema()).validate(document)
     assert document["recording"]["file"] == "x.grpcdiag.json"

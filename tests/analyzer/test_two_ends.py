@@ -497,7 +497,7 @@ def test_commands_take_both_ends_or_say_so(folder: Path) -> None:
     text = " ".join(outcome.text.split())
     assert "1 packet of the client" in text
     assert f"lost in the network: #{captured.lost['client'][0]} " in text
-    assert "server's clock 1.00 s ahead of the client's" in text
+    assert "server's clock is 1.00 s ahead of the client's" in text
     listed = run_here("rpcs", *files, "--format", "jsonl")
     assert listed.code == 0
     assert '"network_up":10000000' in listed.text
@@ -511,7 +511,7 @@ def test_apart_is_said(folder: Path) -> None:
     files = filed(folder, captured.client, stepped(captured))
     outcome = run_here("analyze", *files)
     assert outcome.code == 0
-    assert outcome.text.startswith("These captures cannot be put together, and are analysed one by one: ")
+    assert outcome.text.startswith("These captures cannot be combined and are analysed one by one: ")
     assert outcome.text.count("─ verdict ") == 2
     assert run_here("rpcs", *files).code == 2
 

@@ -26,7 +26,7 @@ MANY = (
 )
 NAMES = [r.id for r in RECORDINGS if r.id in MANY or os.environ.get("GRPCDIAG_ALL_FILTERS") == "1"]
 """Captures of every kind; all of them with GRPCDIAG_ALL_FILTERS=1."""
-GAPS = ("the last answer that was owed", "the last message that was owed")
+GAPS = ("the last outstanding response", "the last outstanding message")
 """Evidence whose time is that at which the client can have the packet."""
 
 

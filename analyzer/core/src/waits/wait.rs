@@ -56,7 +56,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     });
 }
 
-/// A sender that stopped inside a message, behind a whole DATA frame, goes on right when credit comes: that may prove
+/// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove
 /// where the connection's window is used up.
 #[cold]
 fn note_stop_for_credit(layers: &mut Layers<'_>, side: usize, stop: &Stop, at: At) {
