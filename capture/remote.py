@@ -22,7 +22,7 @@ from .tcpdump import start_deaf
 
 if TYPE_CHECKING:
     from .output import Output
-    from .recording import Plan
+    from .plan import Plan
 
 START_PATIENCE_S = 40.0
 """Longest time for ssh to connect and for tcpdump to listen there."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import _core
 from .disk_columns import append, nameless, renumber
-from .runner import Run
 
 IN_MEMORY = 65_536
 """Rows of RPCs, some 200 bytes each, that go to the files together; a capture with fewer needs none."""
@@ -18,20 +16,33 @@ _OF_THEIR_OWN = ("deadlines", "budgets")
 """Columns that are no part of the table."""
 
 
+class RpcRun(Protocol):
+    """A run of the core, as far as rows of RPCs are taken from it."""
+
+    def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
+        """Take rows when there are at least so many."""
+
+    def take_settled(self) -> dict[str, Any]:
+        """Take rows again that were taken before they were complete."""
+
+    def finish(self) -> dict[str, Any]:
+        """End the run and give what it found."""
+
+
 class RpcColumns:
     """The rows that a run gives, piece by piece. Raises SpillError."""
 
     def __init__(self) -> None:
-        """None so far."""
+        """Begin without rows."""
         self._columns: dict[str, _Column] = {}
 
-    def take(self, run: _core.Run | Run) -> None:
+    def take(self, run: RpcRun) -> None:
         """Take the rows that are complete when they are many; called after each step."""
         self._add(run.take_rpcs(IN_MEMORY, 2 * IN_MEMORY))
         if self._columns:
             self._correct(run.take_settled())
 
-    def finish(self, run: _core.Run | Run) -> dict[str, Any]:
+    def finish(self, run: RpcRun) -> dict[str, Any]:
         """End the run and give what it found, with all rows of RPCs."""
         result = run.finish()
         if self._columns:
@@ -80,5 +91,5 @@ class _Column:
             renumber(self.mapped()[begin : begin + IN_MEMORY], numbers)
 
     def mapped(self) -> npt.NDArray[Any]:
-        """All of it; what is written there is in the file."""
+        """Map the whole column into memory: what is written there is in the file."""
         return np.asarray(np.memmap(self._file, self._dtype, "r+", shape=(self._rows, *self._width)))

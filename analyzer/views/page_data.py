@@ -8,7 +8,7 @@ RPCs. `halve_page_data` halves what is here, for who needs less.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
+from typing import Annotated, Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,37 +20,11 @@ from ..decode.disk_columns import gathered
 from ..decode.runner import DecodeOptions, Progress
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
-from .sampling import PIECE, Flights, Spans, read_around
+from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
 
 Column = npt.NDArray[Any]
 _Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
 
-
-class Bounds(NamedTuple):
-    """How much of a capture is drawn in detail."""
-
-    packets: int = 200_000
-    """Packets with rows [a browser has them ready within a second]."""
-    frames: int = 500_000
-    """Frames with rows."""
-    rpcs: int = 250_000
-    """RPCs with rows."""
-    waits: int = 60_000
-    """Waits with rows."""
-    around: int = 150
-    """Packets of its connection before and after one that is evidence."""
-    slow_rpcs: int = 60
-    """Slowest RPCs whose packets have rows."""
-    slow_packets: int = 300
-    """Packets of a slow RPC's connection at its beginning, and as many at its end."""
-    begun: int = 20
-    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
-    connections: int = 2_000
-    """Connections that are named."""
-
-
-BOUNDS = Bounds()
-"""The bounds in use."""
 
 BINS_PER_DECADE = 12
 """Classes of the latency distributions for each factor of ten."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,39 @@ from ..decode.runner import STEP, DecodeOptions, Progress, Run
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
 
-if TYPE_CHECKING:
-    from .page_data import Bounds
-
 _Mask = npt.NDArray[np.bool_]
 _SHIFT = 33
 """Packet numbers have 32 bits: a connection and a packet are one number that keeps their order."""
 _SLOWEST_PER_METHOD = 3
 _MOST_METHODS = 40
+
+
+class Bounds(NamedTuple):
+    """How much of a capture is drawn in detail."""
+
+    packets: int = 200_000
+    """Packets with rows [a browser has them ready within a second]."""
+    frames: int = 500_000
+    """Frames with rows."""
+    rpcs: int = 250_000
+    """RPCs with rows."""
+    waits: int = 60_000
+    """Waits with rows."""
+    around: int = 150
+    """Packets of its connection before and after one that is evidence."""
+    slow_rpcs: int = 60
+    """Slowest RPCs whose packets have rows."""
+    slow_packets: int = 300
+    """Packets of a slow RPC's connection at its beginning, and as many at its end."""
+    begun: int = 20
+    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
+    connections: int = 2_000
+    """Connections that are named."""
+
+
+BOUNDS = Bounds()
+"""The bounds in use."""
+
 PIECE = 1 << 16
 """RPCs that are looked at together."""
 

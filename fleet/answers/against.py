@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
 from .changes import Change, FindingChange
-from .report import Loser, Report
+from .losses import Loser
+from .report import Report
 
 _NOTED = 0.1
 """Smallest change of the mean that is listed, as a share (heuristic without a source; the JSON lists all)."""

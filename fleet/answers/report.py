@@ -15,22 +15,12 @@ from ...interruption import scratch
 from ..dataset import catalog, summary, sums
 from ..recordings import store
 from ..recordings.credentials import without_credentials
-from .changes import Since, since
+from .changes import since
+from .losses import WAITING, Case, Cause, Loser
 from .text import Answers, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-WAITING = (
-    "congestion_window",
-    "receive_window",
-    "stream_window",
-    "connection_window",
-    "loss_recovery",
-    "delayed_ack",
-    "head_of_line",
-)
-"""Causes of blocked time, which settings and code can change; client, server and network time are shown separately."""
 
 DIMENSIONS: Mapping[str, str] = {
     "services": "service",
@@ -41,57 +31,6 @@ DIMENSIONS: Mapping[str, str] = {
 """Dimensions by which time is divided, with their SQL expressions."""
 
 _SEVERITIES = ("info", "warning", "critical")
-
-
-class Loser(Struct, frozen=True, kw_only=True):
-    """A service, method, host pair or implementation."""
-
-    name: str
-    rpcs: int
-    failed_rpcs: int
-    duration_ns: int
-    p50_ns: int | None
-    """Within 10 %."""
-    p99_ns: int | None
-    lost_ns: int
-    """Part of `duration_ns` with a cause in `WAITING`."""
-    cause: str | None
-    """The main cause of `lost_ns`."""
-    budget: dict[str, int]
-    since: Since | None = None
-    """When the time per RPC changed most; None without such a change."""
-
-
-class Case(Struct, frozen=True, kw_only=True):
-    """One finding."""
-
-    host: str
-    recording: str
-    title: str
-    severity: str
-    lost_ns: int | None
-    time_ns: int
-    commands: tuple[str, ...]
-    """Commands that show the finding."""
-
-
-class Cause(Struct, frozen=True, kw_only=True):
-    """All findings of one id."""
-
-    id: str
-    severity: str
-    """Highest severity of these findings."""
-    findings: int
-    recordings: int
-    hosts: int
-    lost_ns: int
-    """Lost time of findings that are not part of others."""
-    first_time_ns: int
-    last_time_ns: int
-    by_hour: dict[str, int]
-    remedy: str | None
-    worst: Case
-    typical: Case
 
 
 class Way(Struct, frozen=True, kw_only=True):

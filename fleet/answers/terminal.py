@@ -13,7 +13,8 @@ from ...analyzer.model.text import count, duration, safe, size
 from ...reports.terminal import CAUSE_STYLES, MEANINGS, SEVERITY_STYLES, draw
 from .against import Against, noted
 from .changes import Change
-from .report import Case, Cause, Loser, Report, Slot
+from .losses import Case, Cause, Loser
+from .report import Report, Slot
 from .text import faster, moment, mostly, total
 
 _BAR = 20

@@ -12,7 +12,7 @@ from ...analyzer.model.text import count, duration
 from .changes import Since
 
 if TYPE_CHECKING:
-    from .report import Cause, Loser
+    from .losses import Cause, Loser
 
 _MUCH = 0.05
 """Share of RPC time from which a cause is named (heuristic without a source)."""

@@ -17,7 +17,8 @@ from ....reports.html import page, said
 from ....reports.terminal import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
-from ..report import Case, Cause, Loser, Report, Slot
+from ..losses import Case, Cause, Loser
+from ..report import Report, Slot
 from ..terminal import TITLES, TOO_SHORT
 
 MOST_COLUMNS = 240

@@ -15,7 +15,8 @@ from ..interruption import Raising
 from .support.common import Quiet, fail, say
 
 if TYPE_CHECKING:
-    from ..capture.recording import Outcome, Plan
+    from ..capture.plan import Plan
+    from ..capture.recording import Outcome
 
 NAME = "capture"
 CONTEXT = {"allow_interspersed_args": False}
@@ -101,7 +102,7 @@ def command(
     from ..capture import filters, interfaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
     from ..capture.output import STDOUT
-    from ..capture.recording import Plan
+    from ..capture.plan import Plan
 
     gc.enable()  # this command may run for days
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
