@@ -46,11 +46,11 @@ test: dev ## Run all tests; those that need tshark or tcpdump are skipped withou
 	PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests # the same generated examples everywhere
 
 # tests of browsers and of damaged and whole captures, which the loop of a developer does without (CONTRIBUTING.md)
-SLOW := analyzer/test_damaged_recordings analyzer/test_spilled reports/test_filters reports/test_html_browser
+SLOW := analyzer/test_damaged_recordings analyzer/test_disk_columns reports/test_filters reports/test_html_browser
 
 test-fast: dev ## Run the core's unit tests and those of analysis and reports, below a minute
 	cargo test --lib
-	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/reports $(SLOW:%=--ignore tests/%.py)
+	GRPCDIAG_EXAMPLES=10 GRPCDIAG_CAPTURES=none PYTHONHASHSEED=0 $(BIN)/pytest -n 2 tests/analyzer tests/detectors tests/reports $(SLOW:%=--ignore tests/%.py)
 
 lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/ruff format --check --extend-exclude $(NOT_PRODUCT) .
@@ -62,6 +62,12 @@ lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+	@if [ -n "$(VALE)" ]; then $(VALE) --output=line --glob='!**/{target,fuzz,vendor}/**' $(PROSE); \
+		else echo "the language of pages is not checked: vale is not here (CONTRIBUTING.md)" >&2; fi
+
+# pages, docstrings and comments are held to the words of .vale/
+PROSE := README.md CONTRIBUTING.md docs analyzer capture fixtures fleet reports src/grpcdiag/cli src/grpcdiag/files tests/snapshots
+VALE := $(or $(shell command -v vale),$(wildcard $(shell go env GOPATH 2>/dev/null)/bin/vale))
 
 # a link that leads nowhere is an error
 SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir build/site-cache --fail-on-warning --keep-going --quiet . build/site

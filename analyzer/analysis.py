@@ -1,82 +1,88 @@
-"""From tables to an `Analysis`: facts, findings, verdict."""
+"""Make an `Analysis` from tables: facts, findings, verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from . import encrypted, facts, story
-from .decode import Progress, decode
+from . import _core
+from .decode.decode import Progress, decode
+from .decode.errors import NoGrpcError
+from .decode.runner import DecodeOptions
 from .detectors import DETECTORS
-from .errors import NoGrpcError
-from .reading import How
-from .result import Analysis, Finding, Skipped
+from .model.analysis import Analysis
+from .model.finding import Finding, Skipped
+from .summary import figures, tls, verdict
 from .tables import Tables
 
 if TYPE_CHECKING:
-    from .beside import Beside
-    from .chosen import Chosen
-    from .narrowing import Part, Read
+    from .selection.narrow import Part, Read
+    from .selection.selection import Selection
+    from .sidecar.read import Sidecar
+
+ABOUTS = {detector.id: detector.about for detector in DETECTORS}
+"""How each detector's finding is treated, by id."""
 
 
-def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[How]) -> Analysis:
+def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
     return of_tables(decode(paths, rpc_rows=False, progress=progress, **how))
 
 
-def of_part(seen: Read, chosen: Chosen, beside: Beside | None = None, notes: tuple[str, ...] = ()) -> Analysis:
-    """The same of some of the RPCs, as if there were no others. Raises NoGrpcError, NarrowError."""
-    from .narrowing import narrow
+def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes: tuple[str, ...] = ()) -> Analysis:
+    """Analyse some of the RPCs as if there were no others. Raises NoGrpcError, NarrowError."""
+    from .selection.narrow import narrow
 
-    return of_tables(seen.tables, beside, notes, lambda tables: narrow(tables, seen, chosen))
+    return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
 
 
 def of_tables(
     tables: Tables,
-    beside: Beside | None = None,
+    sidecar: Sidecar | None = None,
     notes: tuple[str, ...] = (),
     narrowing: Callable[[Tables], Part] | None = None,
 ) -> Analysis:
-    """The analysis of decoded tables, with what was recorded beside the capture, and what is to be noted of that.
+    """Analyse decoded tables, with the capture's sidecar and warnings about it.
 
     Raises NoGrpcError.
     """
     if not tables.rpc_count:
-        raise NoGrpcError(facts.why_no_grpc(tables), None if narrowing else _without_secrets(tables, notes))
+        raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_secrets(tables, notes))
     recording = None
-    if beside is not None:
-        from .beside import Mismatch, use
+    if sidecar is not None:
+        from .sidecar.read import Mismatch, apply_sidecar
 
         try:
-            recording, tables = use(tables, beside)
+            recording, tables = apply_sidecar(tables, sidecar)
         except Mismatch as mismatch:
-            notes, beside = (*notes, f"{beside.file} is not used: {mismatch}"), None
+            notes, sidecar = (*notes, f"{sidecar.file} is not used: {mismatch}"), None
     part = narrowing(tables) if narrowing else None
     if part is not None:
         tables = part.tables
-    findings, skipped = _detect(tables, beside, part)
-    budget, totals = facts.all_budget(tables), facts.totals(tables)
+    findings, skipped = _detect(tables, sidecar, part)
+    budget, totals = figures.all_budget(tables), figures.totals(tables)
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
-        capture=facts.capture_facts(tables),
-        quality=facts.quality(tables, notes),
+        capture=figures.capture_facts(tables),
+        quality=figures.quality(tables, notes),
         totals=totals,
-        traffic=facts.traffic(tables),
+        traffic=figures.traffic(tables),
         budget=budget,
-        verdict=story.verdict(findings, budget, totals),
-        connections=facts.connection_facts(tables),
-        methods=facts.method_facts(tables),
+        verdict=verdict.choose_verdict(findings, budget, ABOUTS, totals),
+        connections=figures.connection_facts(tables),
+        methods=figures.method_facts(tables),
         findings=findings,
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
-        tls=() if part else encrypted.facts(tables),
+        tls=None if part else tls.report(tls.find_facts(tables)),
     )
 
 
-def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
-    """What is told of TLS that may carry gRPC in a capture of which no RPC can be read; None without any."""
-    unread = encrypted.facts(tables)
+def _analyze_without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
+    """Analyse TLS connections that may carry gRPC in a capture without readable RPCs; None without any."""
+    unread = tls.find_facts(tables)
     mine = [one.connection for one in unread if one.may_be_grpc]
     if not mine:
         return None
@@ -85,46 +91,48 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
     answers = list(_encrypted.detect(tables, mine))
     findings = tuple(answer for answer in answers if isinstance(answer, Finding))
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
-        capture=facts.capture_facts(tables),
-        quality=facts.quality(tables, notes),
-        totals=facts.totals(tables),
-        traffic=facts.traffic(tables),
+        capture=figures.capture_facts(tables),
+        quality=figures.quality(tables, notes),
+        totals=figures.totals(tables),
+        traffic=figures.traffic(tables),
         budget={},
-        verdict=encrypted.verdict(unread, findings),
-        connections=facts.connection_facts(tables),
+        verdict=tls.write_verdict(unread, findings),
+        connections=figures.connection_facts(tables),
         methods=(),
-        findings=story.told(findings),
+        findings=verdict.link_findings(findings, ABOUTS),
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
-        tls=unread,
+        recording=None,
+        tls=tls.report(unread),
     )
 
 
-def _unless_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
-    """The finding, unless one side's packets are missing on all its connections: what it says needs both."""
+def _skip_if_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
+    """Skip a finding whose connections all lack one side's packets: it needs both directions."""
     connections = list(finding.scope.connections)
     if not connections or not tables.connections.unheard[connections].all():
         return finding
-    return Skipped(finding.id, "the capture has one direction only of the connections concerned")
+    return Skipped(finding.id, "the capture has only one direction of the connections concerned")
 
 
 def _detect(
-    tables: Tables, beside: Beside | None, part: Part | None
+    tables: Tables, sidecar: Sidecar | None, part: Part | None
 ) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
-        if part is not None and (reason := part.not_told(detector.id)):
+        if part is not None and (reason := part.explain_skipped(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(part.judged_by(detector.id) if part else tables):
-            if isinstance(answer, Finding) and not detector.judges_one_direction:
-                answer = _unless_unheard(answer, tables)
-            if isinstance(answer, Finding) and beside is not None:
-                from .beside import with_settings
+        for answer in detector.detect(part.choose_tables(detector.about) if part else tables):
+            if isinstance(answer, Finding) and not detector.about.one_direction:
+                answer = _skip_if_unheard(answer, tables)
+            if isinstance(answer, Finding) and sidecar is not None:
+                from .sidecar.read import add_present_settings
 
-                answer = with_settings(answer, tables, beside)
+                answer = add_present_settings(answer, tables, sidecar)
             if isinstance(answer, Finding):
                 findings.append(answer)
             else:
                 skipped.append(answer)
-    return story.told(findings), tuple(skipped)
+    return verdict.link_findings(findings, ABOUTS), tuple(skipped)

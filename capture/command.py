@@ -1,4 +1,4 @@
-"""The command that is recorded: started as its user, its terminal untouched, its signals its own."""
+"""Run the recorded command as its user, with its own terminal and signals."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from typing import Any
 from .errors import CommandError, UsageError
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that are the command's when somebody sends them to this process."""
+"""Signals to this process that are forwarded to the command."""
 _FROM_KERNEL = 0x80
-"""si_code of a signal that the terminal sends, to the command as well (SI_KERNEL, asm-generic/siginfo.h)."""
+"""si_code of a signal from the terminal, which the command gets too (SI_KERNEL, asm-generic/siginfo.h)."""
 TICK_S = 0.2
-"""How often the caller is called while the command runs."""
+"""Time between two calls of the caller's function while the command runs."""
 
 
 def choose_user(named: str | None) -> pwd.struct_passwd | None:
-    """Whom the command shall run as; None for whoever runs this.
+    """Choose the user of the command; None for the present user.
 
-    Under sudo, doas or pkexec that is the user who called it: recording needs rights, the command does not.
-    Raises UsageError.
+    Under sudo, doas or pkexec it is the caller: only recording needs root's rights. Raises UsageError.
     """
     if os.geteuid() != 0:
-        if named and named not in (_me(), str(os.geteuid())):
-            raise UsageError(f"--user {named}: only root may run a command as somebody else")
+        if named and named not in (_find_own_name(), str(os.geteuid())):
+            raise UsageError(f"--user {named}: only root may run a command as another user")
         return None
     caller = named or os.environ.get("SUDO_USER") or os.environ.get("DOAS_USER") or os.environ.get("PKEXEC_UID")
     if not caller:
@@ -37,31 +36,31 @@ def choose_user(named: str | None) -> pwd.struct_passwd | None:
     try:
         user = pwd.getpwuid(int(caller)) if caller.isdigit() else pwd.getpwnam(caller)
     except KeyError:
-        raise UsageError(f"--user {caller}: no user is called that") from None
+        raise UsageError(f"--user {caller}: no user has this name") from None
     return None if user.pw_uid == 0 else user
 
 
-def _me() -> str:
+def _find_own_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # a container's user need not have a name
+    except KeyError:  # users in containers may have no name
         return ""
 
 
 def locate(name: str) -> None:
-    """Raises CommandError for a command that cannot be started."""
+    """Check that a command can be started. Raises CommandError."""
     if shutil.which(name) is None:
         if os.path.exists(name) and os.sep in name:  # noqa: PTH110
-            raise CommandError(f"{name}: it cannot be executed", 126)
-        raise CommandError(f"{name}: no command is called that", 127)
+            raise CommandError(f"{name}: cannot be executed", 126)
+        raise CommandError(f"{name}: command not found", 127)
 
 
 class Command:
-    """A running command. Between its start and its end the main thread takes signals here, and nowhere else."""
+    """A running command. While it runs, only this class handles the signals of the main thread."""
 
     def __init__(self, arguments: Sequence[str], user: pwd.struct_passwd | None, stdout: int | None = None) -> None:
-        """Start it in this process's group, so that the terminal's keys reach it. Raises CommandError."""
-        # who started us with a signal ignored, as nohup does, wants it ignored in the command too
+        """Start the command in this process's group, so that the terminal's keys reach it. Raises CommandError."""
+        # a signal that is ignored here, as under nohup, must stay ignored in the command
         self._mine = [number for number in FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
         self._early: list[int] = []
         self._before = {number: signal.signal(number, self._note) for number in self._mine}
@@ -78,9 +77,9 @@ class Command:
         self._early.append(number)
 
     def wait(self, tick: Callable[[], None]) -> int:
-        """Wait for its end and return its exit code, 128 and the signal's number when a signal ended it.
+        """Wait for the end and return the exit code, or 128 plus the signal's number if a signal ended the command.
 
-        Signals that were sent to this process alone are passed on; those of the terminal it has got itself.
+        Signals sent only to this process are forwarded; those of the terminal reach the command directly.
         """
         for number in self._early:
             if number not in (signal.SIGINT, signal.SIGQUIT):
@@ -94,12 +93,12 @@ class Command:
         return code if code >= 0 else 128 - code
 
     def interrupted(self, within_s: float) -> bool:
-        """Whether somebody asks this process to hurry up, now that the command has ended."""
+        """Say whether a signal asks this process to finish early after the command has ended."""
         came = signal.sigtimedwait(self._mine, within_s) if self._mine else None
         return came is not None
 
     def release(self) -> None:
-        """Take signals as before."""
+        """Restore the signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if hasattr(self, "_blocked"):
@@ -107,7 +106,7 @@ class Command:
 
 
 def identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Arguments of Popen that make a program run as a user, with nothing of root left."""
+    """Build the arguments of Popen that run a program as a user without any of root's rights."""
     if user is None:
         return {}
     environment = {**os.environ, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}

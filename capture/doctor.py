@@ -1,4 +1,4 @@
-"""What this machine lacks for recording, for verifying and for the lab: tried, not guessed, and nothing left behind."""
+"""Check what this machine lacks for recording, verifying and the lab, by trying it, without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ from .errors import RecordingError
 
 Area = Literal["recording", "verifying", "lab"]
 State = Literal["ok", "missing", "optional"]
-"""`optional`: it is missing, and less is told without it."""
+"""`optional`: it is missing, and reports say less without it."""
 
 AREAS: tuple[Area, ...] = ("recording", "verifying", "lab")
-"""What a machine can be fit for."""
+"""What a machine can be used for."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for."""
+    """The result of one check."""
 
     area: Area
     name: str
     state: State
     found: str
-    """What is here: a version, a value, or why not."""
+    """What was found: a version, a value, or the reason why not."""
     do: str = ""
-    """What to do when it is missing."""
+    """What to do if it is missing."""
 
 
 def examine() -> Iterator[Check]:
-    """Look for everything."""
+    """Run all checks."""
     for area, checks in _CHECKS.items():
         for check in checks:
             yield from check(area)
 
 
-def _tool(name: str, package: str, why: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
+def _check_tool(name: str, package: str, why: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
     def look(area: Area) -> Iterator[Check]:
         path = tools.find(name)
         state: State = "ok" if path else ("missing" if needed else "optional")
-        version = _version(name) if path else ""
-        yield Check(area, name, state, version or path or "not here", "" if path else f"apt install {package}: {why}")
+        version = _read_version(name) if path else ""
+        yield Check(area, name, state, version or path or "not found", "" if path else f"apt install {package}: {why}")
 
     return look
 
 
-def _version(name: str) -> str:
+def _read_version(name: str) -> str:
     option = {"ip": "-V", "tc": "-V", "ssh": "-V"}.get(name, "--version")
     line = next(iter((tools.output(name, option) or "").splitlines()), "")
     match = re.search(r"\d+(\.\d+)+\S*", line)
     return match[0].rstrip(",.") if match else ""
 
 
-def _module(name: str, why: str, extra: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
+def _check_module(name: str, why: str, extra: str, *, needed: bool) -> Callable[[Area], Iterator[Check]]:
     def look(area: Area) -> Iterator[Check]:
         version = machine.package(name)
         state: State = "ok" if version else ("missing" if needed else "optional")
-        yield Check(area, name, state, version or "not here", "" if version else f"pip install {extra}: {why}")
+        yield Check(area, name, state, version or "not found", "" if version else f"pip install {extra}: {why}")
 
     return look
 
 
-def _kernel(area: Area) -> Iterator[Check]:
+def _check_kernel(area: Area) -> Iterator[Check]:
     release = platform.release()
     fit = sys.platform.startswith("linux") and hasattr(os, "pidfd_open")
-    yield Check(area, "Linux", "ok" if fit else "missing", release, "" if fit else "Linux 5.3 or later records")
+    yield Check(area, "Linux", "ok" if fit else "missing", release, "" if fit else "recording needs Linux 5.3 or later")
 
 
-def _right_to_record(area: Area) -> Iterator[Check]:
-    """tcpdump is started, on the loopback device, with a filter that nothing passes."""
+def _check_right_to_record(area: Area) -> Iterator[Check]:
+    """Start tcpdump on the loopback device with a filter that matches nothing."""
     name = "right to record"
     try:
         path = tcpdump.find()
@@ -85,26 +85,26 @@ def _right_to_record(area: Area) -> Iterator[Check]:
         finally:
             running.stop()
     except RecordingError as error:
-        said = str(error).splitlines()
-        yield Check(area, name, "missing", said[0], said[1] if len(said) > 1 else "")
+        lines = str(error).splitlines()
+        yield Check(area, name, "missing", lines[0], lines[1] if len(lines) > 1 else "")
         return
     who = "root" if os.geteuid() == 0 else "tcpdump has the capabilities"
     yield Check(area, name, "ok", who)
 
 
-def _filters(area: Area) -> Iterator[Check]:
+def _check_filters(area: Area) -> Iterator[Check]:
     checked = filters.check("tcp")
     yield Check(
         area,
         "filter check (cypcap)",
         "ok" if checked else "optional",
-        (machine.package("cypcap") or "here") if checked else "not here",
-        "" if checked else "pip install 'grpcdiag[capture]': wrong filters are found before anything starts",
+        (machine.package("cypcap") or "found") if checked else "not found",
+        "" if checked else "pip install 'grpcdiag[capture]': finds wrong filters before anything starts",
     )
 
 
-def _namespaces(area: Area) -> Iterator[Check]:
-    """Devices are made in a network namespace that ends with the process."""
+def _check_namespaces(area: Area) -> Iterator[Check]:
+    """Create devices in a network namespace that ends with the process."""
     root = os.geteuid() == 0
     trials = (
         ("network namespaces", ("true",), "the lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN"),
@@ -116,46 +116,47 @@ def _namespaces(area: Area) -> Iterator[Check]:
         (
             "TUN devices",
             ("ip", "tuntap", "add", "dev", "grpcdiag0", "mode", "tun"),
-            "modprobe tun; /dev/net/tun must be there",
+            "modprobe tun; /dev/net/tun must exist",
         ),
     )
     for name, words, do in trials:
         works = tools.output("unshare", "--net", "--", *words) is not None
-        found = "works" if works else ("does not work" if root else "not allowed, or not here")
+        found = "works" if works else ("does not work" if root else "not allowed, or not found")
         yield Check(area, name, "ok" if works else "missing", found, "" if works else do)
 
 
-def _cubic(area: Area) -> Iterator[Check]:
+def _check_cubic(area: Area) -> Iterator[Check]:
     here = machine.sysctls().get("net.ipv4.tcp_available_congestion_control", "")
     has = "cubic" in here.split()
-    yield Check(area, "cubic", "ok" if has else "missing", here or "not known", "" if has else "modprobe tcp_cubic")
+    yield Check(area, "cubic", "ok" if has else "missing", here or "unknown", "" if has else "modprobe tcp_cubic")
 
 
 def settings() -> Iterator[tuple[str, str, str]]:
-    """Kernel settings that change what a diagnosis says: name, value, what the value means."""
+    """List the kernel settings that affect an analysis: name, value, meaning of the value."""
     values = machine.sysctls()
     means: tuple[tuple[str, Callable[[str], str]], ...] = (
         (
             "net.ipv4.tcp_congestion_control",
             lambda v: (
-                "windows are estimated as cubic keeps them"
+                "congestion windows are estimated by the rules of cubic"
                 if v == "cubic"
-                else f"{v} keeps its window otherwise "
-                "than cubic: windows are measured with ss, or told as bytes in flight"
+                else f"{v} differs from cubic: congestion windows are measured with ss, or reported as bytes in flight"
             ),
         ),
         (
             "net.ipv4.tcp_slow_start_after_idle",
-            lambda v: "windows stay over idle time" if v == "0" else "windows fall back after idle time",
+            lambda v: (
+                "congestion windows stay after idle time" if v == "0" else "congestion windows restart after idle time"
+            ),
         ),
         (
             "net.ipv4.tcp_autocorking",
-            lambda v: "small writes leave at once" if v == "0" else "small writes may be joined",
+            lambda v: "small writes are sent immediately" if v == "0" else "small writes may be joined",
         ),
-        ("net.ipv4.tcp_rmem", lambda v: "least, first and largest receive buffer"),
-        ("net.ipv4.tcp_wmem", lambda v: "least, first and largest send buffer"),
-        ("net.ipv4.tcp_notsent_lowat", lambda v: "bytes not yet sent at which a socket is writable again"),
-        ("net.core.default_qdisc", lambda v: "queues of new interfaces"),
+        ("net.ipv4.tcp_rmem", lambda v: "minimum, default and maximum receive buffer"),
+        ("net.ipv4.tcp_wmem", lambda v: "minimum, default and maximum send buffer"),
+        ("net.ipv4.tcp_notsent_lowat", lambda v: "unsent bytes below which a socket is writable"),
+        ("net.core.default_qdisc", lambda v: "queueing discipline of new interfaces"),
     )
     for name, meaning in means:
         if name in values:
@@ -164,25 +165,25 @@ def settings() -> Iterator[tuple[str, str, str]]:
 
 _CHECKS: dict[Area, tuple[Callable[[Area], Iterator[Check]], ...]] = {
     "recording": (
-        _kernel,
-        _tool("tcpdump", "tcpdump", "it records", needed=True),
-        _right_to_record,
-        _tool("setpriv", "util-linux", "root runs tcpdump as the user who called sudo", needed=False),
-        _filters,
-        _tool("ss", "iproute2", "congestion windows are measured", needed=False),
-        _tool("ip", "iproute2", "interfaces are found by route, routes and MTUs are told", needed=False),
-        _tool("tc", "iproute2", "queueing disciplines are told", needed=False),
-        _tool("ethtool", "ethtool", "offloads are told", needed=False),
-        _tool("ssh", "openssh-client", "--also records on another host", needed=False),
+        _check_kernel,
+        _check_tool("tcpdump", "tcpdump", "records packets", needed=True),
+        _check_right_to_record,
+        _check_tool("setpriv", "util-linux", "lets root run tcpdump as the caller of sudo", needed=False),
+        _check_filters,
+        _check_tool("ss", "iproute2", "measures congestion windows", needed=False),
+        _check_tool("ip", "iproute2", "finds interfaces by route, reports routes and MTUs", needed=False),
+        _check_tool("tc", "iproute2", "reports queueing disciplines", needed=False),
+        _check_tool("ethtool", "ethtool", "reports offloads", needed=False),
+        _check_tool("ssh", "openssh-client", "records on another host with --also", needed=False),
     ),
     "verifying": (
-        _tool("tshark", "tshark", "Wireshark's reading is compared", needed=True),
-        _module("pyshark", "it drives tshark", "pyshark", needed=True),
+        _check_tool("tshark", "tshark", "decodes the capture for the comparison", needed=True),
+        _check_module("pyshark", "runs tshark", "pyshark", needed=True),
     ),
     "lab": (
-        _module("grpcio", "its clients and servers", "grpcio", needed=True),
-        _tool("ip", "iproute2", "it makes namespaces and links", needed=True),
-        _namespaces,
-        _cubic,
+        _check_module("grpcio", "clients and servers of the lab", "grpcio", needed=True),
+        _check_tool("ip", "iproute2", "creates namespaces and links", needed=True),
+        _check_namespaces,
+        _check_cubic,
     ),
 }

@@ -1,7 +1,8 @@
-"""When a recording may end: the connections are closed, and tcpdump has written their last packets.
+"""Decide when a recording may end: the connections are closed, and tcpdump has written their last packets.
 
-tcpdump gets packets from the kernel in blocks. A block comes when it is full or a second old, so a tcpdump that is
-stopped at once loses what came last. Its statistics tell what the kernel has counted and what was written.
+The kernel gives packets to tcpdump in blocks, when a block is full or a second old. A tcpdump that is stopped
+immediately therefore loses the last packets. Its statistics say how many packets the kernel counted and how many were
+written.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from . import sockets
 from .tcpdump import Counts, Tcpdump
 
 BLOCK_S = 1.3
-"""Time after which every packet has reached tcpdump: its read timeout of one second (tcpdump.c), and a little."""
+"""Time after which every packet has reached tcpdump: its read timeout of one second (tcpdump.c), and a margin."""
 QUIET_S = 0.15
-"""Silence that counts as the end, when the kernel says that no connection is open (own choice)."""
+"""Silence that counts as the end if the kernel says that no connection is open (heuristic without a source)."""
 BLIND_QUIET_S = 1.0
-"""The same when it is not seen whether connections are open: they may be another network namespace's (own choice)."""
+"""Silence that counts as the end if sockets are not visible, as in another network namespace (heuristic without a
+source)."""
 _LOOK_S = 0.05
 
 _CLOSING = ("fin-wait-1", "fin-wait-2", "closing", "last-ack", "close-wait", "syn-sent", "syn-recv")
@@ -29,12 +31,12 @@ class Ending:
     """How a recording ended."""
 
     open_connections: int
-    """Connections that were still being closed when patience was at its end."""
+    """Connections that were still closing when the time was over."""
     waited_s: float
 
 
 def closing(ports: Sequence[int]) -> int | None:
-    """Connections that somebody has begun to close or to open; None when ss does not answer."""
+    """Count the connections that are being opened or closed; None if ss does not answer."""
     found = sockets.look(ports, *_CLOSING)
     return None if found is None else len(found)
 
@@ -48,7 +50,7 @@ def wait(
     loopback: bool,
     interrupted: Callable[[float], bool],
 ) -> Ending:
-    """Return when the last packets are in the file, or `patience_s` and a block's time later.
+    """Return when the last packets are in the file, at the latest after `patience_s` and the time of a block.
 
     `blind`: no socket of these ports was ever seen here. `loopback`: the kernel counts each packet twice, out and in.
     """
@@ -73,10 +75,10 @@ def wait(
             continue
         since = max(closed, min(changed, start + patience_s))
         quiet = BLIND_QUIET_S if blind else QUIET_S
-        if now - since >= (quiet if _all_written(counts, loopback) else max(quiet, BLOCK_S)):
+        if now - since >= (quiet if _is_all_written(counts, loopback) else max(quiet, BLOCK_S)):
             break
     return Ending(open_connections, now - start)
 
 
-def _all_written(counts: Counts, loopback: bool) -> bool:
+def _is_all_written(counts: Counts, loopback: bool) -> bool:
     return counts.captured * (2 if loopback else 1) == counts.received - counts.dropped

@@ -1,4 +1,4 @@
-"""Capture filters: built from ports and hosts, and compiled by libpcap before anything starts."""
+"""Build capture filters from ports and hosts, and let libpcap compile them before anything starts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from .errors import UsageError
 
 
 def expression(ports: Sequence[int], hosts: Sequence[str], also: str | None = None) -> str:
-    """The filter for TCP of any of the ports and any of the hosts; `also` must hold besides. See pcap-filter(7)."""
+    """Build the filter for TCP of any of the ports and any of the hosts, combined with `also` by AND.
+
+    See pcap-filter(7).
+    """
     parts = ["tcp"]
-    parts += [_any(f"port {port}" for port in dict.fromkeys(ports))] if ports else []
-    parts += [_any(f"host {host}" for host in dict.fromkeys(hosts))] if hosts else []
+    parts += [_join_terms(f"port {port}" for port in dict.fromkeys(ports))] if ports else []
+    parts += [_join_terms(f"host {host}" for host in dict.fromkeys(hosts))] if hosts else []
     parts += [f"({also})"] if also and also.strip() else []
     return " and ".join(parts)
 
 
-def _any(terms: Iterable[str]) -> str:
+def _join_terms(terms: Iterable[str]) -> str:
     listed = list(terms)
     return listed[0] if len(listed) == 1 else f"({' or '.join(listed)})"
 
 
 def address(text: str) -> str | None:
-    """The text as an IP address, without a zone; None when it is none."""
+    """Parse an IP address and drop its zone; None if the text is not an address."""
     try:
         return str(ipaddress.ip_address(text.partition("%")[0]))
     except ValueError:
@@ -31,9 +34,9 @@ def address(text: str) -> str | None:
 
 
 def check(text: str) -> bool:
-    """Compile a filter; false when libpcap's binding is not installed, and tcpdump must say what is wrong with it.
+    """Compile a filter; return false if libpcap's binding is not installed, so that only tcpdump can check it.
 
-    Raises UsageError with libpcap's own words.
+    Raises UsageError with libpcap's message.
     """
     try:
         import cypcap

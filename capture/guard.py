@@ -1,11 +1,11 @@
-"""Keeps one program, tcpdump, from outliving whoever asked for it. Run as a script, with the program as arguments.
+"""Keep one program, tcpdump, from outliving its caller. Run this file as a script with the program as arguments.
 
-It starts the program and reads standard input, which is a pipe whose other end only the asking process holds: `s` asks
-for statistics (SIGUSR1), the pipe's end asks for an orderly stop (SIGINT). The kernel closes the pipe when that process
-ends, however it ends, so this also holds when it was killed. PR_SET_PDEATHSIG would not do: the kernel clears it when
-the program changes its user (tcpdump -Z) or has file capabilities (prctl(2)).
+It starts the program and reads standard input, a pipe whose other end only the caller holds. `s` asks for statistics
+(SIGUSR1), and the end of the pipe asks for an orderly stop (SIGINT). The kernel closes the pipe when the caller ends,
+even if it was killed. PR_SET_PDEATHSIG is not enough: the kernel clears it when the program changes its user
+(tcpdump -Z) or has file capabilities (prctl(2)).
 
-The exit code is the program's; 128 and the signal's number when a signal ended it; 127 when it cannot be started.
+The exit code is the program's, 128 plus the signal's number if a signal ended it, or 127 if it cannot be started.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ import signal
 import sys
 
 PATIENCE_S = 10.0
-"""How long the program may take to write what it has."""
+"""Longest time for the program to write its buffered packets."""
 
 
 class _Stop(Exception):
-    """Somebody wants this process to end."""
+    """A signal asks this process to end."""
 
 
 def _asked(number: int, frame: object) -> None:
@@ -27,7 +27,7 @@ def _asked(number: int, frame: object) -> None:
 
 
 def _watch(process: int) -> None:
-    """Return when the program has ended, or shall end."""
+    """Return when the program has ended, or when it should end."""
     asked = select.poll()
     asked.register(process, select.POLLIN)
     asked.register(0, select.POLLIN)
@@ -35,14 +35,14 @@ def _watch(process: int) -> None:
         ready = {descriptor for descriptor, _ in asked.poll()}
         if process in ready:
             return
-        said = os.read(0, 64)
-        if not said:
+        request = os.read(0, 64)
+        if not request:
             return
         signal.pidfd_send_signal(process, signal.SIGUSR1)
 
 
 def _end(process: int) -> None:
-    """Stop the program, kindly at first."""
+    """Stop the program, first with SIGINT, then with SIGKILL."""
     ended = select.poll()
     ended.register(process, select.POLLIN)
     for number, patience_s in ((signal.SIGINT, PATIENCE_S), (signal.SIGKILL, PATIENCE_S)):
@@ -54,7 +54,7 @@ def _end(process: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program until it ends or the pipe does."""
+    """Run the program until it ends or the pipe is closed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _asked)
     null = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]

@@ -1,4 +1,4 @@
-"""Interfaces: by name, by the route to a target, or all of them."""
+"""Choose the interface: by name, by the route to a target, or all of them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ ANY = "any"
 
 
 def target(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, `[V6]:PORT`. Raises UsageError."""
+    """Parse `HOST:PORT` or `[V6]:PORT`. Raises UsageError."""
     match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\s]+)):(\d{1,5})", text.strip())
     if not match or not 0 < int(match[3]) < 65_536:
-        raise UsageError(f"{text!r} is no target: write HOST:PORT, such as 10.0.0.2:50051 or [::1]:50051")
+        raise UsageError(f"{text!r} is not a target: write HOST:PORT, such as 10.0.0.2:50051 or [::1]:50051")
     return match[1] or match[2], int(match[3])
 
 
 def addresses(host: str) -> tuple[str, ...]:
-    """All IP addresses of a host. Raises UsageError."""
+    """Look up all IP addresses of a host. Raises UsageError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"{host}: {getattr(error, 'strerror', None) or 'no host is called that'}") from None
+        raise UsageError(f"{host}: {getattr(error, 'strerror', None) or 'no host has this name'}") from None
     return tuple(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
 
 
 def choose(named: str | None, targets: Sequence[str]) -> str:
-    """The interface to record on: the named one, the one that all routes to the targets take, or any.
+    """Choose the interface to record on: the named one, the one of all routes to the targets, or any.
 
-    `targets` are IP addresses. Raises UsageError for a name that is none.
+    `targets` are IP addresses. Raises UsageError for an unknown name.
     """
     if named:
         known = [name for _, name in socket.if_nameindex()]
         if named != ANY and named not in known:
-            raise UsageError(f"no interface is called {named!r}; known: {', '.join(known)}, {ANY}")
+            raise UsageError(f"no interface has the name {named!r}; known: {', '.join(known)}, {ANY}")
         return named
     devices = {by_route(ip) for ip in targets}
     device = devices.pop() if len(devices) == 1 else None
@@ -47,7 +47,7 @@ def choose(named: str | None, targets: Sequence[str]) -> str:
 
 
 def by_route(ip: str) -> str | None:
-    """The interface by which packets to an address leave; None when `ip` does not say."""
+    """Find the interface of the route to an address; None if `ip` does not say."""
     if address(ip) is None:
         return None
     match tools.answer("ip", "-j", "route", "get", ip):

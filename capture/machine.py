@@ -1,4 +1,4 @@
-"""What packets do not show and diagnosis needs: settings of this machine, as they are now."""
+"""Read this machine's settings, which packets do not show but an analysis needs."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ SYSCTLS = (
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
 )
-"""Settings that change how TCP sends, waits or gives up. Values are kept as the kernel writes them."""
+"""Settings that change how TCP sends, waits or gives up."""
 
 
 def sysctls() -> dict[str, str]:
-    """The values of `SYSCTLS` in this network namespace; those that this kernel does not have are left out."""
+    """Read the values of `SYSCTLS` in this network namespace, without those that this kernel lacks."""
     found = ((name, tools.read("/proc/sys/" + name.replace(".", "/"))) for name in SYSCTLS)
     return {name: " ".join(value.split()) for name, value in found if value is not None}
 
 
 def addresses() -> list[str]:
-    """IP addresses of this network namespace."""
+    """List the IP addresses of this network namespace."""
     links = tools.answer("ip", "-j", "addr", "show")
     if not isinstance(links, list):
         return []
@@ -75,7 +75,7 @@ def addresses() -> list[str]:
 
 
 def routes(targets: Sequence[str]) -> list[dict[str, Any]]:
-    """The routes to the targets, and the namespace's own: each as `ip -j` tells it, with `initcwnd` and `congctl`."""
+    """List the routes to the targets and those of the namespace as `ip -j` prints them, with `initcwnd`, `congctl`."""
     found: list[dict[str, Any]] = []
     for ip in dict.fromkeys(targets):
         got = tools.answer("ip", "-j", "-d", "route", "get", ip)
@@ -87,8 +87,8 @@ def routes(targets: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def links(interface: str) -> dict[str, Any]:
-    """MTU, queueing discipline, offloads and counters of the interface, or of all when it is `any`."""
-    told = tools.answer("ip", "-j", "-s", "link", "show", *([] if interface == "any" else ["dev", interface]))
+    """Read MTU, queueing discipline, offloads and counters of the interface, or of all for `any`."""
+    found = tools.answer("ip", "-j", "-s", "link", "show", *([] if interface == "any" else ["dev", interface]))
     return {
         link["ifname"]: {
             "mtu": link.get("mtu"),
@@ -96,20 +96,20 @@ def links(interface: str) -> dict[str, Any]:
             "kind": link.get("link_type"),
             "txqlen": link.get("txqlen"),
             "counters": link.get("stats64"),
-            "qdisc": _qdisc(link["ifname"]) or link.get("qdisc"),
+            "qdisc": _read_qdisc(link["ifname"]) or link.get("qdisc"),
             "offloads": offloads(link["ifname"]),
         }
-        for link in (told if isinstance(told, list) else [])[:64]
+        for link in (found if isinstance(found, list) else [])[:64]
         if isinstance(link, dict) and "ifname" in link and (interface != "any" or "UP" in link.get("flags", []))
     }
 
 
-def _qdisc(interface: str) -> Any:
+def _read_qdisc(interface: str) -> Any:
     return tools.answer("tc", "-j", "-s", "qdisc", "show", "dev", interface) or None
 
 
 def offloads(interface: str) -> dict[str, bool] | None:
-    """Offloads that change what a capture shows, as ethtool says; None without ethtool."""
+    """Read the offloads that change what a capture shows; None without ethtool."""
     text = tools.output("ethtool", "-k", interface)
     if text is None:
         return None
@@ -120,24 +120,24 @@ def offloads(interface: str) -> dict[str, bool] | None:
 
 
 def cpus() -> dict[str, Any]:
-    """Processors: how many, which, and whether their clock is held back."""
-    model = next((line.split(":", 1)[1].strip() for line in _cpuinfo() if line.startswith("model name")), None)
+    """Describe the processors: their number, model, frequency governor and load."""
+    model = next((line.split(":", 1)[1].strip() for line in _read_cpuinfo() if line.startswith("model name")), None)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     governor = tools.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     load = tools.read("/proc/loadavg")
     return {"count": os.cpu_count(), "usable": usable, "model": model, "governor": governor, "load": load}
 
 
-def _cpuinfo() -> list[str]:
+def _read_cpuinfo() -> list[str]:
     return (tools.read("/proc/cpuinfo") or "").splitlines()
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what records and what sends."""
-    said = (tools.output("tcpdump", "--version") or "").splitlines()
-    libpcap = next((line for line in said if "libpcap" in line), None)
+    """List the versions of the recording tools and of gRPC."""
+    lines = (tools.output("tcpdump", "--version") or "").splitlines()
+    libpcap = next((line for line in lines if "libpcap" in line), None)
     return {
-        "tcpdump": said[0].removeprefix("tcpdump version ") if said else None,
+        "tcpdump": lines[0].removeprefix("tcpdump version ") if lines else None,
         "libpcap": libpcap.removeprefix("libpcap version ") if libpcap else None,
         "iproute2": (tools.output("ss", "--version") or "").strip().removeprefix("ss utility, ") or None,
         "ethtool": (tools.output("ethtool", "--version") or "").strip() or None,
@@ -148,7 +148,7 @@ def versions() -> dict[str, str | None]:
 
 
 def package(name: str) -> str | None:
-    """Version of a Python package here; None without it."""
+    """Find the version of a Python package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -156,13 +156,13 @@ def package(name: str) -> str | None:
 
 
 def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
-    """Everything together."""
+    """Collect all settings of this machine."""
     kernel = platform.uname()
     return {
         "name": socket.gethostname(),
         "kernel": f"{kernel.system} {kernel.release} {kernel.version}",
         "machine": kernel.machine,
-        "network_namespace": _namespace(),
+        "network_namespace": _find_namespace(),
         "addresses": addresses(),
         "cpus": cpus(),
         "sysctls": sysctls(),
@@ -172,7 +172,7 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _namespace() -> str | None:
+def _find_namespace() -> str | None:
     try:
         return str(Path("/proc/self/ns/net").readlink())
     except OSError:

@@ -1,4 +1,4 @@
-"""The files of a recording: under names of their own while it goes on, in their places once it has ended."""
+"""Manage the files of a recording: they have temporary names until the recording has ended."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ..analyzer.sidecar.names import SAMPLES_SUFFIX, SUFFIX, encode_description
+from ..files.atomic_file import Part, begin, random_name, random_part
 from ..files.folder import Place, find_in_roots_folder, open_device
-from ..files.whole import Part, begin, random_name, random_part
-from . import sidefile
 from .errors import RecordingError, UsageError
 from .tcpdump import Rotation
 
 STDOUT = "-"
 """Output that is a stream."""
 LEAST_FREE = 2_000_000
-"""Bytes that must be free on the disk to begin, and at which a recording ends (heuristic: room for what waits)."""
+"""Free bytes on the disk needed to begin; a recording ends at less (heuristic: room for buffered packets)."""
 _ENDING = ".pcap"
-"""AppArmor's profile of tcpdump (Debian, Ubuntu) allows names that end like this."""
-_NOT_ROOTS = "root rotates files only in a folder that root alone can change"
+"""AppArmor's profile of tcpdump (Debian, Ubuntu) allows names with this ending."""
+_NOT_ROOTS = "root rotates files only in a folder that only root can change"
 _LONGEST = 180
-"""Bytes of a name that are kept beside a random part, of the 255 that file systems take."""
+"""Most bytes of a name before the random part is added; file systems allow 255."""
 
 
 class Output:
-    """Where one recording goes. Nothing that is there changes before `publish`."""
+    """The files of one recording. Existing files do not change before `publish`."""
 
     def __init__(self, path: Path, user: pwd.struct_passwd | None, mode: int, rotate: Rotation | None) -> None:
-        """Make the first new file beside `path`. Raises RecordingError."""
+        """Make the first new file next to `path`. Raises RecordingError."""
         self.path = path
         self.mode = mode
         self._rotate = rotate
@@ -44,7 +44,7 @@ class Output:
         try:
             self._place, self._first = self._begin()
         except OSError as error:
-            raise UsageError(f"cannot write {path}: {_reason(error, user)}") from None
+            raise UsageError(f"cannot write {path}: {_explain_error(error, user)}") from None
         if self._first:
             self._parts.append(self._first)
             os.fchmod(self._first.descriptor, mode)
@@ -54,11 +54,11 @@ class Output:
         if not self.device and self.free_bytes() < LEAST_FREE:
             free = self.free_bytes()
             self.discard()
-            raise RecordingError(f"cannot write {path}: {free:,} bytes are free on the disk: too little to begin")
+            raise RecordingError(f"cannot write {path}: only {free:,} bytes are free on the disk")
 
     def _begin(self) -> tuple[Place, Part | None]:
-        """A ring begins with its side file: tcpdump makes its files itself. Raises OSError."""
-        ending = sidefile.SUFFIX if self._rotate else ""
+        """Make the first file; for a ring it is the sidecar, because tcpdump makes the others. Raises OSError."""
+        ending = SUFFIX if self._rotate else ""
         place, part = begin(self.path, self._user, self.mode, lambda name: self._named(name) + ending)
         if part is not None and self._rotate and os.geteuid() == 0 and place.folder.rights.user is None:
             try:  # tcpdump opens these files by their paths, as root
@@ -76,21 +76,21 @@ class Output:
 
     @property
     def device(self) -> bool:
-        """Whether it is no ordinary file, but a pipe or a device: a stream with nothing beside it."""
+        """Say whether the output is a pipe or a device: a stream without a sidecar."""
         return self._place.device
 
     @property
     def name(self) -> str:
-        """The capture's name at the end."""
+        """Give the final name of the capture."""
         return self._place.name
 
     @property
     def unfinished(self) -> str:
-        """The capture's name meanwhile, without the numbers of a ring."""
+        """Give the temporary name of the capture, without the numbers of a ring."""
         return self._named(self._place.name)
 
     def open(self) -> tuple[int, str, pwd.struct_passwd | None]:
-        """Descriptor and path that tcpdump writes to, and as which user: `-` for the descriptor. Raises OSError."""
+        """Give the descriptor, the path (`-` for the descriptor) and the user for tcpdump's output. Raises OSError."""
         if self._rotate:
             folder = self._place.folder
             with folder.rights.taken():
@@ -101,23 +101,23 @@ class Output:
         return os.dup(self._first.descriptor), "-", self._user
 
     def free_bytes(self) -> int:
-        """Bytes that are free on its disk. Raises OSError."""
+        """Count the free bytes on the disk. Raises OSError."""
         return self._place.folder.free_bytes()
 
     def descriptor(self) -> int | None:
-        """The one file that is recorded to; None for a ring and a device."""
+        """Give the descriptor of a single capture file; None for a ring or a device."""
         return None if self._rotate or self._first is None else self._first.descriptor
 
     def samples(self) -> int:
-        """A new file for samples of sockets. Raises OSError."""
-        self._samples = self._part(self.unfinished + sidefile.SAMPLES_SUFFIX)
+        """Make a new file for samples of sockets. Raises OSError."""
+        self._samples = self._part(self.unfinished + SAMPLES_SUFFIX)
         return self._samples.descriptor
 
     def write_side(self, document: dict[str, Any]) -> None:
-        """Write the side file whole, or leave the one before. Raises OSError."""
-        text = sidefile.encoded(document)
+        """Write the complete sidecar, or leave the previous one. Raises OSError."""
+        text = encode_description(document)
         if self._side is None:
-            name = self.unfinished + sidefile.SUFFIX
+            name = self.unfinished + SUFFIX
             self._side = self._first if self._rotate and self._first else self._part(name)
             _write(self._side.descriptor, text)
             return
@@ -136,36 +136,36 @@ class Output:
         self._parts.append(part)
         return part
 
-    def beside(self, host: str) -> tuple[Part, str]:
-        """A new file for the capture of another host, and its name at the end. Raises OSError."""
+    def sidecar(self, host: str) -> tuple[Part, str]:
+        """Make a new file for the capture of another host, and give its final name. Raises OSError."""
         stem, ending = os.path.splitext(self._place.name)
         name = f"{stem}.{host}{ending or _ENDING}"
         return self._part(self._named(name)), name
 
     def shown(self, name: str) -> str:
-        """A file's path as the user knows the folder."""
+        """Give a file's path in the folder as the user named it."""
         folder = Path(os.path.realpath(self.path)).parent if self.path.is_symlink() else self.path.parent
         return str(folder / name)
 
     def keep(self) -> None:
-        """From now on what is recorded stays, whatever happens."""
+        """Keep the files from now on, even after an error."""
         for part in self._parts:
             part.keep()
 
     def withdraw(self) -> None:
-        """Nothing stays of it."""
+        """Remove all files of the recording."""
         for part in self._parts:
             part.remove()
 
     def publish(self) -> tuple[list[str], list[str]]:
-        """Put everything in its place: the paths of the capture's files, and what went wrong."""
+        """Give all files their final names; return the paths of the capture's files, and problems."""
         if self.device:
             return [], []
         folder, problems = self._place.folder, list[str]()
         try:
             old = self._old_ring() if self._rotate else []
             names = self._ring() if self._rotate else [self.unfinished]
-            for suffix in (sidefile.SUFFIX, sidefile.SAMPLES_SUFFIX):  # of the recording before
+            for suffix in (SUFFIX, SAMPLES_SUFFIX):  # of the recording before
                 folder.remove(self.name + suffix)
             for name in names:
                 folder.rename(name, self.name + name.removeprefix(self.unfinished))
@@ -175,7 +175,7 @@ class Output:
         except OSError as error:
             kept = self.shown(self.unfinished)
             return [kept], [f"cannot write {self.path}: {error.strerror}; what was recorded is in {kept}"]
-        for part, suffix in ((self._side, sidefile.SUFFIX), (self._samples, sidefile.SAMPLES_SUFFIX)):
+        for part, suffix in ((self._side, SUFFIX), (self._samples, SAMPLES_SUFFIX)):
             if part is not None:
                 try:
                     part.publish(self.name + suffix)
@@ -184,9 +184,9 @@ class Output:
         return [self.shown(self.name + end) for end in ends], problems
 
     def _ring(self) -> list[str]:
-        """The files that tcpdump has made, each given to its owner. Raises OSError."""
+        """List the files that tcpdump has made, and give each to its owner. Raises OSError."""
         folder = self._place.folder
-        names = [name for name in folder.names() if _number(name, self.unfinished) is not None]
+        names = [name for name in folder.names() if _find_number(name, self.unfinished) is not None]
         for name in names:
             made = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
             try:
@@ -198,10 +198,10 @@ class Output:
         return names
 
     def _old_ring(self) -> list[str]:
-        """The numbers of a ring that the side file there is about; the new ring takes its place. Raises OSError."""
+        """List the numbers of the previous ring, as its sidecar says; the new ring replaces it. Raises OSError."""
         folder = self._place.folder
         try:
-            side = folder.open(self.name + sidefile.SUFFIX, os.O_RDONLY | os.O_NONBLOCK)
+            side = folder.open(self.name + SUFFIX, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return []
         try:
@@ -211,11 +211,11 @@ class Output:
             return []
         finally:
             os.close(side)
-        ends = (_number(name, self.name) for name in folder.names()) if ring else ()
+        ends = (_find_number(name, self.name) for name in folder.names()) if ring else ()
         return [end for end in ends if end is not None]
 
     def discard(self) -> None:
-        """Close everything; what is neither published nor kept is gone."""
+        """Close everything, and remove files that are neither published nor kept."""
         if self._rotate and any(part.unfinished for part in self._parts):
             with contextlib.suppress(OSError):
                 for name in self._ring():
@@ -225,8 +225,8 @@ class Output:
         self._place.folder.close()
 
 
-def _number(name: str, base: str) -> str | None:
-    """What tcpdump has added to a name of a ring; None for a file that is none of it."""
+def _find_number(name: str, base: str) -> str | None:
+    """Give the number that tcpdump added to a file of a ring; None for other files."""
     end = name.removeprefix(base)
     return end if name.startswith(base) and (not end or (end.isascii() and end.isdigit())) else None
 
@@ -236,14 +236,14 @@ def _write(descriptor: int, text: bytes) -> None:
         text = text[os.write(descriptor, text) :]
 
 
-def _reason(error: OSError, user: pwd.struct_passwd | None) -> str:
-    """What went wrong, and what to do where rights are the reason."""
-    said = error.strerror or str(error)
+def _explain_error(error: OSError, user: pwd.struct_passwd | None) -> str:
+    """Say what went wrong, and what to do if permissions are missing."""
+    text = error.strerror or str(error)
     if not isinstance(error, PermissionError) or os.geteuid() != 0:
-        return said
+        return text
     if user is None:
-        return f"{said}; write to such a folder, or name the folder's owner with --user"
+        return f"{text}; write to such a folder, or name the folder's owner with --user"
     return (
-        f"{said}: {user.pw_name} may not write there, and root writes for users only where root alone can change the "
-        "folder; write to another folder, or name another user with --user"
+        f"{text}: {user.pw_name} may not write there, and root writes for users only in folders that only root can "
+        "change; write to another folder, or name another user with --user"
     )

@@ -1,4 +1,4 @@
-"""One recording: tcpdump listens, the command runs, the last packets come in, everything is told."""
+"""Make one recording: start tcpdump, run the command, wait for the last packets, report problems."""
 
 from __future__ import annotations
 
@@ -12,49 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files.whole import PRIVATE
-from . import command, ending, machine, savefile, sidefile, tcpdump
+from ..analyzer.sidecar.names import SAMPLES_SUFFIX
+from . import command, ending, machine, savefile, tcpdump
 from .errors import RecordingError, UsageError
 from .output import LEAST_FREE, STDOUT, Output
+from .plan import Plan
 from .relay import Relay
 from .remote import Remote
 from .sockets import Sampler
-from .tcpdump import Counts, Rotation, Tcpdump
+from .tcpdump import Counts, Tcpdump
 
 MOST_COUNTED = 2_000_000
-"""Packets up to which the file is counted at the end: two seconds of work."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What shall be recorded."""
-
-    arguments: tuple[str, ...]
-    """The command; without one the recording lasts until it is interrupted."""
-    output: str
-    interface: str
-    expression: str
-    ports: tuple[int, ...] = ()
-    targets: tuple[str, ...] = ()
-    """IP addresses of the targets, whose routes are told."""
-    snaplen: int = 0
-    buffer_kib: int = 65_536
-    rotate: Rotation | None = None
-    user: str | None = None
-    mode: int = PRIVATE
-    """Of all files."""
-    patience_s: float = 5.0
-    """How long connections may take to close after the command."""
-    sample_every_s: float = 0.1
-    """Time between two samples of sockets; 0 for none."""
-    also: tuple[str, ...] = ()
-    """Hosts on which the same is recorded, over ssh."""
-    version: str = ""
+"""Most packets of a file that is checked at the end, which takes two seconds."""
 
 
 @dataclass
 class Outcome:
-    """What became of it."""
+    """The result of a recording."""
 
     code: int = 0
     """The command's exit code."""
@@ -62,16 +36,16 @@ class Outcome:
     counts: Counts | None = None
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
-    """What makes the recording less than it should be."""
+    """Problems that make the recording incomplete."""
     remote_files: list[str] = field(default_factory=list)
     samples: int = 0
 
 
 class Recording:
-    """The state between the first check and the last word."""
+    """The state of a recording from the first check to the end."""
 
     def __init__(self, plan: Plan, tell: Callable[[str], None]) -> None:
-        """Check everything that can be checked before anything starts. Raises RecordingError."""
+        """Check everything possible before anything starts. Raises RecordingError."""
         self.plan = plan
         self._tell = tell
         self.outcome = Outcome()
@@ -86,7 +60,7 @@ class Recording:
         self._relay: Relay | None = None
 
     def run(self) -> Outcome:
-        """Record. Raises RecordingError before the command has started, never afterwards."""
+        """Record. Raises RecordingError only before the command has started."""
         plan = self.plan
         with contextlib.ExitStack() as stack:
             if plan.output != STDOUT:
@@ -110,7 +84,7 @@ class Recording:
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Tcpdump]:
-        """tcpdump, which ends with the block. Raises RecordingError."""
+        """Run tcpdump until the end of the block. Raises RecordingError."""
         try:
             stdout, where, user = self._output.open() if self._output else (os.dup(1), STDOUT, self.user)
         except OSError as error:
@@ -142,12 +116,12 @@ class Recording:
         )
 
     def _begin(self) -> None:
-        """Write down what is known, and begin to look at sockets."""
+        """Write the sidecar, and start sampling sockets."""
         plan = self.plan
         output = self._output
         if output is None or output.device:
             return
-        samples = output.name + sidefile.SAMPLES_SUFFIX
+        samples = output.name + SAMPLES_SUFFIX
         self._document = {
             "version": plan.version,
             "capture": {
@@ -172,13 +146,13 @@ class Recording:
             if plan.sample_every_s:
                 self._sampler = Sampler(output.samples(), plan.ports, plan.sample_every_s)
         except OSError as error:
-            self.outcome.problems.append(f"the settings could not be written beside it: {error.strerror}")
+            self.outcome.problems.append(f"the sidecar with the settings could not be written: {error.strerror}")
 
     def _command(self) -> None:
-        """Run the command to its end, and wait for its last packets."""
+        """Run the command, and wait for its last packets."""
         assert self._tcpdump is not None
         if not self.plan.arguments:
-            self._until_interrupted()
+            self._record_until_interrupted()
             return
         # a stream and a command cannot both write to standard output
         running = command.Command(self.plan.arguments, self.user, None if self._output else 2)
@@ -186,9 +160,9 @@ class Recording:
         started = time.time_ns()
         try:
             self.outcome.code = running.wait(self._tick)
-            said = self._document.get("command", {})
-            said |= {"started_time_ns": started, "ended_time_ns": time.time_ns(), "exit_code": self.outcome.code}
-            self._last_packets(running.interrupted)
+            described = self._document.get("command", {})
+            described |= {"started_time_ns": started, "ended_time_ns": time.time_ns(), "exit_code": self.outcome.code}
+            self._wait_for_last_packets(running.interrupted)
         finally:
             running.release()
 
@@ -196,8 +170,8 @@ class Recording:
         if self._output:
             self._output.keep()
 
-    def _until_interrupted(self) -> None:
-        """Without a command: record until Ctrl-C or a signal."""
+    def _record_until_interrupted(self) -> None:
+        """Record without a command until Ctrl-C or a signal."""
         mine = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, mine)
         self._keep()
@@ -205,12 +179,12 @@ class Recording:
             assert self._tcpdump is not None
             while self._tcpdump.alive and signal.sigtimedwait(mine, command.TICK_S) is None:
                 self._tick()
-            self._last_packets(lambda s: signal.sigtimedwait(mine, s) is not None)
+            self._wait_for_last_packets(lambda s: signal.sigtimedwait(mine, s) is not None)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _tick(self) -> None:
-        """Now and then: stop before a full disk tears the file, and say at once when tcpdump has gone."""
+        """Stop tcpdump before the disk is full, so that the file stays intact."""
         assert self._tcpdump is not None
         if self._full or self._output is None or self._output.device or not self._tcpdump.alive:
             return
@@ -219,9 +193,9 @@ class Recording:
             if free < LEAST_FREE:
                 self._full = True
                 self._tcpdump.stop()
-                self._tell(f"the disk is full, {free:,} bytes are free: {self.plan.output} ends here")
+                self._tell(f"the disk is almost full ({free:,} bytes free): {self.plan.output} ends here")
 
-    def _last_packets(self, interrupted: Callable[[float], bool]) -> None:
+    def _wait_for_last_packets(self, interrupted: Callable[[float], bool]) -> None:
         assert self._tcpdump is not None
         seen = self._sampler is not None and self._sampler.sockets_seen
         ended = ending.wait(
@@ -234,8 +208,8 @@ class Recording:
         )
         if ended.open_connections:
             self.outcome.problems.append(
-                f"{ended.open_connections:,} connections had not closed {self.plan.patience_s:g} s after the end: "
-                "their last packets may not be in the file (--linger gives them more time)"
+                f"{ended.open_connections:,} connections were still open {self.plan.patience_s:g} s after the end: "
+                "their last packets may be missing from the file (--linger sets a longer time)"
             )
 
     def _end(self) -> None:
@@ -250,13 +224,13 @@ class Recording:
             self._relay.wait()
         if self._relay and self._relay.error:
             why = self._relay.error.strerror
-            problems.append(f"cannot write {self._place}: {why}: what came later is not recorded")
+            problems.append(f"cannot write {self._place}: {why}: later packets are not recorded")
         elif self._full:
-            problems.append("the disk was full before the end: what came later is not recorded")
+            problems.append("the disk was full before the end: later packets are not recorded")
         elif gone:
-            problems.append(f"tcpdump ended before the command (exit code {code}): {words or 'it said nothing'}")
+            problems.append(f"tcpdump ended before the command (exit code {code}): {words or 'no message'}")
         elif code:
-            problems.append(f"tcpdump ended with exit code {code}: {words or 'it said nothing'}")
+            problems.append(f"tcpdump ended with exit code {code}: {words or 'no message'}")
         elif words:
             self._tell(f"tcpdump: {words}")
         self.outcome.counts = self._tcpdump.counts
@@ -274,17 +248,17 @@ class Recording:
             self.outcome.problems.append(str(error))
 
     def _judge(self) -> None:
-        """Whether all packets are there."""
+        """Check whether all packets were recorded."""
         counts, problems = self.outcome.counts, self.outcome.problems
         if counts and counts.dropped:
             problems.append(
                 f"{counts.dropped:,} of {counts.captured + counts.dropped:,} packets were dropped because the buffer "
-                "was full: --buffer with more MiB, a narrower filter, or --snaplen"
+                "was full: use a larger --buffer, a narrower filter, or --snaplen"
             )
         if counts and counts.dropped_by_interface:
             problems.append(f"{counts.dropped_by_interface:,} packets were dropped by the interface, before tcpdump")
         if counts and not counts.captured and not problems:
-            problems.append("no packet passed the filter: is the port, the host or the interface another one?")
+            problems.append("no packet matched the filter: check the port, the host and the interface")
         if self._sampler and self._sampler.error:
             problems.append(self._sampler.error)
         descriptor = self._output.descriptor() if self._output else None
@@ -292,37 +266,37 @@ class Recording:
             self._compare(descriptor, counts)
 
     def _compare(self, descriptor: int, counts: Counts) -> None:
-        """Whether the file holds what tcpdump has written."""
+        """Check whether the file has all packets that tcpdump wrote."""
         with contextlib.suppress(OSError):
             found = savefile.look(descriptor)
             if found.cut_at is not None or found.packets < counts.captured:
                 cut = f", and is cut at byte {found.cut_at:,}" if found.cut_at is not None else ""
                 self.outcome.problems.append(
-                    f"the file holds {found.packets:,} whole packets of the {counts.captured:,} that tcpdump wrote"
+                    f"the file has {found.packets:,} complete packets of the {counts.captured:,} that tcpdump wrote"
                     f"{cut}: is the disk full, or a limit of file sizes reached?"
                 )
 
     def _finish(self) -> None:
-        """Write down how it ended, and put the files in their places."""
+        """Complete the sidecar, and give the files their final names."""
         output, problems = self._output, self.outcome.problems
         if output is None:
             return
         descriptor = output.descriptor()
         if descriptor is not None and os.fstat(descriptor).st_size < savefile.HEADER:
-            problems.append(f"nothing was recorded: {self.plan.output} stays as it was")
+            problems.append(f"nothing was recorded: {self.plan.output} is unchanged")
             output.withdraw()
             return
         if self._document:
             try:
-                output.write_side(self._ended())
+                output.write_side(self._complete_document())
             except OSError as error:
-                problems.append(f"how the recording ended could not be written beside it: {error.strerror}")
+                problems.append(f"the end of the recording could not be written to the sidecar: {error.strerror}")
         self.outcome.files, wrong = output.publish()
         problems += wrong
         with contextlib.suppress(OSError):
             self.outcome.bytes = sum(Path(name).stat().st_size for name in self.outcome.files)
 
-    def _ended(self) -> dict[str, Any]:
+    def _complete_document(self) -> dict[str, Any]:
         counts, sampler = self.outcome.counts, self._sampler
         self._document |= {
             "ended_time_ns": time.time_ns(),
@@ -333,13 +307,13 @@ class Recording:
         }
         if sampler:
             self.outcome.samples = sampler.samples
-            said = {"count": sampler.samples, "every_ms_at_end": sampler.every_s * 1000, "cost_s": sampler.cost_s}
-            self._document["samples"] |= said
+            figures = {"count": sampler.samples, "every_ms_at_end": sampler.every_s * 1000, "cost_s": sampler.cost_s}
+            self._document["samples"] |= figures
         return self._document
 
 
 def record(plan: Plan, tell: Callable[[str], None]) -> Outcome:
-    """Record as planned; `tell` gets sentences for the user while it goes on. Raises RecordingError."""
+    """Record as planned; `tell` gets messages for the user. Raises RecordingError."""
     if not sys.platform.startswith("linux"):
-        raise RecordingError("recording needs Linux: use tcpdump or Wireshark here, and grpcdiag analyze")
+        raise RecordingError("recording needs Linux: record with tcpdump or Wireshark, then run grpcdiag analyze")
     return Recording(plan, tell).run()

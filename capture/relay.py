@@ -1,4 +1,4 @@
-"""Handing a stream on: tcpdump says nothing when it cannot write, so its stream goes through here."""
+"""Relay tcpdump's stream: tcpdump reports no error when it cannot write, so this module writes for it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .tcpdump import start_deaf
 
 _PIECE = 1 << 18
 _PATIENCE_S = 10.0
-"""How long a slow reader may take for what is left at the end."""
+"""Longest time for a slow reader to take the rest at the end."""
 
 
 class Relay:
-    """Copies what tcpdump writes to a stream, and keeps the error of the stream."""
+    """Copies what tcpdump writes to a stream, and stores the stream's error."""
 
     def __init__(self, target: int) -> None:
-        """Begin; `target` is closed at the end, and `source` is what tcpdump writes to."""
+        """Start copying; `target` is closed at the end, and tcpdump writes to `source`."""
         self.error: OSError | None = None
         self._reads, self.source = os.pipe()
         self._target = target
@@ -30,9 +30,9 @@ class Relay:
                     piece = piece[os.write(self._target, piece) :]
         except OSError as error:
             self.error = error
-        os.close(self._reads)  # after an error tcpdump ends, as its reader has gone
+        os.close(self._reads)  # after an error this ends tcpdump, because its pipe has no reader
         os.close(self._target)
 
     def wait(self) -> None:
-        """Return when everything is handed on, once nobody writes to `source` any more."""
+        """Return when everything is copied; call it when nobody writes to `source` any more."""
         self._thread.join(_PATIENCE_S)

@@ -1,7 +1,7 @@
-"""The same recording on another host, over OpenSSH: started there, stopped there, fetched here.
+"""Record on another host over OpenSSH: start and stop the recording there, and fetch its file.
 
-What runs there is a few lines of shell around tcpdump. They end when this end of the connection does, so nothing stays
-behind when this process or the network goes away.
+The other host runs a short shell script around tcpdump. It ends with the connection, so nothing keeps running there
+when this process or the network fails.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .tcpdump import start_deaf
 
 if TYPE_CHECKING:
     from .output import Output
-    from .recording import Plan
+    from .plan import Plan
 
 START_PATIENCE_S = 40.0
-"""Time for ssh to connect and tcpdump to listen there."""
+"""Longest time for ssh to connect and for tcpdump to listen there."""
 STOP_PATIENCE_S = 30.0
 FETCH_PATIENCE_S = 3600.0
 
@@ -50,19 +50,19 @@ c=$?
 [ "${stop-}" = stop ] || rm -f "$f"
 exit $c
 """
-"""`read` ends with the line `stop`, or when the connection does; the file is kept in the first case only."""
+"""`read` ends with the line `stop` or with the connection; only in the first case the file is kept."""
 
 
 class Remote:
     """A recording on another host."""
 
     def __init__(self, host: str, user: pwd.struct_passwd | None = None) -> None:
-        """`host` is whatever ssh takes: a name, user@name, or an entry of ssh's configuration. Raises UsageError.
+        """Check the host: a name, user@name, or an entry of ssh's configuration. Raises UsageError.
 
         ssh runs as `user`, with the user's keys.
         """
         if host.startswith("-") or not host:
-            raise UsageError(f"--also {host!r}: write a host as ssh takes it")
+            raise UsageError(f"--also {host!r}: write a host as for ssh")
         self.host = host
         self._identity = identity(user)
         self.file: str | None = None
@@ -72,7 +72,7 @@ class Remote:
         self._news = threading.Condition()
 
     def start(self, plan: Plan) -> None:
-        """Begin to connect. Raises RecordingError."""
+        """Start to connect. Raises RecordingError."""
         script = _SCRIPT.replace("SNAPLEN", str(plan.snaplen)).replace("BUFFER", str(plan.buffer_kib))
         script = script.replace("EXPRESSION", shlex.quote(plan.expression))
         self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Remote:
     def _ssh(self) -> str:
         path = tools.find("ssh")
         if path is None:
-            raise RecordingError("--also needs OpenSSH's client: apt install openssh-client")
+            raise RecordingError("--also needs the OpenSSH client: apt install openssh-client")
         return path
 
     def _read(self) -> None:
@@ -103,40 +103,40 @@ class Remote:
                 self._news.notify_all()
 
     def listen(self) -> None:
-        """Return when tcpdump listens there. Raises RecordingError with what was said there."""
+        """Return when tcpdump listens there. Raises RecordingError with the messages from there."""
         assert self._process is not None
         until = time.monotonic() + START_PATIENCE_S
         with self._news:
             while not any("listening on" in line for line in self._said):
                 left = until - time.monotonic()
                 if left <= 0 or self._process.poll() is not None:
-                    words = "; ".join(self._said[-5:]) or "it does not answer"
+                    words = "; ".join(self._said[-5:]) or "no answer"
                     rights = f"\n{tcpdump.RIGHTS.format(path='tcpdump')}" if "permi" in words.lower() else ""
                     raise RecordingError(f"--also {self.host}: {words}{rights}")
                 self._news.wait(min(left, 0.1))
 
     def fetch(self, output: Output) -> list[str]:
-        """Stop it, bring its file here, remove it there. Raises RecordingError and OSError."""
+        """Stop the recording, fetch its file, and remove it there. Raises RecordingError and OSError."""
         code = self._stop()
-        said = "; ".join(self._said[-5:])
+        messages = "; ".join(self._said[-5:])
         if self.file is None or code not in (0, None):
-            raise RecordingError(f"--also {self.host}: the recording there failed: {said or 'it said nothing'}")
+            raise RecordingError(f"--also {self.host}: the recording there failed: {messages or 'no message'}")
         dropped = [int(n) for line in self._said for n in re.findall(r"(\d+) packets? dropped by kernel", line)]
         if dropped and dropped[-1]:
             self.problems.append(f"{dropped[-1]:,} packets were dropped on {self.host}")
-        part, name = output.beside(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
+        part, name = output.sidecar(re.sub(r"[^A-Za-z0-9.-]+", "_", self.host))
         there = shlex.quote(self.file)
-        done = self._do(f"cat {there}", part.descriptor)
+        done = self._run(f"cat {there}", part.descriptor)
         if done.returncode:
             words = done.stderr.decode(errors="replace").strip()
             raise RecordingError(f"--also {self.host}: {self.file} there could not be fetched: {words}")
         part.publish(name)
-        if self._do(f"rm -f {there}", subprocess.DEVNULL).returncode:  # only now is it whole here
-            self.problems.append(f"--also {self.host}: {self.file} is fetched, and is still there")
+        if self._run(f"rm -f {there}", subprocess.DEVNULL).returncode:  # only now the copy here is complete
+            self.problems.append(f"--also {self.host}: {self.file} was fetched, but could not be removed there")
         return [output.shown(name)]
 
-    def _do(self, command: str, stdout: int) -> subprocess.CompletedProcess[bytes]:
-        """Run a command there."""
+    def _run(self, command: str, stdout: int) -> subprocess.CompletedProcess[bytes]:
+        """Run a command on the other host."""
         return subprocess.run(
             [self._ssh(), *_OPTIONS, "--", self.host, command],
             stdin=subprocess.DEVNULL,
@@ -158,7 +158,7 @@ class Remote:
             return None
 
     def close(self) -> None:
-        """End the connection, and with it what runs there."""
+        """End the connection, and with it the script on the other host."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -172,4 +172,4 @@ class Remote:
 
 
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15")
-"""No terminal, no questions, no endless wait."""
+"""ssh without a terminal, without questions, and with time limits."""

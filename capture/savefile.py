@@ -1,4 +1,4 @@
-"""Looking at what tcpdump wrote: is every packet there, and whole?"""
+"""Check the file that tcpdump wrote: whether it has every packet, and whether all are complete."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _MAGICS = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd
 
 @dataclass(frozen=True)
 class Written:
-    """What a pcap file holds."""
+    """The contents of a pcap file."""
 
     packets: int
-    """Whole ones."""
+    """Complete packets."""
     cut_at: int | None
-    """Byte at which the last packet begins that is not whole; None when all are."""
+    """Byte at which an incomplete last packet begins; None if all packets are complete."""
 
 
 HEADER = 24
-"""Bytes of a pcap file without packets."""
+"""Size in bytes of a pcap file without packets."""
 
 
 def look(descriptor: int) -> Written:
-    """Walk the records of an open pcap file as tcpdump writes it. Raises OSError."""
+    """Read the records of an open pcap file as tcpdump writes it. Raises OSError."""
     size = os.fstat(descriptor).st_size
     if size < HEADER:
         return Written(0, 0)

@@ -1,4 +1,4 @@
-"""What the kernel says of TCP sockets: `ss -tin`, once or on a timer."""
+"""Read the kernel's data on TCP sockets with `ss -tin`, once or periodically."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .filters import address
 from .tcpdump import start_deaf
 
 MOST_BYTES = 64_000_000
-"""Size of a file of samples: the time between two of them doubles when half of what is left is used."""
+"""Largest file of samples: the interval doubles each time half of the remaining size is used."""
 MOST_SOCKETS = 256
-"""Sockets in one sample; the rest are counted."""
+"""Most sockets in one sample; the rest are counted."""
 
 _WORDS = re.compile(r"(?<![\w:])([a-z_]+):(\S+)")
 _CONGESTION = re.compile(
@@ -52,44 +52,44 @@ _INTEGERS = (
 
 
 def selection(ports: Sequence[int]) -> list[str]:
-    """ss's arguments for sockets of these ports at either end; all of them without ports."""
+    """Build ss's arguments for sockets with these ports at either end; all sockets without ports."""
     terms = [f"{end} = :{port}" for port in ports for end in ("sport", "dport")]
     return [f"( {' or '.join(terms)} )"] if terms else []
 
 
 def look(ports: Sequence[int], *states: str) -> list[dict[str, Any]] | None:
-    """TCP sockets of this network namespace; None when ss does not answer."""
+    """List the TCP sockets of this network namespace; None if ss does not answer."""
     chosen = [word for state in states for word in ("state", state)]
     text = output_of_ss("-tinH", *chosen, *selection(ports))
     return None if text is None else list(parse(text))
 
 
 def output_of_ss(*arguments: str) -> str | None:
-    """What ss says; a place of its own for tests."""
+    """Run ss; tests replace this function."""
     return tools.output("ss", *arguments, timeout_s=2.0)
 
 
 def parse(text: str) -> Iterator[dict[str, Any]]:
-    """Sockets of `ss -tinH`: one line each, with an indented one behind it that says what the kernel knows."""
+    """Parse the output of `ss -tinH`: a line per socket, followed by an indented line with the kernel's data."""
     head: list[str] = []
     for line in text.splitlines():
         if not line.strip():
             continue
         if not line[0].isspace():
             if head:
-                yield _socket(head, "")
+                yield _parse_socket(head, "")
             head = line.split()
         elif head:
-            yield _socket(head, line)
+            yield _parse_socket(head, line)
             head = []
     if head:
-        yield _socket(head, "")
+        yield _parse_socket(head, "")
 
 
-def _socket(head: list[str], info: str) -> dict[str, Any]:
-    """Names are ss's, with the unit where it has one."""
+def _parse_socket(head: list[str], info: str) -> dict[str, Any]:
+    """Parse one socket; names are ss's, with units added."""
     state = head[0] if head[0] in _STATES else None
-    ends = head[3:5] if state else head[2:4]  # with one state chosen ss leaves the column out
+    ends = head[3:5] if state else head[2:4]  # ss omits the column if one state is selected
     found: dict[str, Any] = {"local": end(ends[0]) if ends else None, "peer": end(ends[1]) if len(ends) > 1 else None}
     found["state"] = state
     info = " ".join([*head[5 if state else 4 :], info])
@@ -110,7 +110,7 @@ def _socket(head: list[str], info: str) -> dict[str, Any]:
 
 
 def end(text: str) -> str | None:
-    """`address:port` as the capture has it: no zone, and IPv4 where it was mapped into IPv6."""
+    """Format `address:port` as in the capture: without a zone, and IPv4-mapped IPv6 addresses as IPv4."""
     host, _, port = text.rpartition(":")
     ip = address(host.strip("[]").removeprefix("::ffff:")) or address(host.strip("[]"))
     if ip is None:
@@ -119,10 +119,10 @@ def end(text: str) -> str | None:
 
 
 class Sampler:
-    """Looks at sockets on a timer and writes what it sees, a line of JSON each time, until it is stopped."""
+    """Samples sockets periodically and writes a line of JSON for each sample, until it is stopped."""
 
     def __init__(self, descriptor: int, ports: Sequence[int], every_s: float, most_bytes: int = MOST_BYTES) -> None:
-        """Begin to write to an open file, which somebody else closes."""
+        """Begin to write to an open file, which the caller closes."""
         self.samples = 0
         self.cost_s = 0.0
         self.every_s = every_s
@@ -168,7 +168,7 @@ class Sampler:
             self.every_s *= 2
 
     def _write(self, line: bytes) -> None:
-        """Write a whole line or none. Raises OSError."""
+        """Write a complete line or nothing. Raises OSError."""
         start = os.lseek(self._file, 0, os.SEEK_CUR)
         try:
             while line:
@@ -178,6 +178,6 @@ class Sampler:
             raise
 
     def stop(self) -> None:
-        """Take no further sample."""
+        """Stop sampling."""
         self._ended.set()
         self._thread.join(3.0)

@@ -1,4 +1,4 @@
-"""tcpdump as a child that never outlives its parent: started, asked, stopped, and its words read."""
+"""Run tcpdump as a child that never outlives its parent: start it, ask for statistics, stop it, read its messages."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ GUARD = Path(__file__).with_name("guard.py")
 """See there."""
 
 START_PATIENCE_S = 15.0
-"""How long tcpdump may take until it listens (own choice: a busy machine loads it from a slow disk)."""
+"""Longest time until tcpdump listens (heuristic: a busy machine may load it from a slow disk)."""
 STOP_PATIENCE_S = 25.0
-"""How long it may take to end: twice what its guard allows, and a little."""
+"""Longest time until tcpdump ends: twice its guard's limit, and a margin."""
 LINES_KEPT = 200
-"""Lines of its messages that are kept."""
+"""Most lines of its messages in memory."""
 
 RIGHTS = (
     "recording needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN: run `sudo grpcdiag capture ...` (COMMAND still "
-    "runs as you), or give tcpdump the right once: sudo setcap cap_net_raw,cap_net_admin=eip {path}"
+    "runs as you), or give tcpdump these capabilities once: sudo setcap cap_net_raw,cap_net_admin=eip {path}"
 )
 """What to do without privileges."""
 
@@ -49,29 +49,29 @@ class Counts:
     captured: int
     """Packets written."""
     received: int
-    """Packets that the kernel put into the buffer, or wanted to; on the loopback device each counts twice."""
+    """Packets that the kernel put into the buffer, or dropped there; on the loopback device each counts twice."""
     dropped: int
-    """Packets lost because the buffer was full."""
+    """Packets dropped because the buffer was full."""
     dropped_by_interface: int = 0
-    """Packets lost before."""
+    """Packets dropped by the interface, before the buffer."""
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """A flight recorder: files of a size, the oldest overwritten when there are more than `files`."""
+    """A ring of files of one size; the oldest is overwritten after `files` files."""
 
     megabytes: int
-    """Millions of bytes, as tcpdump -C counts."""
+    """Size of a file in millions of bytes, as for tcpdump -C."""
     files: int | None = None
 
 
 def rotation(text: str) -> Rotation:
-    """`100M`, `1Gx5`: a size and how many files of it. Raises UsageError."""
+    """Parse a size and a number of files: `100M`, `1Gx5`. Raises UsageError."""
     match = re.fullmatch(r"(\d{1,9})\s*([kKmMgG]?)(?:[bB])?(?:\s*[xX]\s*(\d{1,6}))?", text.strip())
     scale = {"": 1e-6, "k": 1e-3, "m": 1, "g": 1e3}
     megabytes = int(match[1]) * scale[match[2].lower()] if match else 0
     if not match or megabytes < 1 or match[3] == "0":
-        raise UsageError(f"{text!r} is no rotation: write SIZE or SIZExN, such as 100M or 100Mx10; 1M is the least")
+        raise UsageError(f"{text!r} is not a rotation: write SIZE or SIZExN, such as 100M or 100Mx10; at least 1M")
     return Rotation(round(megabytes), int(match[3]) if match[3] else None)
 
 
@@ -86,24 +86,26 @@ def arguments(
     rotate: Rotation | None = None,
     stay_root: bool = False,
 ) -> list[str]:
-    """tcpdump's command line: no promiscuous mode, nanoseconds, every packet written at once (-U)."""
+    """Build tcpdump's command line: no promiscuous mode, nanoseconds, every packet written immediately (-U)."""
     line = [path, "-i", interface, "-p", "-n", "-U", "--time-stamp-precision=nano"]
     line += ["-s", str(snaplen), "-B", str(buffer_kib), "-w", output]
     if rotate:
         line += ["-C", str(rotate.megabytes)]
         line += ["-W", str(rotate.files)] if rotate.files else []
-    line += ["-Z", "root"] if stay_root else []  # else it becomes a user of its own, who may not write everywhere
+    line += (
+        ["-Z", "root"] if stay_root else []
+    )  # otherwise tcpdump switches to its own user, who may not write everywhere
     return [*line, "--", expression]
 
 
-def _as_user(user: pwd.struct_passwd) -> list[str]:
-    """What stands before tcpdump's command line so that it runs as a user who may record, with nothing else of root's.
+def _build_setpriv(user: pwd.struct_passwd) -> list[str]:
+    """Build the prefix that runs tcpdump as a user with the capabilities to record and no other of root's.
 
-    tcpdump's own -Z keeps CAP_DAC_OVERRIDE (with libcap-ng), with which it writes through links. Raises RecordingError.
+    tcpdump's own -Z keeps CAP_DAC_OVERRIDE (with libcap-ng), so it could write through links. Raises RecordingError.
     """
     tool = tools.find("setpriv")
     if tool is None:
-        raise RecordingError("root records for users with setpriv, which is not installed: apt install util-linux")
+        raise RecordingError("recording as root for a user needs setpriv: apt install util-linux")
     rights = "-all,+net_raw,+net_admin"
     words = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--init-groups"]
     words += [f"--inh-caps={rights}", f"--ambient-caps={rights}"]
@@ -121,15 +123,15 @@ class Tcpdump:
         user: pwd.struct_passwd | None = None,
         mode: int = 0o600,
     ) -> None:
-        """Start it with the arguments of `arguments`; `stdout` is where `-w -` writes. Raises RecordingError.
+        """Start tcpdump with the command line of `arguments`. Raises RecordingError.
 
-        `user` is whom root runs it as, `mode` that of the files that it makes itself.
+        `stdout` is where `-w -` writes, `user` is the user as whom root runs it, `mode` is the mode of its files.
         """
         self.line = tuple(line)
         self._said: list[str] = []
         self._news = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(GUARD), *(_as_user(user) if user else ()), *line],
+            [sys.executable, "-I", "-S", str(GUARD), *(_build_setpriv(user) if user else ()), *line],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -150,14 +152,14 @@ class Tcpdump:
 
     @property
     def alive(self) -> bool:
-        """Whether it still records."""
+        """Say whether tcpdump still records."""
         return self._process.poll() is None
 
     def listen(self) -> None:
-        """Return when packets are recorded. Raises UsageError and RecordingError with its own words.
+        """Return when packets are being recorded. Raises UsageError and RecordingError with tcpdump's message.
 
-        tcpdump says "listening on" when its socket is bound and its filter set: from then on the kernel keeps what
-        passes.
+        tcpdump prints "listening on" when its socket is bound and its filter is set: from then on the kernel buffers
+        packets.
         """
         until = time.monotonic() + START_PATIENCE_S
         with self._news:
@@ -169,10 +171,10 @@ class Tcpdump:
             else:
                 return
         self.stop()
-        raise self._refusal()
+        raise self._make_error()
 
-    def _refusal(self) -> RecordingError:
-        words = self.words or "it said nothing"
+    def _make_error(self) -> RecordingError:
+        words = self.words or "no message"
         if "permission to" in words or "Operation not permitted" in words:
             return RecordingError(f"{words}\n{RIGHTS.format(path=self.line[0])}")
         if "parse filter" in words or "syntax error" in words or "unknown host" in words:
@@ -181,14 +183,14 @@ class Tcpdump:
             return UsageError(words)
         if "Permission denied" in words:
             words += (
-                "\ntcpdump may not write there or not be run by you: AppArmor's profile of it allows names that end in "
-                ".pcap, and root runs it as the user for whom it records"
+                "\ntcpdump may not write there, or you may not run it: AppArmor's profile allows names that end in "
+                ".pcap, and root runs tcpdump as the user for whom it records"
             )
         return RecordingError(f"tcpdump does not record: {words}")
 
     @property
     def words(self) -> str:
-        """What it said, apart from its statistics and announcements."""
+        """Join tcpdump's messages, without statistics and announcements."""
         quiet: tuple[str, ...] = ("listening on", "data link type", "packets captured", "packet captured")
         quiet += ("received by filter", "dropped by", "verbose output", "dropped privs")
         with self._news:
@@ -197,7 +199,7 @@ class Tcpdump:
 
     @property
     def counts(self) -> Counts | None:
-        """The statistics it gave last; None before the first ones."""
+        """Parse the last statistics; None before the first ones."""
         found: dict[str, int] = {}
         with self._news:
             for line in self._said:
@@ -205,7 +207,7 @@ class Tcpdump:
         return Counts(**found) if {"captured", "received", "dropped"} <= set(found) else None
 
     def ask(self, patience_s: float = 1.0) -> Counts | None:
-        """Its statistics as they are now; None when it does not answer."""
+        """Ask for current statistics; None if tcpdump does not answer."""
         assert self._process.stdin is not None
         with self._news:
             before = self._answers()
@@ -215,7 +217,7 @@ class Tcpdump:
             except OSError:
                 return None
             answered = self._news.wait_for(lambda: self._answers() > before or not self.alive, patience_s)
-            # an answer each time, some hundred times at the most: only the last one is of use
+            # every request adds an answer, but only the last one is needed
             kept = [place for place, line in enumerate(self._said) if "received by filter, " in line][:-1]
             for place in reversed(kept):
                 del self._said[place]
@@ -225,9 +227,9 @@ class Tcpdump:
         return sum("received by filter, " in line for line in self._said)
 
     def stop(self) -> int:
-        """Let it write what it has and end; its exit code. Does nothing the second time."""
+        """Let tcpdump write its buffered packets and end, and return its exit code. A second call does nothing."""
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # its reader may have gone
+        with contextlib.suppress(OSError):  # the guard may have ended
             self._process.stdin.close()
         try:
             code = self._process.wait(STOP_PATIENCE_S)
@@ -239,7 +241,7 @@ class Tcpdump:
 
 
 def start_deaf(thread: threading.Thread) -> None:
-    """Start a thread to which the kernel delivers no signals: they are for the main thread, which waits for them."""
+    """Start a thread that gets no signals: the main thread waits for them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         thread.start()
@@ -248,7 +250,7 @@ def start_deaf(thread: threading.Thread) -> None:
 
 
 def find() -> str:
-    """Path of tcpdump. Raises RecordingError."""
+    """Find the path of tcpdump. Raises RecordingError."""
     path = tools.find("tcpdump")
     if path is None:
         raise RecordingError("tcpdump is not installed: apt install tcpdump, or dnf install tcpdump")

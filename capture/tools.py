@@ -1,4 +1,4 @@
-"""Running small tools, such as `ip` and `sysctl`'s files, whose answers may be missing."""
+"""Run small tools such as `ip`, and read files of /proc and /sys; any of them may be missing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
-"""Where tcpdump and ip are on systems whose users do not have these on PATH."""
+"""Folders of tcpdump and ip on systems where they are not on a user's PATH."""
 
 
 def find(name: str) -> str | None:
-    """Path of a tool, also where only root's PATH leads to."""
+    """Find the path of a tool, also in the folders of root's PATH."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join(SBIN))
 
 
 def output(*arguments: str, timeout_s: float = 5.0) -> str | None:
-    """Standard output of a tool; None when it is missing, fails or takes too long."""
+    """Run a tool and return its standard output; None if it is missing, fails or takes too long."""
     path = find(arguments[0])
     if path is None:
         return None
@@ -31,7 +31,7 @@ def output(*arguments: str, timeout_s: float = 5.0) -> str | None:
             stderr=subprocess.DEVNULL,
             timeout=timeout_s,
             check=True,
-            start_new_session=True,  # Ctrl-C is not for it
+            start_new_session=True,  # Ctrl-C must not reach it
             env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.SubprocessError):
@@ -40,7 +40,7 @@ def output(*arguments: str, timeout_s: float = 5.0) -> str | None:
 
 
 def answer(*arguments: str) -> Any:
-    """What a tool prints as JSON; None when it does not."""
+    """Run a tool and parse its JSON output; None if there is none."""
     try:
         return json.loads(output(*arguments) or "null")
     except ValueError:
@@ -48,7 +48,7 @@ def answer(*arguments: str) -> Any:
 
 
 def read(path: str) -> str | None:
-    """A small file of /proc or /sys; None when it cannot be read."""
+    """Read a small file of /proc or /sys; None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

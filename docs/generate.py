@@ -1,7 +1,8 @@
 """Pages that say what the sources say: findings with examples, tables, limits, commands; and what commands print.
 
 python docs/generate.py            write them
-python docs/generate.py --check    tell which would come out differently, and exit with 1
+python docs/generate.py --check    report which would come out differently, and exit with 1
+python docs/generate.py --finding ID    write the page of one finding, and the index
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
-from generating import command_line, consoles, examples
+from generating import command_line, consoles, examples, json_schema, rooms
 
 from grpcdiag.analyzer import _core, tables
-from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS, Detector
+from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
+from grpcdiag.analyzer.model.detector import Detector
 
 DOCS = Path(__file__).resolve().parent
 MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
 """Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
+SCHEMA = DOCS.parent / "reports" / "schema" / "analysis-1.json"
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
 
@@ -45,7 +48,7 @@ def finding_page(detector: Detector) -> str:
     for heading, text in sections:
         lines += ["", f"## {heading}", "", text]
         if heading == HEADINGS[0]:
-            lines += ["", "## Example", "", *examples.example(detector.id)]
+            lines += ["", "## Example", "", *examples.example(detector)]
     lines += ["", "## Limits", "", *limits_table(name)]
     return "\n".join(lines) + "\n"
 
@@ -126,7 +129,7 @@ def tables_page() -> str:
     parts.append(
         "These are the tables that detectors read. The commands `connections`, `rpcs`, `messages`, `frames`,\n"
         "`packets` and `waits` write them with names for codes and null for what is not known;\n"
-        "`reports/rows.py` says which columns."
+        "`reports/tables/rows.py` says which columns."
     )
     for table in TABLES:
         parts.append(f"## {table.__name__}\n\n{inspect.cleandoc(table.__doc__ or '')}")
@@ -214,6 +217,14 @@ def evaluated(expression: str, known: dict[str, int]) -> int:
 # Writing
 
 
+def architecture_page() -> str:
+    """The page by hand with the picture of the rooms as they are."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    begin, end = "<!-- rooms: written by docs/generate.py -->", "<!-- end of rooms -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n```mermaid\n{rooms.draw_rooms()}\n```\n\n{end}{rest.partition(end)[2]}"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     findings = {DOCS / "findings" / f"{d.id}.md": finding_page(d) for d in DETECTORS}
@@ -225,6 +236,8 @@ def pages() -> dict[Path, str]:
         DOCS / "limits.md": limits_page(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
         MANUAL: command_line.manual(),
+        DOCS / "architecture.md": architecture_page(),
+        SCHEMA: json_schema.write_schema(attribute_docs),
     }
 
 
@@ -253,8 +266,15 @@ def main() -> int:
     """Command line; 1 when `--check` found differences."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("--finding", metavar="ID", help="write the page of this finding, and the index, alone")
+    given = parser.parse_args()
+    if given.finding:
+        detector = next(one for one in DETECTORS if one.id == given.finding)
+        (DOCS / "findings" / f"{detector.id}.md").write_text(finding_page(detector), encoding="utf-8")
+        (DOCS / "findings" / "README.md").write_text(findings_index(), encoding="utf-8")
+        return 0
     wanted = pages()
-    if not parser.parse_args().check:
+    if not given.check:
         write(wanted)
         print(f"{len(wanted)} pages written")
         return 0

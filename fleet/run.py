@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from . import dataset, store, summary
-from .dataset import Committed, LeftOut
+from .dataset import catalog, summary
+from .dataset.catalog import Committed, LeftOut
 from .engines import Engine
-from .series import File, Found, Recording, recordings
-from .task import Outcome, Task, analyse
+from .engines.task import Outcome, Task, analyse
+from .recordings import store
+from .recordings.series import File, Found, Recording, recordings
 
 Told = Callable[[Outcome], None]
 """Told of each task that has ended."""
@@ -63,11 +64,11 @@ def plan(
     for source in sources:
         found += store.search(source)
     wanted = recordings(found, layout)
-    present = dataset.committed(target)
-    dataset.check(present)
+    present = catalog.committed(target)
+    catalog.check(present)
     done, tasks = [], []
     for recording in wanted:
-        version = dataset.version(recording, ports, secrets)
+        version = catalog.version(recording, ports, secrets)
         there = present.get(recording.id)
         if there and there.version == version:
             done.append(there)
@@ -81,19 +82,19 @@ def execute(work: Plan, engine: Engine, told: Told) -> Result:
     """Do what is to be done, and bring the dataset's sums up to date. Raises StoreError, EngineError."""
     outcomes = []
     if work.tasks:
-        dataset.prepare(work.dataset)
+        catalog.prepare(work.dataset)
         for outcome in engine.run(analyse, work.tasks):
             outcomes.append(outcome)
             told(outcome)
-    present = dataset.committed(work.dataset)
-    dataset.sweep(work.dataset, present, (one.id for one in work.recordings))
+    present = catalog.committed(work.dataset)
+    catalog.sweep(work.dataset, present, (one.id for one in work.recordings))
     joined = summary.write(work.dataset, present) if present else 0
     left_out: dict[str, list[LeftOut]] = defaultdict(list)
     for outcome in outcomes:
         left_out[outcome.host] += outcome.left_out
         if not outcome.done:
             left_out[outcome.host].append(LeftOut(outcome.recording, outcome.reason or ""))
-    for marker in dataset.markers([one for one in work.done if one.partly]):
+    for marker in catalog.markers([one for one in work.done if one.partly]):
         left_out[marker.host] += marker.left_out
     hosts = {host: tuple(files) for host, files in sorted(left_out.items()) if files}
     return Result(work, tuple(outcomes), hosts, joined)

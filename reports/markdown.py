@@ -1,4 +1,4 @@
-"""The report as Markdown, for a comment in a tracker."""
+"""The report of `analyze` as Markdown, for a comment in an issue tracker."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from pathlib import PurePath
 
 from msgspec.structs import replace
 
-from ..analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Finding, MethodFacts, Remedy
-from . import ends
-from .marks import Block, code, fence, fitting, folded, items, prose, sentence, table
-from .narrowed import said
+from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
+from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
+from ..analyzer.model.text import count, duration, size
+from .shared import two_captures
+from .shared.causes import MEANINGS
+from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
+from .shared.narrowed import describe_selection
 from .terminal import draw
-from .text import count, duration, size
 
 MOST_BYTES = 60_000
-"""Length that a page stays below: GitHub takes 65,536 characters."""
+"""Largest page in bytes: GitHub accepts 65,536 characters."""
 TITLE, WHAT, NOTE, VERDICT = 300, 400, 600, 1_500
 """Characters shown of a title, of what a packet shows, of a note, of the verdict."""
 MOST_FINDINGS = 12
-"""Findings told in full; the rest are named."""
+"""Findings shown in full; the rest are named."""
 MOST_EVIDENCE = 6
 """Packets shown for a finding."""
 MOST_REMEDIES = 3
@@ -31,102 +33,86 @@ MOST_CONNECTIONS = 12
 MOST_NAMES = 6
 """Connections or methods named for a finding; the rest are counted."""
 MOST_NOTES = 12
-"""Notes on the capture, and reasons for not judging."""
-
-
-MEANINGS = {
-    "client": "it was the client's turn (application or library), and nothing on the wire held it back",
-    "server": "it was the server's turn (application or library), and nothing on the wire held it back",
-    "network": "propagation",
-    "network_up": "propagation, client to server",
-    "network_down": "propagation, server to client",
-    "transmission": "bytes were flowing",
-    "congestion_window": "the sender's TCP congestion window was full",
-    "receive_window": "the receiver's TCP window was full",
-    "stream_window": "the HTTP/2 window of the stream was used up",
-    "connection_window": "the HTTP/2 window of the connection was used up",
-    "loss_recovery": "lost packets had to be sent again",
-    "delayed_ack": "the sender waited for a delayed ACK",
-    "head_of_line": "bytes of other streams went first",
-    "capture_gap": "packets are missing from the capture",
-    "unexplained": "the packets do not tell",
-}
-"""What causes mean, for readers who never saw them."""
+"""Most notes on the capture, and most reasons why findings are not judged."""
 
 
 def render(analysis: Analysis, *, version: str = "") -> str:
-    """The report; `version` is the program's."""
+    """Render the report; `version` is grpcdiag's."""
     blocks = []
     if analysis.apart:
         why = prose(analysis.apart.reason, NOTE)
-        blocks.append(Block(f"These captures cannot be put together, and are analysed one by one: {why}."))
-    for one in (analysis, *(analysis.apart.others if analysis.apart else ())):
-        blocks += _report(one)
-    blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times count from the first packet.</sub>"))
-    return fitting(blocks, MOST_BYTES, "the terminal and JSON reports have all")
+        blocks.append(Block(f"These captures cannot be combined and are analysed one by one: {why}."))
+    for one in (analysis, *(analysis.apart.analyses if analysis.apart else ())):
+        blocks += _list_blocks(one)
+    blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times are relative to the first packet.</sub>"))
+    return fitting(blocks, MOST_BYTES, "the terminal and JSON reports have everything")
 
 
-def _report(analysis: Analysis) -> Iterator[Block]:
+def _list_blocks(analysis: Analysis) -> Iterator[Block]:
     yield Block(f"## {code(name(analysis))}\n\n**{sentence(analysis.verdict.text, VERDICT)}**")
     yield Block(capture(analysis))
     if analysis.narrowed:
-        part = prose(said(analysis.narrowed), NOTE)
-        yield Block(f"Only a part is judged: {part}. Packets, bytes and notes are the capture's.")
+        part = prose(describe_selection(analysis.narrowed), NOTE)
+        yield Block(f"Selected: {part}. Packets, bytes and notes are of the whole capture.")
     yield Block(budget(analysis))
     if analysis.ends:
+        ends = analysis.ends
         known = replace(
-            analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
+            ends,
+            client=replace(ends.client, files=bare(ends.client.files)),
+            server=replace(ends.server, files=bare(ends.server.files)),
         )
-        drawn = draw(ends.parts(known, 100), width=100, colour=False)
+        drawn = draw(two_captures.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)
-    told = costly(analysis)
-    for number, finding in enumerate(told[:MOST_FINDINGS], start=1):
-        yield Block(_finding(number, finding, analysis), "findings that cost less", 30 + number if number > 1 else 0)
-    yield Block(also_seen([*told[MOST_FINDINGS:], *remarks(analysis)]), "what else was seen", 25)
+    shown = costly(analysis)
+    for number, finding in enumerate(shown[:MOST_FINDINGS], start=1):
+        rank = 30 + number if number > 1 else 0
+        yield Block(_show_finding(number, finding, analysis), "findings that cost less", rank)
+    yield Block(also_seen([*shown[MOST_FINDINGS:], *remarks(analysis)]), "what else was seen", 25)
     yield Block(f"### Methods\n\n{methods(analysis)}" if analysis.methods else "", "methods", 22)
     yield Block(f"### Connections\n\n{connections(analysis)}", "connections", 24)
-    yield Block(_folded("Not judged", not_judged(analysis)), "what could not be judged", 23)
-    yield Block(_folded("Notes on the capture", notes(analysis)), "notes on the capture", 21)
+    yield Block(_fold("Not judged", not_judged(analysis)), "what could not be judged", 23)
+    yield Block(_fold("Notes on the capture", notes(analysis)), "notes on the capture", 21)
 
 
-def _folded(title: str, lines: Sequence[str]) -> str:
+def _fold(title: str, lines: Sequence[str]) -> str:
     return folded(title, items(lines)) if lines else ""
 
 
 def bare(files: Sequence[str]) -> tuple[str, ...]:
-    """Files without the folders they lie in, which are nobody's business."""
+    """Remove the folders from names of files: a public report must not show them."""
     return tuple(PurePath(file).name or "capture" for file in files)
 
 
 def name(analysis: Analysis) -> str:
-    """What the capture is called."""
+    """Name the capture by its files."""
     names = bare(analysis.files)
     return (names[0] if names else "capture") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def capture(analysis: Analysis, *, place: bool = True) -> str:
-    """What was recorded, how whole it is, and with `place` where."""
+    """Describe the capture: its size, its quality, and with `place` where it was taken."""
     facts, totals, quality = analysis.capture, analysis.totals, analysis.quality
     first, last = facts.first_time_ns, facts.last_time_ns
     span = duration(last - first) if first is not None and last is not None else "-"
     flaws = [
         (facts.dropped_packets or 0, "packets dropped while capturing"),
-        (quality.truncated_packets, "packets cut"),
+        (quality.truncated_packets, "packets truncated"),
         (quality.missing_bytes, "bytes missing"),
         (quality.undecoded_bytes, "bytes not decoded"),
     ]
-    said = ", ".join(f"{n:,} {what}" for n, what in flaws if n) or "nothing missing"
+    found = ", ".join(f"{n:,} {what}" for n, what in flaws if n) or "nothing missing"
     vantages = ", ".join(sorted({connection.vantage for connection in analysis.connections}))
     where = f" Captured at: {vantages}." if place else ""
     return (
         f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {span} ({', '.join(facts.link_types)}); "
         f"{count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}. "
-        f"Quality of the capture: {said}.{where}"
+        f"Quality of the capture: {found}.{where}"
     )
 
 
 def budget(analysis: Analysis) -> str:
-    """Where the time of the RPCs went."""
+    """Show the RPC time by cause."""
     causes = analysis.ends.budget if analysis.ends else analysis.budget
     total = sum(causes.values())
     rows = [
@@ -135,46 +121,46 @@ def budget(analysis: Analysis) -> str:
     ]
     if not rows:
         return "No RPC time is in the capture."
-    return table((f"Where {duration(total)} of RPC time went", "Time", "Share", "What that is"), rows, right=(1, 2))
+    return table((f"Cause ({duration(total)} of RPC time)", "Time", "Share", "What it means"), rows, right=(1, 2))
 
 
 def costly(analysis: Analysis) -> list[Finding]:
-    """Findings above `info`: the costliest first, what is a part of another one behind it."""
+    """List the findings above `info`, costliest first; a part of another finding follows it."""
     found = [finding for finding in analysis.findings if finding.severity != "info"]
     return sorted(found, key=lambda f: (-(f.lost_ns or 0), -SEVERITIES.index(f.severity), f.part_of is not None))
 
 
 def remarks(analysis: Analysis) -> list[Finding]:
-    """Findings that cost next to nothing."""
+    """List the findings of severity `info`."""
     return [finding for finding in analysis.findings if finding.severity == "info"]
 
 
 def cost(finding: Finding) -> str:
-    """What it costs, how sure that is, and whom it concerns."""
+    """Say what a finding costs, with its confidence and scope."""
     if finding.lost_ns is not None and finding.share is not None:
-        said = f"Lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
+        text = f"Lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
     elif finding.part_of:
-        said = f"Part of {code(finding.part_of)}"
+        text = f"Part of {code(finding.part_of)}"
     else:
-        said = "Costs packets or risk, not time"
+        text = "No latency cost measured"
     numbers = finding.scope.connections
-    said += f". Confidence: {finding.confidence}. Connection{'s' * (len(numbers) != 1)} "
-    said += listed([str(number) for number in numbers])
-    return said + (f"; {listed([code(method) for method in finding.scope.methods])}" if finding.scope.methods else "")
+    text += f". Confidence: {finding.confidence}. Connection{'s' * (len(numbers) != 1)} "
+    text += listed([str(number) for number in numbers])
+    return text + (f"; {listed([code(method) for method in finding.scope.methods])}" if finding.scope.methods else "")
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """List the first names, and say how many more there are."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
 
 def seconds(analysis: Analysis, time_ns: int) -> str:
-    """A time after the capture's first packet."""
+    """Format a time in seconds after the first packet."""
     return f"{(time_ns - (analysis.capture.first_time_ns or 0)) / 1e9:.6f}"
 
 
-def _finding(number: int, finding: Finding, analysis: Analysis) -> str:
+def _show_finding(number: int, finding: Finding, analysis: Analysis) -> str:
     shown = finding.evidence[:MOST_EVIDENCE]
     rows = [(str(item.packet), seconds(analysis, item.time_ns), prose(item.what, WHAT)) for item in shown]
     parts = [
@@ -187,18 +173,18 @@ def _finding(number: int, finding: Finding, analysis: Analysis) -> str:
 
 
 def remedies(finding: Finding, wanted: Callable[[Remedy], bool] = lambda _: True) -> list[str]:
-    """Settings that change it, those that are wanted; nothing without any."""
+    """List the settings that change a finding, as far as `wanted` accepts them; empty without any."""
     lines = []
     for remedy in list(filter(wanted, finding.remedies))[:MOST_REMEDIES]:
         present = "" if remedy.present is None else f" (is {code(remedy.present)} here)"
         lines.append(
             f"{prose(remedy.implementation, TITLE)}: {code(remedy.knob, 400)}{present}: {prose(remedy.note, NOTE)}"
         )
-    return [f"What changes it:\n\n{items(lines)}"] if lines else []
+    return [f"What to do:\n\n{items(lines)}"] if lines else []
 
 
 def also_seen(findings: Sequence[Finding]) -> str:
-    """A line for each of the findings that are not told in full."""
+    """Show each finding that is not shown in full in one line."""
     lines = []
     for finding in findings:
         part = f" (part of {code(finding.part_of)})" if finding.part_of else ""
@@ -208,14 +194,14 @@ def also_seen(findings: Sequence[Finding]) -> str:
 
 
 def methods(analysis: Analysis) -> str:
-    """Latencies and statuses."""
+    """Show latencies and statuses by method."""
     head = ("Method", "RPCs", "Statuses", "p50", "p90", "p99", "max")
-    rows = [_method(method) for method in analysis.methods[:MOST_METHODS]]
+    rows = [_show_method(method) for method in analysis.methods[:MOST_METHODS]]
     drawn = table(head, rows, right=(1, 3, 4, 5, 6))
-    return drawn + _more(len(analysis.methods) - MOST_METHODS, "method")
+    return drawn + _count_rest(len(analysis.methods) - MOST_METHODS, "method")
 
 
-def _method(method: MethodFacts) -> list[str]:
+def _show_method(method: MethodFacts) -> list[str]:
     q = method.latency_ns
     latencies = [duration(value) for value in (q.p50, q.p90, q.p99, q.max)] if q else ["-"] * 4
     statuses = ", ".join(f"{code(status)} {n:,}" for status, n in method.statuses.items())
@@ -223,22 +209,22 @@ def _method(method: MethodFacts) -> list[str]:
 
 
 def called(method: MethodFacts) -> str:
-    """The method's name, or what stands for it."""
+    """Name a method, or give the label that stands for an unknown name."""
     return method.method or method.label or "(not in the capture)"
 
 
 def connections(analysis: Analysis) -> str:
-    """Ends, RPCs, round trip, packets and implementations."""
-    head = ("#", "Client → server", "RPCs", "At once", "Min RTT", "Packets", "Sent again", "Runs")
-    rows = [_connection(connection) for connection in analysis.connections[:MOST_CONNECTIONS]]
+    """Show the ends, RPCs, round trip, packets and implementations of connections."""
+    head = ("#", "Client → server", "RPCs", "Concurrent", "Min RTT", "Packets", "Retransmitted", "Implementations")
+    rows = [_show_connection(connection) for connection in analysis.connections[:MOST_CONNECTIONS]]
     drawn = table(head, rows, right=(0, 2, 3, 4, 5, 6))
-    return drawn + _more(len(analysis.connections) - MOST_CONNECTIONS, "connection")
+    return drawn + _count_rest(len(analysis.connections) - MOST_CONNECTIONS, "connection")
 
 
-def _connection(c: ConnectionFacts) -> list[str]:
-    marks = " TLS" * c.tls + "" + " (begun before)" * (not c.complete)
-    runs = [
-        (code(implementation) + " (inferred)" * inferred) if implementation else "?"
+def _show_connection(c: ConnectionFacts) -> list[str]:
+    marks = " TLS" * c.tls + " (opened before)" * (not c.complete)
+    names = [
+        (code(implementation) + " (inferred)" * inferred) if implementation else "unknown"
         for implementation, inferred in (
             (c.client_implementation, c.client_implementation_inferred),
             (c.server_implementation, c.server_implementation_inferred),
@@ -252,30 +238,30 @@ def _connection(c: ConnectionFacts) -> list[str]:
         duration(c.min_rtt_ns),
         f"{c.packets_client + c.packets_server:,}",
         f"{c.retransmitted_packets:,}",
-        " → ".join(runs),
+        " → ".join(names),
     ]
 
 
-def _more(number: int, noun: str) -> str:
+def _count_rest(number: int, noun: str) -> str:
     return f"\n\n... and {count(number, 'more ' + noun)}" if number > 0 else ""
 
 
 def not_judged(analysis: Analysis) -> list[str]:
-    """Findings that could not be told, those of one reason together."""
+    """List the findings that the capture cannot decide, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for skipped in analysis.skipped:
         ids = reasons.setdefault(skipped.reason, [])
         if skipped.id not in ids:
             ids.append(skipped.id)
     lines = [f"{', '.join(map(code, ids))}: {prose(reason, NOTE)}" for reason, ids in reasons.items()]
-    return _bounded(lines)
+    return _limit(lines)
 
 
 def notes(analysis: Analysis) -> list[str]:
-    """What is wrong with the capture itself."""
-    return _bounded([prose(warning, NOTE) for warning in analysis.quality.warnings])
+    """List what is wrong with the capture itself."""
+    return _limit([prose(warning, NOTE) for warning in analysis.quality.warnings])
 
 
-def _bounded(lines: list[str]) -> list[str]:
+def _limit(lines: list[str]) -> list[str]:
     more = [f"and {len(lines) - MOST_NOTES:,} more"] if len(lines) > MOST_NOTES else []
     return [*lines[:MOST_NOTES], *more]

@@ -1,4 +1,4 @@
-"""The reports of `verify`: counts side by side, then the differences with their packets; as text and as JSON."""
+"""The reports of `verify`, as text and as JSON: counts side by side, then the differences with their packets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..analyzer import _core
-from ..analyzer.difference import Comparison, Difference
-from .json_v1 import encoded, read_schema
+from ..analyzer.model.text import count, safe
+from ..analyzer.verify.difference import Comparison, Difference
+from .analysis_json import encode, read_schema
 from .terminal import draw
-from .text import count, safe
 
 SCHEMA = "grpcdiag.verification/1"
 """Name and version of the structure."""
@@ -24,7 +24,7 @@ _RIGHT = {
     "grpcdiag": "grpcdiag is right",
     "wireshark": "Wireshark is right",
     "both": "both are right",
-    None: "the packets do not tell who is right",
+    None: "undecided: the packets do not show who is right",
 }
 _STYLES = {"grpcdiag": "green", "wireshark": "yellow", "both": "cyan", None: "white"}
 _PLURAL = {"status": "statuses"}
@@ -33,26 +33,26 @@ _Kind = tuple[bool, str, str, str, bool]
 
 
 def render_json(comparison: Comparison, *, files: Sequence[str], wireshark: str) -> str:
-    """The comparison as one JSON document with a final newline; `wireshark` is its version."""
-    return encoded(document(comparison, files=files, wireshark=wireshark))
+    """Render the comparison as one JSON document with a final newline; `wireshark` is Wireshark's version."""
+    return encode(document(comparison, files=files, wireshark=wireshark))
 
 
 def document(comparison: Comparison, *, files: Sequence[str], wireshark: str) -> dict[str, Any]:
-    """The document as dictionaries and lists."""
+    """Build the document of dictionaries and lists."""
     return {
         "schema": SCHEMA,
         "version": _core.__version__,
         "wireshark_version": wireshark,
         "files": list(files),
         "counts": [{"name": c.name, "grpcdiag": c.ours, "wireshark": c.theirs} for c in comparison.counts],
-        "differences": [_as_object(difference) for difference in comparison.differences],
+        "differences": [_describe_difference(difference) for difference in comparison.differences],
         "explained": len(comparison.differences) - comparison.unexplained,
         "unexplained": comparison.unexplained,
         "notes": list(comparison.notes),
     }
 
 
-def _as_object(difference: Difference) -> dict[str, Any]:
+def _describe_difference(difference: Difference) -> dict[str, Any]:
     why = difference.why
     return {
         "what": difference.what,
@@ -69,7 +69,7 @@ def _as_object(difference: Difference) -> dict[str, Any]:
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema of the document."""
+    """Read the published JSON Schema of the document."""
     return read_schema("verification-1.json")
 
 
@@ -82,30 +82,30 @@ def render(
     colour: bool = False,
     limit: int = 5,
 ) -> str:
-    """The comparison as text; `limit` bounds the differences shown of each kind, 0 shows all."""
+    """Render the comparison as text; `limit` is the number of differences shown of each kind, 0 shows all."""
     name = safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     head = Text(name, style="bold").append(
         f"  read by grpcdiag {_core.__version__} and by Wireshark {safe(wireshark)}", style="not bold"
     )
-    parts: list[RenderableType] = [head, _verdict(comparison), Text(), _counts(comparison)]
-    ordered = sorted(comparison.differences, key=_kind)
-    for kind, group in groupby(ordered, key=_kind):
-        parts += [Text(), _group(kind, list(group), limit)]
+    parts: list[RenderableType] = [head, _show_verdict(comparison), Text(), _show_counts(comparison)]
+    ordered = sorted(comparison.differences, key=_classify)
+    for kind, group in groupby(ordered, key=_classify):
+        parts += [Text(), _show_group(kind, list(group), limit)]
     parts += [Text(f"\nnote: {safe(note)}", style="dim") for note in comparison.notes]
     return draw(parts, width=max(60, width), colour=colour)
 
 
-def _verdict(comparison: Comparison) -> Text:
+def _show_verdict(comparison: Comparison) -> Text:
     total, open_ = len(comparison.differences), comparison.unexplained
     if not total:
         return Text("no difference", style="green")
-    said = count(total, "difference")
+    number = count(total, "difference")
     if not open_:
-        return Text(f"{said}, {'it is' if total == 1 else 'all'} explained", style="green")
-    return Text(f"{said}, {open_:,} unexplained", style="bold red")
+        return Text(f"{number}, {'it is' if total == 1 else 'all'} explained", style="green")
+    return Text(f"{number}, {open_:,} unexplained", style="bold red")
 
 
-def _counts(comparison: Comparison) -> Table:
+def _show_counts(comparison: Comparison) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("")
     for name in ("grpcdiag", "Wireshark", "difference"):
@@ -116,8 +116,8 @@ def _counts(comparison: Comparison) -> Table:
     return table
 
 
-def _kind(difference: Difference) -> _Kind:
-    """What stands together: the unexplained first, then by rule."""
+def _classify(difference: Difference) -> _Kind:
+    """Give the key by which differences are grouped: unexplained ones first, then by rule."""
     why = difference.why
     return (
         why is not None,
@@ -128,7 +128,7 @@ def _kind(difference: Difference) -> _Kind:
     )
 
 
-def _group(kind: _Kind, differences: list[Difference], limit: int) -> RenderableType:
+def _show_group(kind: _Kind, differences: list[Difference], limit: int) -> RenderableType:
     why = differences[0].why
     head = Text(count(len(differences), kind[1], _PLURAL.get(kind[1])), style="bold")
     if why:
@@ -141,16 +141,16 @@ def _group(kind: _Kind, differences: list[Difference], limit: int) -> Renderable
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
     for difference in shown:
-        table.add_row(f" #{difference.packet}", _lines(difference))
+        table.add_row(f" #{difference.packet}", _show_difference(difference))
     left = len(differences) - len(shown)
-    more = [Text(f"... and {left:,} more: {_packets(differences[len(shown) :])}", style="dim")] if left else []
+    more = [Text(f"... and {left:,} more: {_list_packets(differences[len(shown) :])}", style="dim")] if left else []
     return Group(head, table, *more)
 
 
-def _lines(difference: Difference) -> RenderableType:
+def _show_difference(difference: Difference) -> RenderableType:
     where = "" if difference.connection is None else f"connection {difference.connection}"
     where += "" if difference.stream is None else f", stream {difference.stream}"
-    ours, theirs = (safe(said) if said else "nothing" for said in (difference.ours, difference.theirs))
+    ours, theirs = (safe(text) if text else "nothing" for text in (difference.ours, difference.theirs))
     line = Text(f"{where}: " if where else "")
     line.append(f"grpcdiag: {ours}; Wireshark: {theirs}")
     return Group(line, *([Text(safe(difference.why.text), style="dim")] if difference.why else []))
@@ -159,8 +159,8 @@ def _lines(difference: Difference) -> RenderableType:
 _MOST_RANGES = 8
 
 
-def _packets(differences: Iterable[Difference]) -> str:
-    """Packet numbers in short, the first ones."""
+def _list_packets(differences: Iterable[Difference]) -> str:
+    """List the first packet numbers and the last one."""
     numbers = sorted({difference.packet for difference in differences})
     shown = ", ".join(f"#{number}" for number in numbers[:_MOST_RANGES])
     return shown + (f" to #{numbers[-1]}" if len(numbers) > _MOST_RANGES else "") + " (--limit 0 shows all)"

@@ -7,8 +7,8 @@ from typing import Any
 
 from support import RECORDINGS, SYNTHETICS, rows
 
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.result import Finding
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.analyzer.tables import Packets
 
 

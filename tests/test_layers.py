@@ -3,52 +3,72 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from support import REPOSITORY
 
-LAYERS = {
-    "analyzer": REPOSITORY / "analyzer",
-    "capture": REPOSITORY / "capture",
-    "reports": REPOSITORY / "reports",
-    "fleet": REPOSITORY / "fleet",
-    "cli": REPOSITORY / "src" / "grpcdiag" / "cli",
-    "files": REPOSITORY / "src" / "grpcdiag" / "files",
+sys.path.append(str(REPOSITORY / "docs"))
+from generating.rooms import LAYERS, list_files, list_imports, read_arrows
+
+# Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
+# core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
+ARROWS = {
+    "analyzer.tables": "_core",
+    "analyzer.model": "_core analyzer.tables",
+    "analyzer.summary": "_core analyzer.tables analyzer.model",
+    "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
+    "analyzer.sidecar": "analyzer.tables analyzer.model",
+    "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
+    "analyzer.verify": "_core analyzer.tables",
+    "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
+    "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.sidecar analyzer.selection",
+    "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
+    "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
+    "analyzer.detectors analyzer.sidecar analyzer.analysis",
+    "files": "interruption",
+    "capture": "analyzer.sidecar files",
+    "reports.shared": "analyzer.model",
+    "reports.terminal": "analyzer.model reports.shared",
+    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.terminal",
+    "reports.analysis_json": "analyzer.model",
+    "reports.compare": "_core analyzer.model reports.terminal reports.analysis_json",
+    "reports.html": "_core analyzer.model analyzer.views reports.shared",
+    "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
+    "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
+    "reports.markdown": "analyzer.model reports.shared reports.terminal",
+    "reports.scrub": "analyzer.model analyzer.scrub",
+    "reports.verify": "_core analyzer.verify reports.terminal reports.analysis_json analyzer.model",
+    "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
+    "reports.markdown",
+    "fleet.recordings": "_core analyzer.decode analyzer.sidecar interruption",
+    "fleet.dataset": "analyzer.tables analyzer.model reports.tables fleet.recordings interruption",
+    "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
+    "reports.tables fleet.recordings fleet.dataset interruption",
+    "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
+    "fleet.answers": "_core analyzer.model reports.terminal reports.html fleet.recordings fleet.dataset interruption",
+    "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared "
+    "reports.tables fixtures "
+    "interruption analyzer.model",
+    "cli.formats": "",
+    "cli": "",
 }
-# What each layer may import of the package.
-ALLOWED = {
-    "analyzer": {"analyzer"},
-    "capture": {"capture", "files"},
-    "files": {"files"},
-    "reports": {"reports", "analyzer"},
-    "fleet": {"fleet", "reports", "analyzer", "files"},
-    "cli": {
-        "cli",
-        "fleet",
-        "reports",
-        "analyzer",
-        "capture",
-        "files",
-        "fixtures",
-    },  # of fixtures the lab alone, see below
-}
+ANY = {"cli", "cli.formats"}  # of the lab alone, see below
+"""Rooms that may import any room that stands before them: the command line."""
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
-READS_TABLES = {"columns.py", "perfetto.py", "rows.py", "timeline"}
+READS_TABLES = {"tables", "perfetto", "timeline"}
 WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}
 
 # Columns larger than the memory are in temporary files, which have no name.
-REACHES = {"spilled.py": {"tempfile"}}
+REACHES = {"disk_columns.py": {"tempfile"}}
 
-FILES = [
-    pytest.param(layer, path, id=f"{layer}/{path.name}")
-    for layer, folder in LAYERS.items()
-    for path in sorted(folder.rglob("*.py"))
-    if "core" not in path.parts
-]
+FILES = [pytest.param(layer, path, id=f"{layer}/{path.name}") for layer, path in list_files()]
 SILENT = [p for p in FILES if p.values[0] in ("analyzer", "reports")]
 
 
@@ -56,40 +76,34 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def imported(layer: str, path: Path) -> Iterator[str]:
-    """Absolute names of the modules of this package that a file imports."""
-    inside = path.relative_to(LAYERS[layer]).parent.parts
-    package = ("grpcdiag", layer, *inside)
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "grpcdiag")
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            if module.split(".")[0] == "grpcdiag":
-                yield from (f"{module}.{alias.name}" for alias in node.names)
+def test_every_room_is_listed() -> None:
+    assert set(read_arrows()) <= set(ARROWS)
 
 
-@pytest.mark.parametrize(("layer", "path"), FILES)
-def test_imports_run_one_way(layer: str, path: Path) -> None:
-    layers = {name.split(".")[1] for name in imported(layer, path)} & (set(LAYERS) | {"fixtures"})
-    assert layers <= ALLOWED[layer], f"{layer} imports {layers - ALLOWED[layer]}"
+@pytest.mark.parametrize("name", ARROWS)
+def test_a_room_imports_what_is_listed_and_nothing_else(name: str) -> None:
+    before = {*list(ARROWS)[: list(ARROWS).index(name)], "_core", "interruption", "streams", "ahead", "fixtures"}
+    listed = before if name in ANY else set(ARROWS[name].split())
+    assert listed <= before, f"{name} stands before {listed - before}, which it imports"
+    imports = read_arrows().get(name, frozenset())
+    assert imports <= listed, f"{name} imports {imports - listed}: an arrow that is not listed"
+    assert name in ANY or imports == listed, f"{name} does not import {listed - imports} any more"
 
 
 def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
     files = sorted(LAYERS["cli"].rglob("*.py"))
-    names = {name for path in files for name in imported("cli", path) if name.startswith("grpcdiag.fixtures")}
+    names = {name for path in files for name in list_imports("cli", path) if name.startswith("grpcdiag.fixtures")}
     assert names
     assert all(name.startswith("grpcdiag.fixtures.lab") for name in names), names
 
 
 def test_the_walk_finds_imports() -> None:
-    assert "grpcdiag.reports.json_v1" in set(imported("cli", LAYERS["cli"] / "analyze.py"))
-    assert "grpcdiag.analyzer.result.Analysis" in set(
-        imported("reports", LAYERS["reports"] / "terminal" / "__init__.py")
+    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "analyze.py"))
+    assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
+        list_imports("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )
-    assert "grpcdiag.analyzer.tables.Tables" in set(
-        imported("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
+    assert "grpcdiag.analyzer.model.detector.Detector" in set(
+        list_imports("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
     )
     assert len(FILES) > 20
 
@@ -98,8 +112,8 @@ def test_the_walk_finds_imports() -> None:
 def test_reports_read_an_analysis_and_no_tables(path: Path) -> None:
     internals = {
         name
-        for name in imported("reports", path)
-        if name.startswith(("grpcdiag.analyzer.tables", "grpcdiag.analyzer.decode"))
+        for name in list_imports("reports", path)
+        if name.startswith(("grpcdiag.analyzer.tables", "grpcdiag.analyzer.decode.decode"))
     }
     assert not internals or {path.name, path.parent.name} & READS_TABLES, internals
 
@@ -125,3 +139,25 @@ def test_no_layer_reaches_for_the_system(layer: str, path: Path) -> None:
         assert not {name.split(".")[0] for name in names} & modules, (
             f"{path.name}:{getattr(node, 'lineno', 0)}: {names}"
         )
+
+
+def test_files_import_each_other_one_way() -> None:
+    """Not in circles either when an import serves types alone: whoever reads one file would have to read them all."""
+    known = {module_of(layer, path): path for layer, path in list_files()}
+    imports = {
+        module: {found for name in list_imports(layer, path) if (found := known_part(name, known)) and found != module}
+        for module, (layer, path) in {module_of(layer, path): (layer, path) for layer, path in list_files()}.items()
+    }
+    while free := {module for module, others in imports.items() if not others & imports.keys()}:
+        imports = {module: others for module, others in imports.items() if module not in free}
+    assert not imports, f"circles among {sorted(imports)}"
+
+
+def module_of(layer: str, path: Path) -> str:
+    inside = path.relative_to(LAYERS[layer]).with_suffix("").parts
+    return ".".join(["grpcdiag", layer, *(part for part in inside if part != "__init__")])
+
+
+def known_part(name: str, known: Mapping[str, Path]) -> str | None:
+    """The module that an imported name belongs to: itself, or the one that defines it."""
+    return name if name in known else parent if (parent := name.rpartition(".")[0]) in known else None

@@ -56,7 +56,10 @@ def test_include_patterns_cover_every_file() -> None:
     assert any(path.suffix == ".json" for path in wanted())
     assert Path("grpcdiag/reports/html/vendor/echarts.min.js") in wanted()
     assert Path("grpcdiag/reports/html/page/page.html.j2") in wanted()
-    assert {Path("grpcdiag/fleet/html/fleet.html.j2"), Path("grpcdiag/fleet/html/style.css")} <= wanted()
+    assert {
+        Path("grpcdiag/fleet/answers/html/fleet.html.j2"),
+        Path("grpcdiag/fleet/answers/html/style.css"),
+    } <= wanted()
 
 
 def test_tests_and_the_crate_stay_out() -> None:

@@ -1,40 +1,15 @@
-"""What runs the tasks: this machine's cores, or a cluster of an engine that is there.
+"""What runs the tasks: this machine's cores, or the workers of a cluster.
 
 An engine is one file with a class that has `run`, and one line in `engine`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
 
-from ..credentials import without_credentials
-from ..task import Outcome, Task
+from .engine import Engine, EngineError, Work
 
-Work = Callable[[Task], Outcome]
-"""What is done with each task; a function that workers import by its name."""
-
-LOSSES = 3
-"""Workers that one task may lose: a task that kills every worker it meets must not kill them all."""
-
-
-class EngineError(Exception):
-    """An engine that is not there, or is gone."""
-
-    def __init__(self, text: str, url: str = "") -> None:
-        """Name `url` as the one whose credentials `text` may repeat."""
-        super().__init__(without_credentials(text, url))
-
-
-class Engine(Protocol):
-    """Runs independent tasks somewhere."""
-
-    workers: int
-    """Tasks that run at once."""
-
-    def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """Outcomes in the order in which they come; a task whose workers were lost is not done. Raises EngineError."""
+__all__ = ["Engine", "EngineError", "Work", "engine"]
 
 
 def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
@@ -48,9 +23,3 @@ def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
 
         return Dask(name.removeprefix("dask://"))
     raise EngineError(f"unknown engine {name}: local or dask://HOST:PORT", name)
-
-
-def lost(task: Task, reason: str) -> Outcome:
-    """The outcome of a task whose workers were lost."""
-    recording = task.recording
-    return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)

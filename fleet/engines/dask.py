@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..task import Outcome, Task
-from . import EngineError, Work, lost
+from .engine import EngineError, Work, lost
+from .task import Outcome, Task
 
 
 class Dask:

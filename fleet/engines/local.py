@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from time import monotonic
 
 from ... import interruption
-from ..task import Outcome, Task
-from . import LOSSES, Work, lost
+from .engine import LOSSES, Work, lost
+from .task import Outcome, Task
 
 _PATIENCE_S = 0.5
 """Seconds that ended processes may take until what they leave is removed."""

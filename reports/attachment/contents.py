@@ -1,43 +1,43 @@
-"""What an attachment is written from."""
+"""The data from which an attachment is written."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from ...analyzer.exhibit import Exhibit
-from ...analyzer.result import Analysis
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.views.issue_evidence import IssueEvidence
 from .forms import Form
 
 
 class Recorded(Struct, frozen=True):
-    """What the file beside the capture tells, as far as it may be shown."""
+    """What the sidecar says, as far as it may be published."""
 
     side: str
-    """Whose host recorded: `client`, `server`, or `both` for one host."""
+    """The host that recorded: `client`, `server`, or `both` if client and server ran on it."""
     kernel: str
-    """Name and number of the kernel, and the machine's architecture."""
+    """Name and version of the kernel, and the machine's architecture."""
     command: str
-    """The command line, masked or whole; empty when there was none."""
+    """The command line, masked or complete; empty without a command."""
     masked: bool
-    """Whether words of it are hidden."""
+    """Whether words of the command line are hidden."""
     exit_code: int | None
-    """The command's."""
+    """Exit code of the command."""
 
 
 class Contents(Struct, frozen=True, eq=False):
-    """All of it; the analysis and the exhibit are those of the scrubbed capture."""
+    """The contents of an attachment; analysis and evidence are of the scrubbed capture."""
 
     analysis: Analysis
-    exhibit: Exhibit
+    evidence: IssueEvidence
     form: Form
     version: str
-    """Of the program."""
+    """Version of grpcdiag."""
     files: tuple[tuple[str, str], ...]
-    """The other files of the attachment: name, and what it is."""
+    """Name and description of the other files of the attachment."""
     capture: str = "capture.pcap"
-    """The scrubbed capture's name, also where it is left out."""
+    """Name of the scrubbed capture, even if it is left out."""
     scrubbed: tuple[str, ...] = ()
-    """What could not be kept in the scrubbed capture, in words."""
+    """Notes on what the scrubbed capture lacks."""
     recorded: Recorded | None = None
     without: frozenset[str] = frozenset()
-    """Parts of the text that are not wanted."""
+    """Parts that the user leaves out."""

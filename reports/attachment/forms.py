@@ -1,7 +1,7 @@
-"""The issue forms of gRPC's projects: their headings, word for word, and what goes below each.
+"""The issue forms of gRPC's projects: their headings, word for word, and the parts below each heading.
 
 Read on 2026-11-21 from copies of the repositories at the commits named; the headings of grpc/grpc-go, grpc/grpc and
-grpc/grpc-java were held against issues filed with them: grpc/grpc-go#8795 (2025-12), grpc/grpc#41032 (2025-11),
+grpc/grpc-java were compared with issues filed with them: grpc/grpc-go#8795 (2025-12), grpc/grpc#41032 (2025-11),
 grpc/grpc-java#11284 (2024-06).
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ...analyzer.result import Analysis
+from ...analyzer.model.analysis import Analysis
 
 WORDS = "="
-"""Begins words that stand between parts."""
+"""First character of words between parts."""
 
 
 class Section(Struct, frozen=True):
@@ -28,15 +28,15 @@ class Form(Struct, frozen=True):
     """An issue form."""
 
     name: str
-    """As in `--for`."""
+    """Name for `--for`."""
     source: str
-    """Where the form is from; empty for one of our own."""
+    """Source of the form; empty for grpcdiag's own form."""
     language: str
-    """What `grpc_version` calls the library."""
+    """Name of the library in `grpc_version`."""
     implementations: tuple[str, ...]
-    """How names of its programs begin, in `user-agent` and where habits on the wire tell them."""
+    """Prefixes of the project's implementations, as read from `user-agent` or inferred from frames."""
     knobs: tuple[str, ...]
-    """Whose settings are this project's, as remedies name them."""
+    """Prefixes of the implementations whose settings belong to the project, as remedies name them."""
     sections: tuple[Section, ...]
 
 
@@ -149,22 +149,22 @@ GENERIC = Form(
 )
 
 FORMS: tuple[Form, ...] = (GRPC_GO, GRPC, GRPC_JAVA, GRPC_NODE, TONIC, GENERIC)
-"""All of them."""
+"""All forms."""
 
 
 def named(name: str) -> Form:
-    """The form of that name. Raises StopIteration."""
+    """Find the form of that name. Raises StopIteration."""
     return next(form for form in FORMS if form.name == name)
 
 
 def implementations(analysis: Analysis) -> set[str]:
-    """What runs at the ends of the connections, as far as it is known."""
+    """List the known implementations at the ends of the connections."""
     c = analysis.connections
     return {name for x in c for name in (x.client_implementation, x.server_implementation) if name}
 
 
 def of_implementation(*implementations: str | None) -> Form:
-    """The form of the first implementation that has one; the generic one else."""
+    """Find the form of the first implementation that has one, or the generic form."""
     for implementation in filter(None, implementations):
         for form in FORMS:
             if implementation.startswith(form.implementations) and form.implementations:

@@ -1,4 +1,4 @@
-"""Figures of captures side by side: work, rates, packets, latencies with their shifts, budgets, findings."""
+"""Compute the figures of captures side by side: work, rates, packets, latency shifts, budgets, findings."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...analyzer.budget import CAUSES
-from ...analyzer.result import SEVERITIES
+from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.finding import SEVERITIES, Finding
 from .run import Run, answered, over
-from .saved import Finding
 
 Unit = Literal["", "ns", "B", "/s"]
 
 
 class Figure(Struct, frozen=True):
-    """One figure of all captures."""
+    """One figure of each capture."""
 
     section: str
     """`work`, `rates` or `packets`."""
     name: str
-    """The key in JSON; `_per_message` figures are normalised to the work."""
+    """The key in JSON."""
     title: str
     unit: Unit
     values: tuple[float | None, ...]
 
     def ratio(self, number: int) -> float | None:
-        """Of a capture to the first one; None where the first one's is 0 or not known."""
+        """Divide a capture's figure by the first one's; None where the first one's is 0 or unknown."""
         return over(self.values[number], self.values[0])
 
 
@@ -37,22 +36,22 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
     ("work", "messages", "messages", "", lambda run: run.messages),
     ("work", "bytes_per_message", "bytes per message", "B", lambda run: over(run.sent("message_bytes"), run.messages)),
     ("work", "connections", "connections", "", lambda run: run.connections),
-    ("work", "callers", "most RPCs at once", "", lambda run: run.callers),
-    ("work", "span_ns", "first to last", "ns", lambda run: run.span_ns),
+    ("work", "callers", "max concurrent RPCs", "", lambda run: run.callers),
+    ("work", "span_ns", "first start to last end", "ns", lambda run: run.span_ns),
     ("rates", "rpcs_per_s", "RPCs per second", "/s", lambda run: run.per_s),
     ("rates", "messages_per_s", "messages per second", "/s", lambda run: run.messages_per_s),
-    ("rates", "message_bytes_per_s", "message bytes per second", "/s", lambda run: _rate(run, "message_bytes")),
-    ("rates", "rpcs_at_once", "RPCs at once, on average", "", lambda run: run.at_once),
-    ("rates", "failed_share", "failed RPCs, share", "", lambda run: run.failed_share),
+    ("rates", "message_bytes_per_s", "message bytes per second", "/s", lambda run: _compute_rate(run, "message_bytes")),
+    ("rates", "rpcs_at_once", "mean concurrent RPCs", "", lambda run: run.at_once),
+    ("rates", "failed_share", "share of failed RPCs", "", lambda run: run.failed_share),
     ("packets", "packets_per_message", "packets per message", "", lambda run: over(run.packets, run.messages)),
     ("packets", "data_packets_per_message", "with messages or headers", "", lambda run: part(run, "data")),
-    ("packets", "control_packets_per_message", "with control frames alone", "", lambda run: part(run, "control")),
-    ("packets", "other_packets_per_message", "without payload, or again", "", lambda run: part(run, "other")),
-    ("packets", "messages_per_packet", "messages per packet with any", "", lambda run: bunched(run)),
+    ("packets", "control_packets_per_message", "with only control frames", "", lambda run: part(run, "control")),
+    ("packets", "other_packets_per_message", "no payload, or resent", "", lambda run: part(run, "other")),
+    ("packets", "messages_per_packet", "messages per message packet", "", lambda run: bunched(run)),
     (
         "packets",
         "payload_bytes_per_packet",
-        "payload per packet with any",
+        "payload per packet with data",
         "B",
         lambda run: over(run.sent("payload_bytes"), run.sent("payload_packets")),
     ),
@@ -67,12 +66,12 @@ _FIGURES: tuple[tuple[str, str, str, Unit, Callable[[Run], float | None]], ...] 
         lambda run: each(run, "window_updates"),
     ),
     ("packets", "settings_per_message", "SETTINGS per message", "", lambda run: each(run, "settings")),
-    ("packets", "retransmitted_share", "sent again, share", "", lambda run: over(run.retransmitted, run.packets)),
+    ("packets", "retransmitted_share", "share retransmitted", "", lambda run: over(run.retransmitted, run.packets)),
 )
 
 
 def figures(runs: Sequence[Run]) -> tuple[Figure, ...]:
-    """All figures that any of the captures has."""
+    """List the figures that at least one capture has."""
     every = (
         Figure(section, name, title, unit, tuple(of(run) for run in runs))
         for section, name, title, unit, of in _FIGURES
@@ -80,30 +79,28 @@ def figures(runs: Sequence[Run]) -> tuple[Figure, ...]:
     return tuple(figure for figure in every if any(value is not None for value in figure.values))
 
 
-def packets_of(run: Run, kind: str) -> int | None:
-    """Packets by what they are for: `data` with messages or headers, `control`, `other`; together all packets."""
+def packets_of(run: Run, kind: str) -> int:
+    """Count packets of a kind: `data` with messages or headers, `control`, or `other`; each packet has one kind."""
     payload, control = run.sent("payload_packets"), run.sent("control_packets")
-    if payload is None or control is None:
-        return None
     return {"data": payload - control, "control": control, "other": run.packets - payload}[kind]
 
 
 def part(run: Run, kind: str) -> float | None:
-    """The same per message."""
+    """Count packets of a kind per message."""
     return over(packets_of(run, kind), run.messages)
 
 
 def bunched(run: Run) -> float | None:
-    """Messages per packet in which any ended."""
+    """Count messages per packet in which at least one message ended."""
     return over(run.messages, run.sent("message_packets"))
 
 
 def each(run: Run, name: str) -> float | None:
-    """A count of `traffic` per message."""
+    """Divide a count of `traffic` by the number of messages."""
     return over(run.sent(name), run.messages)
 
 
-def _rate(run: Run, name: str) -> float | None:
+def _compute_rate(run: Run, name: str) -> float | None:
     count = run.sent(name)
     return over(None if count is None else count * 1e9, run.span_ns)
 
@@ -113,30 +110,30 @@ class Shift(Struct, frozen=True):
 
     method: str
     kind: str
-    """`latency` of RPCs, or `turnaround` of streams."""
+    """`latency` of RPCs, or `turnaround` (response time) of streams."""
     quantile: str
     run: str
     """Label of the capture."""
     from_ns: int
     to_ns: int
     low_ns: int | None
-    """With 95 % confidence the quantile of the distribution rose by at least this; None where that is not bounded."""
+    """Lower end of the shift's 95 % confidence interval; None where there is no bound."""
     high_ns: int | None
-    """And by at most this."""
+    """Upper end of that interval."""
 
     @property
     def shift_ns(self) -> int:
-        """By how much it rose."""
+        """Subtract the first capture's quantile."""
         return self.to_ns - self.from_ns
 
     @property
     def ratio(self) -> float | None:
-        """To how many times."""
+        """Divide by the first capture's quantile."""
         return over(self.to_ns, self.from_ns)
 
     @property
     def certain(self) -> bool | None:
-        """Whether it differs by more than chance lets the same distribution differ; None where that is not known."""
+        """Say whether the shift exceeds what chance allows for one distribution; None where that is unknown."""
         if self.low_ns is not None and self.low_ns > 0:
             return True
         if self.high_ns is not None and self.high_ns < 0:
@@ -145,22 +142,22 @@ class Shift(Struct, frozen=True):
 
 
 QUANTILES = ("p50", "p90", "p99")
-"""Those compared; the rest of a distribution is in the documents."""
+"""Quantiles that are compared."""
 
 
 def shifts(runs: Sequence[Run]) -> tuple[Shift, ...]:
-    """Of the methods that the first capture shares with others, the one with the most RPC time first."""
+    """List the shifts of the methods that captures share with the first, by RPC time."""
     first = runs[0]
     return tuple(
         shift
         for name in first.named_methods
         for run in runs[1:]
         if name in run.named_methods
-        for shift in _shifts(name, first, run)
+        for shift in _compare_quantiles(name, first, run)
     )
 
 
-def _shifts(name: str, first: Run, run: Run) -> Iterator[Shift]:
+def _compare_quantiles(name: str, first: Run, run: Run) -> Iterator[Shift]:
     (kind, before, ends_before), (other, after, ends_after) = (answered(of.named_methods[name]) for of in (first, run))
     if before is None or after is None or kind != other:
         return
@@ -174,9 +171,10 @@ def _shifts(name: str, first: Run, run: Run) -> Iterator[Shift]:
 def interval(
     old: int, old_ends: tuple[int | None, int | None], new: int, new_ends: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """The interval of a difference by those of both values (MOVER: Zou and Donner, Statistics in Medicine 27, 2008).
+    """Compute the interval of a difference from those of both values.
 
-    An end needs one end of each value; it is None where one of these is.
+    The method is MOVER (Zou and Donner, Statistics in Medicine 27, 2008). Each end of the result needs one end of each
+    value, and is None where one of these is None.
     """
     (old_low, old_high), (new_low, new_high) = old_ends, new_ends
     low = high = None
@@ -188,50 +186,50 @@ def interval(
 
 
 class Spent(Struct, frozen=True):
-    """A cause's part in the RPC time of every capture."""
+    """A cause's part of the RPC time in each capture."""
 
     cause: str
     each_ns: tuple[float, ...]
     """Per RPC, or per message where RPCs are streams."""
     shares: tuple[float, ...]
-    """Of the capture's RPC time."""
+    """Shares of each capture's RPC time."""
 
 
 def unit(runs: Sequence[Run]) -> str:
-    """What work is counted in: `RPC`, or `message` where RPCs are streams in any of the captures."""
+    """Name the unit of work: `RPC`, or `message` where RPCs are streams in any of the captures."""
     return "message" if any(run.streaming for run in runs) else "RPC"
 
 
 def units(run: Run, of: str) -> int:
-    """How many of them."""
+    """Count a capture's units of work."""
     return run.messages if of == "message" else run.rpcs
 
 
 def budgets(runs: Sequence[Run]) -> tuple[Spent, ...]:
-    """Causes with time in any capture, the one with the largest difference to the first capture first."""
+    """List the causes of RPC time in any capture, the largest difference from the first capture first."""
     kind = unit(runs)
 
-    def spent(cause: str) -> Spent:
-        times = [run.saved.budget.get(cause, 0) for run in runs]
+    def collect(cause: str) -> Spent:
+        times = [run.analysis.budget.get(cause, 0) for run in runs]
         return Spent(
             cause,
             tuple(over(ns, units(run, kind)) or 0.0 for ns, run in zip(times, runs, strict=True)),
             tuple(over(ns, run.rpc_time_ns) or 0.0 for ns, run in zip(times, runs, strict=True)),
         )
 
-    found = [spent(cause) for cause in CAUSES if any(run.saved.budget.get(cause) for run in runs)]
+    found = [collect(cause) for cause in CAUSES if any(run.analysis.budget.get(cause) for run in runs)]
     return tuple(sorted(found, key=lambda one: -max(abs(ns - one.each_ns[0]) for ns in one.each_ns)))
 
 
 Change = Literal["appears", "vanishes", "grows", "shrinks", "stays"]
 
 GROWN = 1.25
-"""Factor of the time lost per RPC from which a finding of the same severity has grown (own choice: more than what runs
-differ by)."""
+"""Factor of the time lost per RPC from which a finding of the same severity has grown (heuristic: repeated runs differ
+by less)."""
 
 
 class Changed(Struct, frozen=True):
-    """What becomes of a finding from the first capture to another."""
+    """How a finding changed from the first capture to another."""
 
     id: str
     run: str
@@ -241,22 +239,22 @@ class Changed(Struct, frozen=True):
 
 
 def weight(finding: Finding | None) -> int:
-    """How grave a finding is; -1 without one."""
+    """Rank a finding by severity; -1 without a finding."""
     return -1 if finding is None else SEVERITIES.index(finding.severity)
 
 
 def changes(runs: Sequence[Run]) -> tuple[Changed, ...]:
-    """Findings of the captures: those that appear or grow first, the gravest first."""
+    """List how findings changed: those that appear or grow first, then by severity."""
     found = [
-        Changed(name, run.label, _change(runs[0], run, name), runs[0].finding(name), run.finding(name))
+        Changed(name, run.label, _classify_change(runs[0], run, name), runs[0].finding(name), run.finding(name))
         for run in runs[1:]
-        for name in dict.fromkeys(f.id for of in (runs[0], run) for f in of.saved.findings)
+        for name in dict.fromkeys(f.id for of in (runs[0], run) for f in of.analysis.findings)
     ]
     order = ("appears", "grows", "vanishes", "shrinks", "stays")
     return tuple(sorted(found, key=lambda c: (order.index(c.change), -max(weight(c.before), weight(c.after)), c.id)))
 
 
-def _change(first: Run, run: Run, name: str) -> Change:
+def _classify_change(first: Run, run: Run, name: str) -> Change:
     before, after = first.finding(name), run.finding(name)
     if before is None:
         return "appears"

@@ -1,16 +1,16 @@
-"""The JSON of `compare`, schema `grpcdiag.comparison/1`."""
+"""Write the JSON of `compare`, schema `grpcdiag.comparison/1`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ...analyzer import _core
-from ..json_v1 import encoded, read_schema
+from ...analyzer.model.finding import Finding
+from ..analysis_json import encode, read_schema
 from .because import Difference, Reason
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift
 from .run import Run
-from .saved import Finding
 from .scaling import Scaling
 
 SCHEMA = "grpcdiag.comparison/1"
@@ -18,68 +18,68 @@ SCHEMA = "grpcdiag.comparison/1"
 
 
 def render(comparison: Comparison) -> str:
-    """The comparison as one JSON document with a final newline."""
-    return encoded(document(comparison))
+    """Render the comparison as one JSON document with a final newline."""
+    return encode(document(comparison))
 
 
 def schema() -> dict[str, Any]:
-    """The published JSON Schema of the document."""
+    """Read the published JSON Schema of the document."""
     return read_schema("comparison-1.json")
 
 
 def document(c: Comparison) -> dict[str, Any]:
-    """The document as dictionaries and lists."""
+    """Build the document of dictionaries and lists."""
     return {
         "schema": SCHEMA,
         "version": _core.__version__,
-        "captures": [_capture(run) for run in c.runs],
+        "captures": [_describe_capture(run) for run in c.runs],
         "verdict": {"text": c.verdict},
         "notes": list(c.notes),
-        "differences": [_difference(difference) for difference in c.differences],
-        "figures": [_figure(figure) for figure in c.figures],
-        "latencies": [_shift(shift) for shift in c.shifts],
+        "differences": [_describe_difference(difference) for difference in c.differences],
+        "figures": [_describe_figure(figure) for figure in c.figures],
+        "latencies": [_describe_shift(shift) for shift in c.shifts],
         "budgets": {
             "per": c.unit,
             "causes": [{"cause": s.cause, "each_ns": list(s.each_ns), "shares": list(s.shares)} for s in c.budgets],
         },
-        "findings": [_changed(changed) for changed in c.changes],
-        "scaling": _scaling(c.scaling),
+        "findings": [_describe_change(changed) for changed in c.changes],
+        "scaling": _describe_scaling(c.scaling),
         "fail_on": [
             {"rule": o.rule, "capture": o.run, "met": o.met, "judged": o.judged, "text": o.text} for o in c.outcomes
         ],
     }
 
 
-def _capture(run: Run) -> dict[str, Any]:
+def _describe_capture(run: Run) -> dict[str, Any]:
     return {
         "label": run.label,
-        "files": list(run.saved.files),
-        "version": run.saved.version,
-        "verdict": run.saved.verdict.text,
+        "files": list(run.analysis.files),
+        "version": run.analysis.version,
+        "verdict": run.analysis.verdict.text,
     }
 
 
-def _difference(d: Difference) -> dict[str, Any]:
+def _describe_difference(d: Difference) -> dict[str, Any]:
     return {
         "what": d.what,
         "worse": d.worse,
         "other": d.other,
         "ratio": d.ratio,
         "text": d.sentence,
-        "reasons": [_reason(reason) for reason in d.reasons],
+        "reasons": [_describe_reason(reason) for reason in d.reasons],
     }
 
 
-def _reason(r: Reason) -> dict[str, Any]:
+def _describe_reason(r: Reason) -> dict[str, Any]:
     return {"text": r.text, "share": r.share, "finding": r.finding.id if r.finding else None}
 
 
-def _figure(f: Figure) -> dict[str, Any]:
+def _describe_figure(f: Figure) -> dict[str, Any]:
     ratios = [f.ratio(number) for number in range(len(f.values))]
     return {"section": f.section, "name": f.name, "values": list(f.values), "ratios": ratios}
 
 
-def _shift(s: Shift) -> dict[str, Any]:
+def _describe_shift(s: Shift) -> dict[str, Any]:
     return {
         "method": s.method,
         "kind": s.kind,
@@ -93,11 +93,17 @@ def _shift(s: Shift) -> dict[str, Any]:
     }
 
 
-def _changed(c: Changed) -> dict[str, Any]:
-    return {"id": c.id, "capture": c.run, "change": c.change, "before": _seen(c.before), "after": _seen(c.after)}
+def _describe_change(c: Changed) -> dict[str, Any]:
+    return {
+        "id": c.id,
+        "capture": c.run,
+        "change": c.change,
+        "before": _describe_finding(c.before),
+        "after": _describe_finding(c.after),
+    }
 
 
-def _seen(finding: Finding | None) -> dict[str, Any] | None:
+def _describe_finding(finding: Finding | None) -> dict[str, Any] | None:
     if finding is None:
         return None
     return {
@@ -108,7 +114,7 @@ def _seen(finding: Finding | None) -> dict[str, Any] | None:
     }
 
 
-def _scaling(s: Scaling | None) -> dict[str, Any] | None:
+def _describe_scaling(s: Scaling | None) -> dict[str, Any] | None:
     if s is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""One capture of a comparison: what it did and how fast, out of its document."""
+"""One capture of a comparison: its work and its rates, computed from its document."""
 
 from __future__ import annotations
 
@@ -9,155 +9,151 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
-from .saved import Finding, Method, Quantiles, Saved, Sent
+from ...analyzer.model.analysis import Analysis, MethodFacts, Quantiles
+from ...analyzer.model.finding import Finding
 
 STREAMING = 2
-"""Messages per RPC up to which calls are unary: a request and an answer."""
+"""Most messages per RPC with which calls count as unary: one request and one response."""
 
 
 class Run(Struct, frozen=True, dict=True):
-    """One capture. What takes a walk through the document is kept."""
+    """One capture of a comparison; costly properties are cached."""
 
     label: str
     """`A`, `B`..., in the order given."""
-    saved: Saved
+    analysis: Analysis
 
     @property
     def rpcs(self) -> int:
-        """RPCs."""
-        return self.saved.totals.rpcs
+        """Count the RPCs."""
+        return self.analysis.totals.rpcs
 
     @property
     def messages(self) -> int:
-        """gRPC messages of both directions."""
-        return self.saved.totals.messages
+        """Count the gRPC messages of both directions."""
+        return self.analysis.totals.messages
 
     @property
     def streaming(self) -> bool:
-        """Whether RPCs are long: their number says less than that of their messages."""
+        """Say whether RPCs are streams: then messages measure the work better than RPCs."""
         return self.messages > STREAMING * self.rpcs
 
     @cached_property
     def span_ns(self) -> int | None:
-        """From the begin of the first RPC to the end of the last; of the capture where the document is an old one."""
-        starts = [m.first_start_time_ns for m in self.saved.methods if m.first_start_time_ns is not None]
-        ends = [m.last_end_time_ns for m in self.saved.methods if m.last_end_time_ns is not None]
+        """Measure from the start of the first RPC to the end of the last."""
+        starts = [m.first_start_time_ns for m in self.analysis.methods if m.first_start_time_ns is not None]
+        ends = [m.last_end_time_ns for m in self.analysis.methods if m.last_end_time_ns is not None]
         if not starts or not ends:
             starts, ends = [
                 [time] if time is not None else []
-                for time in (self.saved.capture.first_time_ns, self.saved.capture.last_time_ns)
+                for time in (self.analysis.capture.first_time_ns, self.analysis.capture.last_time_ns)
             ]
         span = max(ends) - min(starts) if starts and ends else 0
         return span if span > 0 else None
 
     @property
     def rpc_time_ns(self) -> int:
-        """RPC time of all causes."""
-        return sum(self.saved.budget.values())
+        """Sum the RPC time of all causes."""
+        return sum(self.analysis.budget.values())
 
     @property
     def at_once(self) -> float | None:
-        """RPCs open at once, on average over the time of the work."""
+        """Compute the mean number of concurrent RPCs."""
         return over(self.rpc_time_ns, self.span_ns)
 
     @cached_property
     def callers(self) -> int:
-        """Most RPCs or streams open at once, as far as connections tell: at most this many."""
+        """Give an upper bound of the largest number of concurrent RPCs, from the maxima of the connections."""
         changes: list[tuple[float, int]] = []
-        for connection in self.saved.connections:
+        for connection in self.analysis.connections:
             if connection.max_concurrent_rpcs:
                 opened, closed = connection.opened_time_ns, connection.closed_time_ns
                 changes.append((float("-inf") if opened is None else opened, connection.max_concurrent_rpcs))
                 changes.append((float("inf") if closed is None else closed, -connection.max_concurrent_rpcs))
         most = now = 0
-        for _, change in sorted(changes):  # what closes comes before what opens at the same moment
+        for _, change in sorted(changes):  # at the same time a close (negative) sorts before an open
             now += change
             most = max(most, now)
         return most
 
     @property
     def connections(self) -> int:
-        """Connections with RPCs."""
-        return sum(1 for connection in self.saved.connections if connection.rpcs)
+        """Count the connections with RPCs."""
+        return sum(1 for connection in self.analysis.connections if connection.rpcs)
 
     @cached_property
     def packets(self) -> int:
-        """Packets of HTTP/2 connections."""
-        http2 = (c for c in self.saved.connections if c.protocol == "http2")
+        """Count the packets of HTTP/2 connections."""
+        http2 = (c for c in self.analysis.connections if c.protocol == "http2")
         return sum(c.packets_client + c.packets_server for c in http2)
 
     @cached_property
     def retransmitted(self) -> int:
-        """Packets with bytes sent before."""
-        return sum(c.retransmitted_packets for c in self.saved.connections if c.protocol == "http2")
+        """Count the retransmitted packets of HTTP/2 connections."""
+        return sum(c.retransmitted_packets for c in self.analysis.connections if c.protocol == "http2")
 
-    def sent(self, name: str) -> int | None:
-        """A count of `traffic`, of both sides; None where the document is an old one."""
-        traffic = self.saved.traffic
-        return None if traffic is None else getattr(traffic.client, name) + getattr(traffic.server, name)
-
-    @property
-    def sides(self) -> tuple[Sent, Sent] | None:
-        """What the clients sent and what the servers sent."""
-        traffic = self.saved.traffic
-        return None if traffic is None else (traffic.client, traffic.server)
+    def sent(self, name: str) -> int:
+        """Add up a count of `traffic` over both sides."""
+        return sum(getattr(side, name) for side in self.analysis.traffic)
 
     @property
     def per_s(self) -> float | None:
-        """RPCs per second."""
+        """Compute the RPCs per second."""
         return over(self.rpcs * 1e9, self.span_ns)
 
     @property
     def messages_per_s(self) -> float | None:
-        """Messages per second, both directions."""
+        """Compute the messages per second of both directions."""
         return over(self.messages * 1e9, self.span_ns)
 
     @cached_property
     def statuses(self) -> Mapping[str, int]:
-        """RPCs by status, `not_seen` for those whose status is not on the wire."""
+        """Count RPCs by status; `not_seen` counts those whose status is not in the capture."""
         counts: Counter[str] = Counter()
-        for method in self.saved.methods:
+        for method in self.analysis.methods:
             counts.update(method.statuses)
         return counts
 
     @property
     def failed_share(self) -> float | None:
-        """RPCs that ended with another status than OK, of those whose status is on the wire."""
+        """Compute the share of RPCs with a status other than OK, among those with a known status."""
         seen = {name: number for name, number in self.statuses.items() if name != "not_seen"}
         return over(sum(seen.values()) - seen.get("OK", 0), sum(seen.values()))
 
     def finding(self, name: str) -> Finding | None:
-        """The finding of that id."""
+        """Find the finding with that id."""
         return self._findings.get(name)
 
     @cached_property
     def _findings(self) -> Mapping[str, Finding]:
-        return {finding.id: finding for finding in reversed(self.saved.findings)}  # the first of an id is the costliest
+        return {
+            finding.id: finding for finding in reversed(self.analysis.findings)
+        }  # the first of an id is the costliest
 
     @cached_property
-    def named_methods(self) -> Mapping[str, Method]:
-        """Methods whose name is in the capture."""
-        return {m.method: m for m in self.saved.methods if m.method is not None}
+    def named_methods(self) -> Mapping[str, MethodFacts]:
+        """Index the methods whose names are in the capture."""
+        return {m.method: m for m in self.analysis.methods if m.method is not None}
 
 
-def runs(documents: Sequence[Saved]) -> tuple[Run, ...]:
-    """Captures by letters, in the order given."""
-    return tuple(Run(label(number), saved) for number, saved in enumerate(documents))
+def runs(documents: Sequence[Analysis]) -> tuple[Run, ...]:
+    """Label captures with letters, in the order given."""
+    return tuple(Run(label(number), analysis) for number, analysis in enumerate(documents))
 
 
 def label(number: int) -> str:
-    """`A` to `Z`, then `A1`..."""
+    """Give the label of a capture: `A` to `Z`, then `A1`..."""
     turn, letter = divmod(number, len(ascii_uppercase))
     return ascii_uppercase[letter] + (str(turn) if turn else "")
 
 
 def over(part: float | None, whole: float | None) -> float | None:
-    """A quotient; None where either is not known, or nothing to divide by."""
+    """Divide; None where either number is unknown or the divisor is 0."""
     return None if part is None or not whole else part / whole
 
 
-def answered(method: Method) -> tuple[str, Quantiles | None, Mapping[str, tuple[int | None, int | None]] | None]:
-    """What a caller waits for: the RPC's duration, or the turnaround of streams; its quantiles and their intervals."""
+def answered(method: MethodFacts) -> tuple[str, Quantiles | None, Mapping[str, tuple[int | None, int | None]] | None]:
+    """Give what a caller waits for, with quantiles and intervals: the RPC's duration, or a stream's response time."""
     if method.messages > STREAMING * method.rpcs and method.turnaround_ns is not None:
         return "turnaround", method.turnaround_ns, method.turnaround_intervals_ns
     return "latency", method.latency_ns, method.latency_intervals_ns

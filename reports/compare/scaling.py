@@ -1,4 +1,4 @@
-"""Three captures and more: how the rate follows the callers, against the ideal of the first capture."""
+"""Show how three or more captures scale: the rate by number of callers, compared with the first capture's ideal."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ...analyzer.budget import CAUSES
+from ...analyzer.model.budget import CAUSES
 from .because import CAUSE_WORDS, text
 from .figures import unit, units, weight
 from .run import Run, over
 
 FLAT = 0.8
-"""Share of the ideal up to which a curve bends at all (own choice: a fifth is more than runs differ by)."""
+"""Share of the ideal below which a curve can have a knee (heuristic: repeated runs differ by less than a fifth)."""
 BEND = 0.1
-"""Distance of the knee from the straight line between both ends, as a share of the curve's box (own choice)."""
+"""Least distance of the knee from the line between both ends, as a share of the curve's box (heuristic without a
+source)."""
 
 
 class Point(Struct, frozen=True):
     """One capture of the sweep."""
 
     run: str
-    """Its label."""
+    """Label of the capture."""
     load: int
     """Callers, or connections where callers do not differ."""
     callers: int
     connections: int
     at_once: float | None
-    """RPCs open at once, on average."""
+    """Mean number of concurrent RPCs."""
     per_s: float
-    """RPCs per second, messages where RPCs are streams."""
+    """RPCs per second; messages per second where RPCs are streams."""
     ideal_per_s: float
-    """The first capture's rate for each of its load, times this one's load."""
+    """The first capture's rate divided by its load, times this one's load."""
     shares: dict[str, float]
-    """Of the RPC time by cause."""
+    """Shares of the RPC time by cause."""
 
     @property
     def of_ideal(self) -> float:
-        """The rate as a share of the ideal."""
+        """Divide the rate by the ideal rate."""
         return self.per_s / self.ideal_per_s
 
 
@@ -49,17 +50,17 @@ class Scaling(Struct, frozen=True):
     unit: str
     """`RPC` or `message`."""
     by: Literal["callers", "connections"]
-    """What the load is."""
+    """The unit of the load."""
     points: tuple[Point, ...]
-    """The smallest load first."""
+    """Points by load, smallest first."""
     knee: str | None
-    """Label of the capture from which on more load brings little; None without one."""
+    """Label of the capture after which more load adds little throughput; None without a knee."""
     text: str
     """What the curve shows, in sentences."""
 
 
 def scaling(runs: Sequence[Run]) -> Scaling | None:
-    """How captures scale against the first; None with fewer than three, or where nothing in them grows."""
+    """Compute how captures scale; None with fewer than three, or where neither callers nor connections grow."""
     if len(runs) < 3:
         return None
     loads = {"callers": [run.callers for run in runs], "connections": [run.connections for run in runs]}
@@ -79,19 +80,23 @@ def scaling(runs: Sequence[Run]) -> Scaling | None:
             per_s=rate or 0.0,
             ideal_per_s=first * load,
             shares={
-                cause: run.saved.budget[cause] / run.rpc_time_ns for cause in CAUSES if run.saved.budget.get(cause)
+                cause: run.analysis.budget[cause] / run.rpc_time_ns
+                for cause in CAUSES
+                if run.analysis.budget.get(cause)
             },
         )
         for run, load, rate in zip(runs, loads[by], rates, strict=True)
     ]
     ordered = tuple(sorted(points, key=lambda point: point.load))
-    knee = _knee(ordered)
-    return Scaling(kind, by, ordered, knee.run if knee else None, _text(ordered, knee, runs, kind, by))
+    knee = _find_knee(ordered)
+    return Scaling(kind, by, ordered, knee.run if knee else None, _describe(ordered, knee, runs, kind, by))
 
 
-def _knee(points: Sequence[Point]) -> Point | None:
-    """The point farthest above the straight line between both ends (Satopää and others, "Finding a Kneedle in a
-    Haystack", ICDCS 2011), if the curve bends; none where two captures have the same load: that is no curve.
+def _find_knee(points: Sequence[Point]) -> Point | None:
+    """Find the point farthest above the straight line between both ends, if the curve bends.
+
+    See Satopää and others, "Finding a Kneedle in a Haystack", ICDCS 2011. There is no curve, and so no knee, where two
+    captures have the same load.
     """
     first, last = points[0], points[-1]
     if len({point.load for point in points}) < len(points) or last.of_ideal >= FLAT * first.of_ideal:
@@ -100,42 +105,42 @@ def _knee(points: Sequence[Point]) -> Point | None:
     if high <= low:
         return None
 
-    def above(point: Point) -> float:
+    def measure_height(point: Point) -> float:
         along = (point.load - first.load) / (last.load - first.load)
         return (point.per_s - first.per_s - along * (last.per_s - first.per_s)) / (high - low)
 
-    best = max(points[1:-1], key=above)
-    return best if above(best) >= BEND else None
+    best = max(points[1:-1], key=measure_height)
+    return best if measure_height(best) >= BEND else None
 
 
-def _text(points: Sequence[Point], knee: Point | None, runs: Sequence[Run], kind: str, by: str) -> str:
+def _describe(points: Sequence[Point], knee: Point | None, runs: Sequence[Run], kind: str, by: str) -> str:
     first, last = points[0], points[-1]
     said = (
-        f"From {first.load:,} to {last.load:,} {by} the {kind}s per second go from {first.per_s:,.0f} to "
-        f"{last.per_s:,.0f}, {last.of_ideal:.0%} of the ideal."
+        f"From {first.load:,} to {last.load:,} {by}, the rate changes from {first.per_s:,.0f} to {last.per_s:,.0f} "
+        f"{kind}s per second: {last.of_ideal:.0%} of the ideal."
     )
     if knee:
         after = last.per_s / knee.per_s
         said += (
             f" The knee is at {knee.load:,} {by} ({knee.run}, {knee.per_s:,.0f} per second, {knee.of_ideal:.0%} of the "
-            f"ideal): {last.load / knee.load:.1f} times the {by} from there bring {after:.2f} times the rate."
+            f"ideal): {last.load / knee.load:.1f} times as many {by} give {after:.2f} times the rate."
         )
     of = {run.label: run for run in runs}
     lowest = min(points, key=lambda point: point.of_ideal)
     if lowest.of_ideal < FLAT and lowest is not first:
-        said += _what_flattens(of[first.run], of[lowest.run])
+        said += _explain_flattening(of[first.run], of[lowest.run])
     for one, other in pairwise(points):
         if one.load == other.load:
-            said += f" At {one.load:,} {by} each: {text(of[one.run], of[other.run])}"
+            said += f" At {one.load:,} {by} each, {text(of[one.run], of[other.run])}"
     return said
 
 
-def _what_flattens(first: Run, last: Run) -> str:
-    """Whose time grows from one end of the curve to the other, and what is found at the far end alone."""
+def _explain_flattening(first: Run, last: Run) -> str:
+    """Name the cause whose time grows most along the curve, and the finding that only the far end has."""
     kind = unit((first, last))
     grown = {
-        cause: last.saved.budget.get(cause, 0) / max(units(last, kind), 1)
-        - first.saved.budget.get(cause, 0) / max(units(first, kind), 1)
+        cause: last.analysis.budget.get(cause, 0) / max(units(last, kind), 1)
+        - first.analysis.budget.get(cause, 0) / max(units(first, kind), 1)
         for cause in CAUSES
     }
     whole = sum(ns for ns in grown.values() if ns > 0)
@@ -143,11 +148,11 @@ def _what_flattens(first: Run, last: Run) -> str:
     said = ""
     if whole > 0 and grown[most] >= 0.5 * whole:
         said = (
-            f" Of the time that each {kind} takes longer in {last.label} than in {first.label}, "
-            f"{grown[most] / whole:.0%} is {CAUSE_WORDS.get(most, most)}."
+            f" Each {kind} takes longer in {last.label} than in {first.label}: {grown[most] / whole:.0%} of the "
+            f"additional time is {CAUSE_WORDS.get(most, most)}."
         )
-    new = [f for f in last.saved.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
+    new = [f for f in last.analysis.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
     if new:
         gravest = max(new, key=lambda finding: (weight(finding), finding.lost_ns or 0))
         said += f" {last.label} has {gravest.id}, {first.label} does not: {gravest.title}."
-    return said or " Why: not told by the packets."
+    return said or " The cause is not visible in these captures."

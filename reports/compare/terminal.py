@@ -1,4 +1,4 @@
-"""The report of `compare` for a terminal: the difference in a sentence, then the figures side by side."""
+"""The report of `compare` for a terminal: the difference in one sentence, then the figures side by side."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...analyzer.model.finding import Finding
+from ...analyzer.model.text import count, duration, safe, size
 from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
-from ..text import count, duration, safe, size
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run
-from .saved import Finding
 from .scaling import Point, Scaling
 
 MOST_METHODS = 10
-"""Methods shown; the rest are in the JSON report."""
+"""Most methods shown; the rest are in the JSON report."""
 MOST_DIFFERENCES = 8
-"""Further sentences shown."""
+"""Most further sentences shown."""
 TITLE_COLUMNS, CELL_COLUMNS = 34, 11
-"""Columns that the titles of figures and each capture's values need: as many captures stand side by side as fit."""
+"""Columns for the titles of figures, and for the values of each capture."""
 _SECTIONS = {"work": "work", "rates": "rates", "packets": "packets, both directions"}
 _CHANGES = {
     "appears": ("appears", "red"),
@@ -32,56 +32,57 @@ _CHANGES = {
     "shrinks": ("shrinks", "green"),
     "stays": ("stays", "dim"),
 }
+_KINDS = {"latency": "latency", "turnaround": "response time"}
 _ALIKE = 0.005
-"""Difference of a ratio from 1 that is not shown."""
+"""Largest difference of a ratio from 1 that is shown as `=`."""
 
 
 def render(comparison: Comparison, *, width: int = 100, colour: bool = False) -> str:
-    """The report as text, with escape sequences only when `colour` is set."""
+    """Render the report as text, with escape sequences only when `colour` is set."""
     width = max(60, width)
-    return draw(_parts(comparison, max(2, (width - TITLE_COLUMNS) // CELL_COLUMNS)), width=width, colour=colour)
+    return draw(_list_parts(comparison, max(2, (width - TITLE_COLUMNS) // CELL_COLUMNS)), width=width, colour=colour)
 
 
-def _parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
-    """`fitting` captures fit side by side."""
-    yield _captures(c.runs)
+def _list_parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
+    """List the parts of the report; `fitting` captures fit side by side."""
+    yield _show_captures(c.runs)
     yield Text()
     yield Panel(Text(safe(c.verdict)), title="difference" if c.scaling is None else "scaling", title_align="left")
     rest = [d for d in c.differences if d.sentence not in c.verdict and not (c.scaling and d.what == "throughput")]
     if rest:
-        yield Text("also", style="bold")
-        yield _listed([Text(safe(d.sentence)) for d in rest[:MOST_DIFFERENCES]])
-        yield from _more(len(rest) - MOST_DIFFERENCES, "more difference")
+        yield Text("other differences", style="bold")
+        yield _list_lines([Text(safe(d.sentence)) for d in rest[:MOST_DIFFERENCES]])
+        yield from _count_rest(len(rest) - MOST_DIFFERENCES, "more difference")
     if c.notes:
-        yield _listed([Text(f"note: {safe(note)}", style="dim") for note in c.notes])
+        yield _list_lines([Text(f"note: {safe(note)}", style="dim") for note in c.notes])
     if c.scaling:
-        yield from (Text(), _scaling_table(c.scaling), Text(), _curve(c.scaling))
+        yield from (Text(), _show_scaling(c.scaling), Text(), _draw_curve(c.scaling))
     shown = c.runs[:fitting]
-    yield from (Text(), _figures(c, shown))
+    yield from (Text(), _show_figures(c, shown))
     labels = {run.label for run in shown}
     if c.shifts:
-        yield from (Text(), _latencies([shift for shift in c.shifts if shift.run in labels]))
-    yield from (Text(), _budgets(c, shown))
-    yield from _more(len(c.runs) - len(shown), "more capture")
+        yield from (Text(), _show_latencies([shift for shift in c.shifts if shift.run in labels]))
+    yield from (Text(), _show_budgets(c, shown))
+    yield from _count_rest(len(c.runs) - len(shown), "more capture")
     if c.changes:
-        yield from (Text(), _findings(c.changes, several=len(c.runs) > 2))
+        yield from (Text(), _show_findings(c.changes, several=len(c.runs) > 2))
     if c.outcomes:
-        yield from (Text(), _outcomes(c))
+        yield from (Text(), _show_outcomes(c))
 
 
-def _listed(lines: Sequence[Text]) -> Table:
+def _list_lines(lines: Sequence[Text]) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
     for line in lines:
         table.add_row(" -", line)
     return table
 
 
-def _captures(runs: Sequence[Run]) -> Table:
+def _show_captures(runs: Sequence[Run]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for run in runs:
-        files = run.saved.files
+        files = run.analysis.files
         named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
         named.append(
             f"  {count(run.rpcs, 'RPC')}, {count(run.messages, 'message')}, "
@@ -92,17 +93,17 @@ def _captures(runs: Sequence[Run]) -> Table:
     return table
 
 
-def _plain() -> Table:
+def _make_table() -> Table:
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1))
 
 
-def _more(number: int, noun: str) -> Iterator[Text]:
+def _count_rest(number: int, noun: str) -> Iterator[Text]:
     if number > 0:
-        yield Text(f"... and {count(number, noun)}: --json has all", style="dim")
+        yield Text(f"... and {count(number, noun)}: --json lists all", style="dim")
 
 
-def _figures(c: Comparison, shown: Sequence[Run]) -> Table:
-    table = _plain()
+def _show_figures(c: Comparison, shown: Sequence[Run]) -> Table:
+    table = _make_table()
     table.add_column("", overflow="fold")
     for run in shown:
         table.add_column(run.label, justify="right", no_wrap=True)
@@ -113,22 +114,22 @@ def _figures(c: Comparison, shown: Sequence[Run]) -> Table:
         if figure.section != section:
             section = figure.section
             table.add_row(Text(_SECTIONS[section], style="bold"))
-        table.add_row(*_figure_row(figure, len(shown)))
+        table.add_row(*_format_figure(figure, len(shown)))
     return table
 
 
 _INNER = ("data_packets_per_message", "control_packets_per_message", "other_packets_per_message")
 
 
-def _figure_row(figure: Figure, shown: int) -> list[str]:
+def _format_figure(figure: Figure, shown: int) -> list[str]:
     indent = "    " if figure.name in _INNER else "  "
-    cells = [_value(figure, value) for value in figure.values[:shown]]
+    cells = [_format_value(figure, value) for value in figure.values[:shown]]
     if shown == 2:
-        cells.append(_times(figure.ratio(1)))
+        cells.append(_format_ratio(figure.ratio(1)))
     return [indent + figure.title, *cells]
 
 
-def _value(figure: Figure, value: float | None) -> str:
+def _format_value(figure: Figure, value: float | None) -> str:
     if value is None:
         return "-"
     if figure.unit == "ns":
@@ -141,52 +142,53 @@ def _value(figure: Figure, value: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, or all before the point."""
+    """Format a number with three significant digits, or with all digits before the point."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.4f}"
 
 
-def _times(ratio: float | None) -> str:
+def _format_ratio(ratio: float | None) -> str:
     if ratio is None:
         return "-"
     return "=" if abs(ratio - 1) < _ALIKE else f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"
 
 
-def _latencies(shifts: Sequence[Shift]) -> RenderableType:
-    """One block per method: quantiles with their shift and its interval."""
+def _show_latencies(shifts: Sequence[Shift]) -> RenderableType:
+    """Show a block for each method: quantiles with their shift and its confidence interval."""
     parts: list[RenderableType] = []
     methods = list(dict.fromkeys((shift.method, shift.kind) for shift in shifts))
     several = len({shift.run for shift in shifts}) > 1
     for method, kind in methods[:MOST_METHODS]:
-        parts.append(Text(f"{safe(method)}  {kind}", style="bold"))
-        table = _plain()
-        for name in ("", "from", "to", "shift", "95% interval", "times"):
+        parts.append(Text(f"{safe(method)}  {_KINDS[kind]}", style="bold"))
+        table = _make_table()
+        for name in ("", "before", "after", "shift", "95% interval", "ratio"):
             table.add_column(name, justify="right" if name else "left", no_wrap=True)
         for shift in shifts:
             if shift.method == method:
-                table.add_row(*_shift_row(shift, several=several))
+                table.add_row(*_format_shift(shift, several=several))
         parts.append(table)
-    return Group(*parts, *_more(len(methods) - MOST_METHODS, "more method"))
+    return Group(*parts, *_count_rest(len(methods) - MOST_METHODS, "more method"))
 
 
-def _shift_row(s: Shift, *, several: bool) -> list[str]:
+def _format_shift(s: Shift, *, several: bool) -> list[str]:
     name = f"  {s.quantile}" + (f" {s.run}" if several else "")
     if s.low_ns is None and s.high_ns is None:
         between = "too few RPCs" if s.kind == "latency" else "too few messages"
     else:
-        between = f"{_signed(s.low_ns)} to {_signed(s.high_ns)}"
-    alike = " (chance)" if s.certain is False else ""
-    return [name, duration(s.from_ns), duration(s.to_ns), _signed(s.shift_ns), between + alike, _times(s.ratio)]
+        between = f"{_format_signed(s.low_ns)} to {_format_signed(s.high_ns)}"
+    chance = " (chance)" if s.certain is False else ""
+    times = [duration(s.from_ns), duration(s.to_ns), _format_signed(s.shift_ns)]
+    return [name, *times, between + chance, _format_ratio(s.ratio)]
 
 
-def _signed(ns: int | None) -> str:
+def _format_signed(ns: int | None) -> str:
     return "?" if ns is None else ("+" if ns > 0 else "") + duration(ns)
 
 
-def _budgets(c: Comparison, shown: Sequence[Run]) -> Table:
-    """Of two captures with the shares of their RPC time, of more without."""
-    table = _plain()
+def _show_budgets(c: Comparison, shown: Sequence[Run]) -> Table:
+    """Show RPC time by cause; with two captures also its shares and their difference."""
+    table = _make_table()
     table.add_column(f"RPC time per {c.unit}", no_wrap=True)
     for run in shown:
         table.add_column(run.label, justify="right", no_wrap=True)
@@ -199,14 +201,14 @@ def _budgets(c: Comparison, shown: Sequence[Run]) -> Table:
         for ns, share in zip(spent.each_ns[: len(shown)], spent.shares[: len(shown)], strict=True):
             cells += [duration(ns), f"{share:.1%}"][: 2 if len(shown) == 2 else 1]
         if len(shown) == 2:
-            cells.append(_signed(round(spent.each_ns[1] - spent.each_ns[0])))
+            cells.append(_format_signed(round(spent.each_ns[1] - spent.each_ns[0])))
         table.add_row(Text(f"  {spent.cause}", style=CAUSE_STYLES.get(spent.cause, "")), *cells)
     return table
 
 
-def _findings(changes: Sequence[Changed], *, several: bool) -> Table:
-    """One line for the captures in which the same becomes of a finding."""
-    table = _plain()
+def _show_findings(changes: Sequence[Changed], *, several: bool) -> Table:
+    """Show how findings changed; captures in which a finding changed alike share a line."""
+    table = _make_table()
     for name in ("findings", *(["in"] if several else []), "", ""):
         table.add_column(name, no_wrap=name == "findings", overflow="fold")
     alike: dict[tuple[str, str], list[Changed]] = {}
@@ -216,15 +218,15 @@ def _findings(changes: Sequence[Changed], *, several: bool) -> Table:
         worst = max(group, key=lambda changed: weight(changed.after))
         word, style = _CHANGES[worst.change]
         seen = worst.after or worst.before
-        what = Text().append(_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
+        what = Text().append(_format_severity(worst), style=SEVERITY_STYLES[seen.severity] if seen else "")
         where = [Text(" ".join(changed.run for changed in group))] if several else []
         row = [Text(f"  {safe(worst.id)}"), *where, Text(word, style=style)]
         table.add_row(*row, what.append(f"  {safe(seen.title) if seen else ''}"))
     return table
 
 
-def _severity(changed: Changed) -> str:
-    before, after = (f"{f.severity}{_lost(f)}" if f else None for f in (changed.before, changed.after))
+def _format_severity(changed: Changed) -> str:
+    before, after = (f"{f.severity}{_format_lost(f)}" if f else None for f in (changed.before, changed.after))
     if before == after or before is None or after is None:
         return before or after or ""
     if changed.before and changed.after and changed.before.severity == changed.after.severity:
@@ -232,11 +234,11 @@ def _severity(changed: Changed) -> str:
     return f"{before} -> {after}"
 
 
-def _lost(finding: Finding) -> str:
+def _format_lost(finding: Finding) -> str:
     return "" if finding.lost_ns is None else f", {duration(finding.lost_ns)} lost"
 
 
-def _outcomes(c: Comparison) -> Table:
+def _show_outcomes(c: Comparison) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     for no_wrap in (True, True, False):
         table.add_column(no_wrap=no_wrap, overflow="fold")
@@ -247,18 +249,18 @@ def _outcomes(c: Comparison) -> Table:
     return table
 
 
-def _scaling_table(s: Scaling) -> Table:
-    table = _plain()
+def _show_scaling(s: Scaling) -> Table:
+    table = _make_table()
     table.add_column("", no_wrap=True)
-    for name in ("callers", "connec-\ntions", "open\nat once", f"{s.unit}s/s", "ideal", "of\nideal"):
+    for name in ("callers", "connec-\ntions", "concur-\nrent", f"{s.unit}s/s", "ideal", "of\nideal"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("RPC time,\nmostly", overflow="fold")
+    table.add_column("main cause\nof RPC time", overflow="fold")
     for point in s.points:
-        table.add_row(*_point_row(point, s))
+        table.add_row(*_format_point(point, s))
     return table
 
 
-def _point_row(p: Point, s: Scaling) -> list[str]:
+def _format_point(p: Point, s: Scaling) -> list[str]:
     cause, share = max(p.shares.items(), key=lambda item: item[1], default=("-", 0.0))
     return [
         p.run + (" knee" if p.run == s.knee else ""),
@@ -275,8 +277,8 @@ def _point_row(p: Point, s: Scaling) -> list[str]:
 _ROWS, _COLUMNS = 12, 56
 
 
-def _curve(s: Scaling) -> Text:
-    """The curve as text: letters are captures, dots the ideal line, both axes from 0."""
+def _draw_curve(s: Scaling) -> Text:
+    """Draw the curve as text: letters are captures, dots are the ideal line, both axes begin at 0."""
     top = max(point.per_s for point in s.points) * 1.15
     far = max(point.load for point in s.points)
     grid = [[" "] * (_COLUMNS + 1) for _ in range(_ROWS + 1)]
@@ -298,9 +300,9 @@ def _curve(s: Scaling) -> Text:
     lines = [f"  {sides.get(number, ''):>{width}} |{''.join(row).rstrip()}" for number, row in enumerate(grid)]
     axis = f"  {'':>{width}} +{'-' * (_COLUMNS + 1)}"
     ends = f"  {'':>{width}}  0{f'{far:,} {s.by}':>{_COLUMNS}}"
-    said = f"{s.unit}s per second; . is the ideal: the rate of {_base(s)} for each of its {s.by}"
-    return Text("\n".join([said, *lines, axis, ends]))
+    title = f"{s.unit}s per second; . is the ideal: the rate per {s.by.removesuffix('s')} of {_find_base(s)}"
+    return Text("\n".join([title, *lines, axis, ends]))
 
 
-def _base(s: Scaling) -> str:
+def _find_base(s: Scaling) -> str:
     return next(point.run for point in s.points if abs(point.of_ideal - 1) < 1e-9)

@@ -1,21 +1,21 @@
-"""One page that holds everything: text and tables for everybody, and a time line for browsers that run its script."""
+"""The HTML report: one page with text and tables, and a timeline that the page's own script draws."""
 
 from __future__ import annotations
 
-from ...analyzer.result import Analysis
-from ...analyzer.scene import Scene, thinned
-from .page import assembled
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.views.page_data import PageData, halve_page_data
+from .page import build_page
 
 MOST_BYTES = 4_900_000
-"""Size of the page: below what people can attach to an issue of most trackers, and quick to open."""
+"""Largest size of the page: most issue trackers accept it as an attachment, and it opens quickly."""
 
 
-def render(analysis: Analysis, scene: Scene) -> str:
-    """The page; when it would be too large, with less detail, as the page says."""
-    text = assembled(analysis, scene)
-    while len(text) > MOST_BYTES and len(scene.rpcs.stream) + len(scene.packets.packet) + len(scene.waits.stream):
-        scene = thinned(scene)
-        text = assembled(analysis, scene)
+def render(analysis: Analysis, page: PageData) -> str:
+    """Render the page. A page that would be too large gets less detail, and says so."""
+    text = build_page(analysis, page)
+    while len(text) > MOST_BYTES and len(page.rpcs.stream) + len(page.packets.packet) + len(page.waits.stream):
+        page = halve_page_data(page)
+        text = build_page(analysis, page)
     return text
 
 

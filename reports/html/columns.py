@@ -1,4 +1,4 @@
-"""Columns of whole numbers as text that fits into a page: differences, bytes of varying length, deflate, base64."""
+"""Encode columns of integers compactly for a page: differences, variable-length bytes, deflate, base64."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 LARGEST = 2**53 - 1
-"""What JavaScript's numbers hold exactly; larger ones, which only hostile captures have, are cut to it."""
+"""Largest integer that JavaScript's numbers hold exactly; larger ones, only in hostile captures, are clipped to it."""
 
 Layout = list[dict[str, Any]]
-"""Per table its name, rows and columns; per column its name, whether it holds differences, and its unit."""
+"""For each table its name, rows and columns; for each column its name, its unit, and whether it holds differences."""
 
 
 def packed(tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], rising: Sequence[str]) -> tuple[Layout, str]:
-    """Columns by table and name as one base64 text, and how to read it; those named in `rising` hold differences.
+    """Encode columns as one base64 text and give its layout; the columns named in `rising` hold differences.
 
-    A value is value = unit x number, a number is zigzag-coded (0, -1, 1, -2 ...), seven bits a byte, the lowest first.
+    value = unit x number. Numbers are zigzag-coded (0, -1, 1, -2 ...) and written seven bits per byte, lowest first.
     """
     layout: Layout = []
     pieces: list[bytes] = []
@@ -29,27 +29,28 @@ def packed(tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], rising: Sequenc
         rows = 0
         for name, column in columns.items():
             values = np.clip(column.astype(np.int64), -LARGEST, LARGEST)
-            rows, unit = len(values), _unit(values)
+            rows, unit = len(values), _find_unit(values)
             numbers = values // unit
             if name in rising:
                 numbers = np.diff(numbers, prepend=0)
-            pieces.append(_varints(numbers))
+            pieces.append(_encode_varints(numbers))
             described.append({"name": name, "rising": name in rising, "unit": unit})
         layout.append({"name": table, "rows": rows, "columns": described})
     return layout, deflated(b"".join(pieces))
 
 
 def deflated(data: bytes) -> str:
-    """Bytes in zlib's format as base64."""
+    """Compress bytes in zlib's format and encode them as base64."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
-def _unit(values: npt.NDArray[np.int64]) -> int:
-    """The greatest common divisor: times of most captures are whole microseconds."""
+def _find_unit(values: npt.NDArray[np.int64]) -> int:
+    """Find the greatest common divisor: times of most captures are whole microseconds."""
     return max(int(np.gcd.reduce(values)), 1) if len(values) else 1
 
 
-def _varints(values: npt.NDArray[np.int64]) -> bytes:
+def _encode_varints(values: npt.NDArray[np.int64]) -> bytes:
+    # zigzag: the shift by 63 gives 0 or -1, so small negative numbers become small positive ones
     coded = ((values << 1) ^ (values >> 63)).view(np.uint64)
     lengths = np.ones(len(coded), dtype=np.int64)
     for power in range(1, 9):

@@ -1,4 +1,4 @@
-"""The page put together: template, style, script, charting library and data, bound by a content security policy."""
+"""Build the page from template, style, script, charting library and data, under a content security policy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FunctionLoader, Strict
 from markupsafe import Markup
 
 from ...analyzer import _core
-from ...analyzer.budget import CAUSES
-from ...analyzer.result import Analysis, ConnectionFacts
-from ...analyzer.scene import BINS_PER_DECADE, Scene
-from .. import ends
-from .. import text as words
+from ...analyzer.model import text as words
+from ...analyzer.model.analysis import Analysis, ConnectionFacts
+from ...analyzer.model.budget import CAUSES
+from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
+from ..shared import two_captures
+from ..shared.causes import MEANINGS
 from . import said
 from .columns import deflated, packed
 
@@ -33,18 +34,18 @@ SCRIPTS = (
     "latency.js",
     "main.js",
 )
-"""Parts of the page's own script, in their order."""
+"""Parts of the page's own script, in the order in which they run."""
 LIBRARY = "echarts.min.js"
 """Apache ECharts as released."""
 _RISING = ("start_ns", "time_ns", "packet", "first_packet", "last_packet", "stopped_at_packet", "stream")
 _MOST_OPTIONS = 500
-"""Connections that can be chosen by name."""
+"""Most connections in the selection list."""
 
 
-def assembled(analysis: Analysis, scene: Scene) -> str:
-    """The page as text."""
-    layout, columns = packed(_tables(scene), _RISING)
-    style, library, script = asset("style.css"), _vendored(LIBRARY), _script()
+def build_page(analysis: Analysis, page: PageData) -> str:
+    """Build the page as text."""
+    layout, columns = packed(_list_tables(page), _RISING)
+    style, library, script = asset("style.css"), _read_vendored(LIBRARY), _join_scripts()
     policy = (
         f"default-src 'none'; img-src data:; style-src '{policy_hash(style)}'; script-src '{policy_hash(library)}' "
     )
@@ -54,15 +55,16 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
         .get_template("page.html.j2")
         .render(
             analysis=analysis,
-            scene=scene,
+            page=page,
             said=said,
-            both=ends,
+            both=two_captures,
+            meanings=MEANINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),
-            library=Markup(_library()),
+            library=Markup(_deflate_library()),
             columns=Markup(columns),
-            facts=Markup(_json(_facts(analysis, scene, layout))),
+            facts=Markup(_encode_json(_collect_facts(analysis, page, layout))),
             version=_core.__version__,
         )
     )
@@ -71,41 +73,41 @@ def assembled(analysis: Analysis, scene: Scene) -> str:
 
 @functools.cache
 def asset(name: str) -> str:
-    """A part of the page."""
+    """Read a template, style or script of the page."""
     return files(__package__).joinpath("page", name).read_text(encoding="utf-8")
 
 
 @functools.cache
-def _vendored(name: str) -> str:
+def _read_vendored(name: str) -> str:
     return files(__package__).joinpath("vendor", name).read_text(encoding="utf-8")
 
 
 @functools.cache
-def _script() -> str:
+def _join_scripts() -> str:
     parts = "\n".join(asset(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
 @functools.cache
-def _library() -> str:
-    """The library's text, deflated; the script puts it into the page, where its hash lets it run."""
-    return deflated(_vendored(LIBRARY).encode())
+def _deflate_library() -> str:
+    """Deflate the library's text. The script adds it to the page, and the policy's hash allows it to run."""
+    return deflated(_read_vendored(LIBRARY).encode())
 
 
 @functools.cache
 def policy_hash(text: str) -> str:
-    """How a content security policy names the text of a style or script that may act."""
+    """Hash the text of a style or script as a content security policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 @functools.cache
 def environment(*more: BaseLoader) -> Environment:
-    """The templates, and those of `more` loaders; whatever goes into a page is made harmless and escaped."""
+    """Load the templates, and those of `more` loaders; all values are cleaned and escaped."""
     made = Environment(
         loader=ChoiceLoader([*more, FunctionLoader(asset)]),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        finalize=_clean,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -113,52 +115,52 @@ def environment(*more: BaseLoader) -> Environment:
     return made
 
 
-def _shown(value: Any) -> Any:
-    """What goes into the page out of an expression: text without characters that act, and cut; escaped afterwards."""
+def _clean(value: Any) -> Any:
+    """Clean and shorten the text that an expression puts into the page; jinja escapes it afterwards."""
     return said.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _json(value: Any) -> str:
-    """JSON that ends no script element, whatever it holds."""
+def _encode_json(value: Any) -> str:
+    """Encode JSON that cannot end a script element, whatever it holds."""
     return (
         json.dumps(value, separators=(",", ":")).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     )
 
 
-def _tables(scene: Scene) -> dict[str, dict[str, Any]]:
+def _list_tables(page: PageData) -> dict[str, dict[str, Any]]:
     tables: dict[str, dict[str, Any]] = {}
     for name in ("rpcs", "waits", "frames", "packets", "spans"):
-        table = getattr(scene, name)
+        table = getattr(page, name)
         columns = {
             field: getattr(table, field) for field in table.__struct_fields__ if field not in ("shares", "whole")
         }
         tables[name] = columns
-    shares = scene.rpcs.shares
+    shares = page.rpcs.shares
     tables["rpcs"] |= {f"share{place}": shares[:, place] for place in range(shares.shape[1]) if shares[:, place].any()}
     return tables
 
 
-def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
-    """What the script knows besides the columns; all text is clean."""
+def _collect_facts(analysis: Analysis, page: PageData, layout: Any) -> Mapping[str, Any]:
+    """Collect what the script needs besides the columns; all text is clean."""
     zero = analysis.capture.first_time_ns or 0
     known = {connection.connection: connection for connection in analysis.connections}
     return {
         "layout": layout,
-        "duration": scene.duration_ns,
+        "duration": page.duration_ns,
         "causes": list(CAUSES),
         "frames": [*_core.FRAME_TYPES, "UNKNOWN"],
         "statuses": list(_core.STATUSES),
         "notes": list(_core.PACKET_NOTES),
-        "whole": scene.spans.whole,
+        "whole": page.spans.whole,
         "named": _MOST_OPTIONS,
         "connections": [
-            [c.connection, c.start_ns, c.end_ns, *_connection(known[c.connection])]
-            for c in scene.connections
+            [c.connection, c.start_ns, c.end_ns, *_describe_connection(known[c.connection])]
+            for c in page.connections
             if c.connection in known
         ],
-        "methods": [said.method_name(m.name, m.label) for m in scene.methods],
+        "methods": [said.method_name(m.name, m.label) for m in page.methods],
         "bins": BINS_PER_DECADE,
-        "latencies": said.distributions(analysis, scene),
+        "latencies": said.distributions(analysis, page),
         "findings": [
             {
                 "id": finding.id,
@@ -170,6 +172,6 @@ def _facts(analysis: Analysis, scene: Scene, layout: Any) -> Mapping[str, Any]:
     }
 
 
-def _connection(c: ConnectionFacts) -> tuple[str, int, str]:
-    """Both ends, RPCs, and where it was recorded."""
+def _describe_connection(c: ConnectionFacts) -> tuple[str, int, str]:
+    """Give both ends of a connection, its RPCs, and where it was captured."""
     return f"{said.name(c.client)} → {said.name(c.server)}", c.rpcs, c.vantage

@@ -1,4 +1,4 @@
-"""Words and figures of the page that need more than a template."""
+"""Words and figures of the page that need code, not only a template."""
 
 from __future__ import annotations
 
@@ -7,57 +7,58 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...analyzer import _core
-from ...analyzer.result import SEVERITIES, Analysis, ConnectionFacts, Evidence, Finding, MethodFacts
-from ...analyzer.scene import Scene
-from ..text import count, duration, safe
+from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
+from ...analyzer.model.finding import SEVERITIES, Evidence, Finding
+from ...analyzer.model.text import count, duration, safe
+from ...analyzer.views.page_data import PageData
 
 MOST_TEXT = 4_000
-"""Characters of a text: explanations are shorter, and no name is of use that is longer."""
+"""Most characters of a text; explanations are shorter."""
 MOST_NAME = 200
-"""Characters of a name out of the capture."""
+"""Most characters of a name from the capture."""
 MOST_FINDINGS = 100
 MOST_EVIDENCE = 50
 MOST_REMEDIES = 20
 MOST_METHODS = 100
 MOST_CONNECTIONS = 100
 MOST_CHARTS = 8
-"""Methods whose distribution is drawn."""
+"""Most methods whose distribution is drawn."""
 LEAST_DRAWN = 5
-"""RPCs from which a distribution is more than its quantiles."""
+"""Fewest RPCs of a distribution that is drawn; with fewer the quantiles say as much."""
 MOST_DARK = 0.1
-"""Share of RPC time without an explanation up to which a capture without findings is called fine."""
+"""Largest share of unexplained RPC time with which a capture without findings is shown as fine."""
 SLOWEST = 15
 """RPCs listed as the slowest."""
 
 
 def clean(text: str, most: int = MOST_TEXT) -> str:
-    """Text as it may stand in the page: control and invisible characters escaped, and not too long."""
+    """Escape control and invisible characters in a text, and shorten it."""
     cut = text[: most + 1]
     return safe(cut if len(cut) <= most else cut[:most]) + ("…" if len(text) > most else "")
 
 
 def name(text: str) -> str:
-    """A name out of the capture: method, address, file, implementation."""
+    """Clean a name from the capture: a method, address, file or implementation."""
     return clean(text, MOST_NAME)
 
 
 def method_name(method: str | None, label: str | None) -> str:
-    """A method's name, or what stands for it."""
+    """Name a method, or give the label that stands for an unknown name."""
     return name(method or label or "(not in the capture)")
 
 
 def ranked(analysis: Analysis) -> list[Finding]:
-    """Findings in the order of the page: those that cost first, remarks last."""
-    return sorted(analysis.findings, key=_rank)[:MOST_FINDINGS]
+    """Sort findings for the page: those that cost time first, those of severity `info` last."""
+    return sorted(analysis.findings, key=_rank_finding)[:MOST_FINDINGS]
 
 
-def _rank(finding: Finding) -> tuple[bool, int, int, bool]:
+def _rank_finding(finding: Finding) -> tuple[bool, int, int, bool]:
     severity = SEVERITIES.index(finding.severity)
     return finding.severity == "info", -(finding.lost_ns or 0), -severity, finding.part_of is not None
 
 
 def verdict_severity(analysis: Analysis) -> str:
-    """Severity of the finding that the verdict speaks of; `open` when much is not explained, else `fine`."""
+    """Give the severity of the verdict's finding; without one `open` if much time is unexplained, otherwise `fine`."""
     found = next((f.severity for f in analysis.findings if f.id == analysis.verdict.finding), None)
     total = sum(analysis.budget.values())
     dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
@@ -65,17 +66,17 @@ def verdict_severity(analysis: Analysis) -> str:
 
 
 def span(analysis: Analysis) -> str:
-    """How long the capture lasts."""
+    """Format the duration of the capture."""
     first, last = analysis.capture.first_time_ns, analysis.capture.last_time_ns
     return duration(last - first) if first is not None and last is not None else "-"
 
 
 def flaws(analysis: Analysis) -> list[str]:
-    """What the capture lacks."""
+    """List what is missing from the capture."""
     quality = analysis.quality
     counts = (
         (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),
-        (quality.truncated_packets, "packet cut", "packets cut"),
+        (quality.truncated_packets, "packet truncated", "packets truncated"),
         (quality.missing_bytes, "byte missing", "bytes missing"),
         (quality.undecoded_bytes, "byte not decoded", "bytes not decoded"),
     )
@@ -83,17 +84,17 @@ def flaws(analysis: Analysis) -> list[str]:
 
 
 def vantages(analysis: Analysis) -> str:
-    """Where the capture was taken."""
+    """Say where the capture was taken."""
     return ", ".join(sorted({connection.vantage for connection in analysis.connections}))
 
 
 def budget(analysis: Analysis) -> list[dict[str, Any]]:
-    """Causes with their time, share, and place in a bar of 100, the largest first."""
+    """List the causes of the capture's RPC time, as `parts` does."""
     return parts(analysis.ends.budget if analysis.ends else analysis.budget)
 
 
 def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Causes with their time, share, and place in a bar of 100, the largest first."""
+    """List causes with their time, share and place in a bar of width 100, largest first."""
     total = sum(causes.values())
     parts: list[dict[str, Any]] = []
     begin = 0.0
@@ -108,47 +109,47 @@ def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def method_budget(method: MethodFacts) -> list[dict[str, Any]]:
-    """The same for a method."""
+    """List the causes of a method's RPC time, as `parts` does."""
     return parts(method.budget)
 
 
 def percent(share: float) -> str:
-    """`12.3 %`; what is not zero is not shown as zero."""
+    """Format a share as `12.3 %`; a share above zero is never shown as zero."""
     return "< 0.1 %" if 0 < share < 0.0005 else f"{share * 100:.1f} %"
 
 
 def seconds(analysis: Analysis, time_ns: int) -> str:
-    """Seconds since the capture's first packet, as Wireshark counts them."""
+    """Format a time in seconds since the first packet, as Wireshark does."""
     return relative(time_ns - (analysis.capture.first_time_ns or 0))
 
 
 def relative(ns: int) -> str:
-    """`2.823837 s`."""
+    """Format nanoseconds as `2.823837 s`."""
     return f"{ns / 1e9:.6f} s"
 
 
 def cost(finding: Finding) -> str:
-    """What a finding costs."""
+    """Say what a finding costs."""
     if finding.lost_ns is not None and finding.share is not None:
         return f"lost {duration(finding.lost_ns)}, {percent(finding.share)} of RPC time"
-    return f"counted in {finding.part_of}" if finding.part_of else "costs packets or risk, not time"
+    return f"part of {finding.part_of}" if finding.part_of else "no latency cost measured"
 
 
 def scope(finding: Finding) -> str:
-    """Whom a finding concerns."""
+    """List the connections and methods of a finding."""
     numbers = [str(number) for number in finding.scope.connections]
-    said = [f"connection{'s' if len(numbers) > 1 else ''} {_first(numbers)}"] if numbers else []
-    said += [_first([name(method) for method in finding.scope.methods])] if finding.scope.methods else []
-    return "; ".join(said)
+    parts = [f"connection{'s' if len(numbers) > 1 else ''} {_list_first(numbers)}"] if numbers else []
+    parts += [_list_first([name(method) for method in finding.scope.methods])] if finding.scope.methods else []
+    return "; ".join(parts)
 
 
-def _first(names: Sequence[str], most: int = 6) -> str:
+def _list_first(names: Sequence[str], most: int = 6) -> str:
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def metrics(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Names and figures, a unit in the name taken to the figure."""
+    """List the finding's figures by name; a unit in the name moves to the figure."""
     for key, value in finding.metrics.items():
         if key.endswith("_ns") and not isinstance(value, str):
             yield key[:-3].replace("_", " "), duration(value)
@@ -159,25 +160,25 @@ def metrics(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def display_filter(evidence: Sequence[Evidence]) -> str:
-    """Wireshark's display filter that leaves the evidence alone."""
+    """Build the Wireshark display filter for the evidence."""
     return f"frame.number in {{{', '.join(str(e.packet) for e in evidence[:MOST_EVIDENCE])}}}"
 
 
 def context_filter(analysis: Analysis, finding: Finding) -> str | None:
-    """The filter for all packets of the connection around the evidence; None when it is not about one connection."""
-    mine = [c for c in analysis.connections if c.connection in finding.scope.connections]
-    if len(finding.scope.connections) != 1 or not mine:
+    """Build the filter for the connection's packets around the evidence; None unless the finding has one connection."""
+    found = [c for c in analysis.connections if c.connection in finding.scope.connections]
+    if len(finding.scope.connections) != 1 or not found:
         return None
     numbers = [e.packet for e in finding.evidence[:MOST_EVIDENCE]]
-    ends = [_end(mine[0].client), _end(mine[0].server)]
+    ends = [_filter_end(found[0].client), _filter_end(found[0].server)]
     if None in ends:
         return None
     both = " && ".join(str(end) for end in ends)
     return f"{both} && frame.number >= {max(min(numbers) - 10, 1)} && frame.number <= {max(numbers) + 10}"
 
 
-def _end(text: str) -> str | None:
-    """`ip.addr == 10.0.0.1 && tcp.port == 50051`; None for what is no address and port."""
+def _filter_end(text: str) -> str | None:
+    """Build `ip.addr == 10.0.0.1 && tcp.port == 50051`; None if the text is not an address and a port."""
     address, _, port = text.rpartition(":")
     try:
         ip = ipaddress.ip_address(address.strip("[]"))
@@ -187,33 +188,36 @@ def _end(text: str) -> str | None:
 
 
 def statuses(method: MethodFacts) -> str:
-    """`OK`, or `OK 12, CANCELLED 1`."""
+    """Format statuses as `OK`, or `OK 12, CANCELLED 1`."""
     several = len(method.statuses) > 1
     return ", ".join(f"{status} {number:,}" if several else status for status, number in method.statuses.items())
 
 
 def stream(method: MethodFacts) -> str | None:
-    """What long RPCs do; None for methods of single calls."""
+    """Describe the messages of long RPCs; None for methods of unary calls."""
     if method.messages <= 2 * method.rpcs or not method.messages_per_s:
         return None
-    said = f"{method.messages:,} messages, {method.messages_per_s:,.0f} a second, both directions"
-    turn = method.turnaround_ns
-    return said + (f"; answered after {duration(turn.p50)} (p50), {duration(turn.p99)} (p99)" if turn else "")
+    text = f"{method.messages:,} messages, {method.messages_per_s:,.0f} per second, both directions"
+    response = method.turnaround_ns
+    if response:
+        text += f"; response time {duration(response.p50)} (p50), {duration(response.p99)} (p99)"
+    return text
 
 
 def runs(implementation: str | None, inferred: bool) -> str:
-    """An implementation, and whether it is inferred."""
-    return name(implementation) + (" (inferred)" if inferred else "") if implementation else "not known"
+    """Name an implementation, and say whether it is inferred."""
+    return name(implementation) + (" (inferred)" if inferred else "") if implementation else "unknown"
 
 
 def packets(connection: ConnectionFacts) -> str:
-    """How many packets, and how many of them again."""
-    again = f" ({connection.retransmitted_packets:,} again)" if connection.retransmitted_packets else ""
-    return f"{connection.packets_client + connection.packets_server:,}{again}"
+    """Count the packets of a connection, and those retransmitted."""
+    retransmitted = connection.retransmitted_packets
+    number = f"{connection.packets_client + connection.packets_server:,}"
+    return number + (f" ({retransmitted:,} retransmitted)" if retransmitted else "")
 
 
 def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
-    """Findings that could not be told, those of one reason together."""
+    """List the findings that the capture cannot decide, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for skipped in analysis.skipped:
         ids = reasons.setdefault(skipped.reason, [])
@@ -222,9 +226,9 @@ def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
     return [(", ".join(ids), reason) for reason, ids in reasons.items()]
 
 
-def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
-    """Latency distributions of the methods with the most RPC time."""
-    counts = {(method.name, method.label): method for method in scene.methods}
+def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
+    """List the latency distributions of the methods with the most RPC time."""
+    counts = {(method.name, method.label): method for method in page.methods}
     drawn: list[dict[str, Any]] = []
     for method in analysis.methods:
         found = counts.get((method.method, method.label))
@@ -241,52 +245,52 @@ def distributions(analysis: Analysis, scene: Scene) -> list[dict[str, Any]]:
     return drawn
 
 
-def slowest(scene: Scene) -> list[dict[str, Any]]:
-    """The slowest RPCs that are complete."""
-    rpcs = scene.rpcs
+def slowest(page: PageData) -> list[dict[str, Any]]:
+    """List the slowest complete RPCs."""
+    rpcs = page.rpcs
     rows = [row for row in (-rpcs.duration_ns).argsort(kind="stable").tolist() if rpcs.complete[row]][:SLOWEST]
     return [
         {
             "row": row,
-            "method": method_name(scene.methods[rpcs.method[row]].name, scene.methods[rpcs.method[row]].label),
+            "method": method_name(page.methods[rpcs.method[row]].name, page.methods[rpcs.method[row]].label),
             "connection": int(rpcs.connection[row]),
             "stream": int(rpcs.stream[row]),
             "start": relative(int(rpcs.start_ns[row])),
             "duration": int(rpcs.duration_ns[row]),
-            "status": _status(int(rpcs.status[row])),
+            "status": _name_status(int(rpcs.status[row])),
             "first": int(rpcs.first_packet[row]),
             "last": int(rpcs.last_packet[row]),
-            "causes": _causes(rpcs.shares[row].tolist()),
+            "causes": _list_causes(rpcs.shares[row].tolist()),
         }
         for row in rows
     ]
 
 
-def _status(code: int) -> str:
-    return _core.STATUSES[code] if code < len(_core.STATUSES) else "not seen"
+def _name_status(code: int) -> str:
+    return _core.STATUSES[code] if code < len(_core.STATUSES) else "unknown"
 
 
-def _causes(shares: Sequence[int]) -> str:
+def _list_causes(shares: Sequence[int]) -> str:
     largest = sorted(range(len(shares)), key=lambda place: -shares[place])[:2]
     return ", ".join(
         f"{_core.CAUSES[place]} {percent(shares[place] / 1000)}" for place in largest if shares[place] >= 5
     )
 
 
-_DETAIL = "around the evidence, in the slowest RPCs, and where connections with much RPC time begin"
+_DETAIL = "around the evidence, in the slowest RPCs, and at the start of connections with much RPC time"
 
 
-def left_out(scene: Scene) -> list[str]:
-    """What of the capture is not drawn; empty when all is."""
+def left_out(page: PageData) -> list[str]:
+    """List what part of the capture is drawn; empty when everything is."""
     kinds = (
-        ("RPCs", len(scene.rpcs.stream), scene.rpcs_total, "the slowest, failed ones, and an even part of the others"),
-        ("waits", len(scene.waits.stream), scene.waits_total, "the longest"),
-        ("connections", len(scene.connections), scene.connections_total, "those with the most RPCs"),
-        ("packets", len(scene.packets.packet), scene.packets_total, _DETAIL),
-        ("frames", len(scene.frames.stream), scene.frames_total, _DETAIL),
+        ("RPCs", len(page.rpcs.stream), page.rpcs_total, "the slowest, the failed, and a uniform sample of the others"),
+        ("blocked intervals", len(page.waits.stream), page.waits_total, "the longest"),
+        ("connections", len(page.connections), page.connections_total, "those with the most RPCs"),
+        ("packets", len(page.packets.packet), page.packets_total, _DETAIL),
+        ("frames", len(page.frames.stream), page.frames_total, _DETAIL),
     )
-    said = []
+    texts = []
     for noun, here, total, which in kinds:
-        if here < total and (noun != "packets" or not scene.spans.whole):
-            said.append(f"{here:,} of {total:,} {noun} ({which})" if here else f"none of {total:,} {noun}")
-    return said
+        if here < total and (noun != "packets" or not page.spans.whole):
+            texts.append(f"{here:,} of {total:,} {noun} ({which})" if here else f"none of {total:,} {noun}")
+    return texts

@@ -1,4 +1,4 @@
-"""The report for a terminal: what happened, the proof, and what to do, in one screen."""
+"""The report of `analyze` for a terminal: what happened, the packets that show it, and what to do."""
 
 from __future__ import annotations
 
@@ -11,64 +11,68 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import Analysis, Finding, Narrowed, RecordingFacts
-from .. import ends, tls
-from ..narrowed import said
-from ..text import count, duration, safe, size
-from . import overviews
-from .drawing import CAUSE_STYLES, LEAST_WIDTH, SEVERITY_STYLES, draw
-from .findings import findings, in_full
+from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
+from ...analyzer.model.finding import Finding
+from ...analyzer.model.text import count, duration, safe, size
+from ..shared import two_captures
+from ..shared.causes import MEANINGS
+from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
+from ..shared.narrowed import describe_selection
+from . import overviews, tls
+from .findings import list_findings, show_finding
 
-__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "one", "render"]
+__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "MEANINGS", "SEVERITY_STYLES", "draw", "render", "render_finding"]
 
-_BAR = 40
-"""Columns of the longest bar where the report has a hundred."""
+_BAR = 12
+"""Columns of the longest bar beside the meanings of causes."""
+_NARROW_BAR = 40
+"""Columns of the longest bar without meanings, as a percentage of the report's width."""
 _LEAST_BAR = 6
-"""Columns of the longest bar below which bars say nothing."""
+"""Columns of the longest bar below which no bars are drawn: shorter ones cannot be compared."""
 _FIGURES = 25
-"""Columns that a cause's duration, its share and the space between take."""
+"""Columns that a cause's duration, its share and the space between them take."""
 
 
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: int | None = None) -> str:
-    """The report as text, with escape sequences only when `colour` is set.
+    """Render the report as text, with escape sequences only when `colour` is set.
 
-    `top` bounds the findings, methods and connections that are shown.
+    `top` limits the findings, methods and connections that are shown.
     """
     width = max(LEAST_WIDTH, width)
-    parts = _parts(analysis, width, top)
+    parts = _list_parts(analysis, width, top)
     if analysis.apart:
-        parts = [*ends.apart(analysis.apart), Text(), *parts]
-        for other in analysis.apart.others:
-            parts += [Text(), Rule(style="dim"), Text(), *_parts(other, width, top)]
+        parts = [*two_captures.apart(analysis.apart), Text(), *parts]
+        for other in analysis.apart.analyses:
+            parts += [Text(), Rule(style="dim"), Text(), *_list_parts(other, width, top)]
     return draw(parts, width=width, colour=colour)
 
 
-def one(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
-    """One finding as the report shows it when it is no remark, numbered as the first."""
-    return draw(in_full(1, finding, analysis, width), width=width, colour=False)
+def render_finding(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
+    """Render one finding in full, with number 1."""
+    return draw(show_finding(1, finding, analysis, width), width=width, colour=False)
 
 
-def _parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:
-    parts: list[RenderableType] = [_capture_line(analysis), _quality_line(analysis)]
-    parts += [_recording_line(analysis.recording)] if analysis.recording else []
-    parts += [_narrowed_line(analysis.narrowed)] if analysis.narrowed else []
+def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:
+    parts: list[RenderableType] = [_show_capture(analysis), _show_quality(analysis)]
+    parts += [_show_sidecar(analysis.recording)] if analysis.recording else []
+    parts += [_show_selection(analysis.narrowed)] if analysis.narrowed else []
     budget = analysis.ends.budget if analysis.ends else analysis.budget
-    parts += [Text(), _verdict(analysis)]
-    # without RPCs there are TLS connections that cannot be read, and nothing else to tell of
-    parts += [Text(), _budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
+    parts += [Text(), _show_verdict(analysis)]
+    # a capture without readable RPCs is reported only when it has TLS connections without secrets
+    parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
-        parts += [Text(), *ends.parts(analysis.ends, width)]
-    parts += findings(analysis, width, top)
+        parts += [Text(), *two_captures.parts(analysis.ends, width)]
+    parts += list_findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
     parts += [Text(), *overviews.connections(analysis.connections, width, most)]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
-    notes = [f"not judged: {line}" for line in _not_judged(analysis)]
+    notes = [f"not judged: {line}" for line in _list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
 
 
-def _capture_line(analysis: Analysis) -> Text:
+def _show_capture(analysis: Analysis) -> Text:
     capture, totals = analysis.capture, analysis.totals
     first, last = capture.first_time_ns, capture.last_time_ns
     span = duration(last - first) if first is not None and last is not None else "-"
@@ -82,65 +86,71 @@ def _capture_line(analysis: Analysis) -> Text:
     return line
 
 
-def _quality_line(analysis: Analysis) -> Text:
+def _show_quality(analysis: Analysis) -> Text:
     quality, capture = analysis.quality, analysis.capture
     flaws = [
         (capture.dropped_packets or 0, "packets dropped while capturing"),
-        (quality.truncated_packets, "packets cut"),
+        (quality.truncated_packets, "packets truncated"),
         (quality.missing_bytes, "bytes missing"),
         (quality.undecoded_bytes, "bytes not decoded"),
     ]
-    said = [f"{n:,} {what}" for n, what in flaws if n]
+    found = [f"{n:,} {what}" for n, what in flaws if n]
     vantages = sorted({connection.vantage for connection in analysis.connections})
-    line = Text("quality ", style="dim")
-    line.append("nothing missing" if not said else ", ".join(said), style="yellow" if said else "green")
+    line = Text("quality: ", style="dim")
+    line.append(", ".join(found) or "nothing missing", style="yellow" if found else "green")
     line.append(f"; captured at: {', '.join(vantages)}", style="dim")
     if quality.warnings:
         line.append(f"; {count(len(quality.warnings), 'note')} below", style="dim")
     if len(analysis.files) > 1 and not analysis.ends:
-        line.append("; packet numbers count through all files, as after mergecap", style="dim")
+        line.append("; packet numbers continue from file to file, as after mergecap", style="dim")
     return line
 
 
-def _recording_line(recording: RecordingFacts) -> Text:
-    line = Text("beside ", style="dim")
+def _show_sidecar(recording: RecordingFacts) -> Text:
+    line = Text("sidecar: ", style="dim")
     line.append(safe(f"settings of {recording.host}, {recording.kernel.split(' #')[0]} ({recording.file})"))
     waits = recording.waits_measured
-    line.append(f"; its kernel told the congestion window in {count(waits, 'wait')}" if waits else "")
+    measured = f"; its kernel reported the congestion window for {count(waits, 'blocked interval')}"
+    line.append(measured if waits else "")
     return line
 
 
-def _narrowed_line(narrowed: Narrowed) -> Text:
-    line = Text("narrowed ", style="bold yellow")
-    line.append(f"to {safe(said(narrowed))}", style="not bold default")
-    line.append("; packets, bytes and notes are the capture's", style="not bold dim default")
+def _show_selection(narrowed: Narrowed) -> Text:
+    line = Text("selected: ", style="bold yellow")
+    line.append(safe(describe_selection(narrowed)), style="not bold default")
+    line.append("; packets, bytes and notes are of the whole capture", style="not bold dim default")
     return line
 
 
-def _verdict(analysis: Analysis) -> Panel:
+def _show_verdict(analysis: Analysis) -> Panel:
     finding = next((f for f in analysis.findings if f.id == analysis.verdict.finding), None)
     style = SEVERITY_STYLES[finding.severity] if finding else "green"
     text = Text(safe(analysis.verdict.text))
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
 
 
-def _budget(budget: Mapping[str, int], width: int) -> RenderableType:
+def _show_budget(budget: Mapping[str, int], width: int) -> RenderableType:
     total = sum(budget.values())
-    room = min(_BAR * width // 100, width - max(map(len, budget), default=0) - _FIGURES)
+    with_meanings = width >= NARROW
+    longest = _BAR if with_meanings else _NARROW_BAR * width // 100
+    room = min(longest, width - max(map(len, budget), default=0) - _FIGURES)
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="left", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
+    if with_meanings:
+        table.add_column(style="dim")
     for cause, ns in sorted(budget.items(), key=lambda item: -item[1]):
         share = ns / total
         bar = "" if room < _LEAST_BAR else "█" * round(share * room) or "▏"
-        table.add_row(f"  {cause}", duration(ns), f"{share:.1%}", Text(bar, style=CAUSE_STYLES.get(cause, "")))
-    return Group(Text(f"where {duration(total)} of RPC time went", style="bold"), table)
+        row = (f"  {cause}", duration(ns), f"{share:.1%}", Text(bar, style=CAUSE_STYLES.get(cause, "")))
+        table.add_row(*row, *([Text(MEANINGS.get(cause, ""))] if with_meanings else []))
+    return Group(Text(f"time by cause: {duration(total)} of RPC time", style="bold"), table)
 
 
-def _not_judged(analysis: Analysis) -> list[str]:
-    """Findings that could not be told, those of one reason together."""
+def _list_not_judged(analysis: Analysis) -> list[str]:
+    """List the findings that the capture cannot decide, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for skipped in analysis.skipped:
         ids = reasons.setdefault(skipped.reason, [])

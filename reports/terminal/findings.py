@@ -1,4 +1,4 @@
-"""Findings on a terminal: what each costs, the packets that show it, what to do."""
+"""Show findings on a terminal: what each costs, the packets that show it, what to do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.result import SEVERITIES, Analysis, Evidence, Finding, Remedy
-from ..text import count, duration, packet_filter, safe
-from .drawing import NARROW, SEVERITY_STYLES, more
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.model.finding import SEVERITIES, Evidence, Finding, Remedy
+from ...analyzer.model.text import count, duration, packet_filter, safe
+from ..shared.drawing import NARROW, SEVERITY_STYLES, more
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""
@@ -20,37 +21,37 @@ MOST_REMEDIES = 2
 MOST_NAMES = 8
 """Connections or methods named for a finding; the rest are counted."""
 MOST_FILTERED = 24
-"""Packets that a display filter names; beyond them it is for those shown."""
+"""Most packets that a display filter names; a finding with more gets a filter for the packets shown."""
 
 _INDENT = 3
 
 
-def findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
-    """What is more than information in full, the rest in a line each; `top` of either."""
-    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank)
+def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
+    """Show findings above `info` in full and the others in a line each, at most `top` of either."""
+    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank_finding)
     for number, finding in enumerate(costly[:top], start=1):
         yield Text()
-        yield from in_full(number, finding, analysis, width)
+        yield from show_finding(number, finding, analysis, width)
     left = costly[top:] if top else []
     if left:
         yield Text()
         yield from more(len(left), "finding")
-        yield _lines(left, [finding.severity for finding in left], width)
+        yield _show_in_lines(left, [finding.severity for finding in left], width)
     remarks = [finding for finding in analysis.findings if finding.severity == "info"]
     if remarks:
         yield Text()
         yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
-        yield _lines(remarks[:top], [""] * len(remarks[:top]), width)
-        yield from more(len(remarks) - len(remarks[:top]), "remark")
+        yield _show_in_lines(remarks[:top], [""] * len(remarks[:top]), width)
+        yield from more(len(remarks) - len(remarks[:top]), "finding")
 
 
-def _rank(finding: Finding) -> tuple[int, int, bool]:
-    """The costliest first; those without a time by severity, and what is a part of another one after it."""
+def _rank_finding(finding: Finding) -> tuple[int, int, bool]:
+    """Rank findings by lost time, then by severity; a part of another finding follows it."""
     return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
-def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
-    """One finding with its proof and its remedies."""
+def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """Show one finding with its evidence and its remedies."""
     style = SEVERITY_STYLES[finding.severity]
     head = Text.assemble((finding.severity, style), (f" {finding.id}", "bold"), f"  {safe(finding.title)}")
     numbered = Table.grid(padding=(0, 1, 0, 0))
@@ -58,65 +59,66 @@ def in_full(number: int, finding: Finding, analysis: Analysis, width: int) -> It
     numbered.add_row(Text(f"{number}.", style="bold"), head)
     yield numbered
     room = width - _INDENT
-    parts: list[RenderableType] = [_cost(finding, bool(analysis.totals.rpcs)), Text(safe(finding.explanation))]
-    parts += [Text("packets that show it", style="bold"), _evidence(finding, analysis.capture.first_time_ns or 0, room)]
-    parts += [_filter(finding)]
-    parts += [Text("what to do", style="bold"), _knobs(finding, room)] if finding.remedies else []
-    parts += [_more_of(finding, analysis)]
+    start = analysis.capture.first_time_ns or 0
+    parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs)), Text(safe(finding.explanation))]
+    parts += [Text("packets that show it", style="bold"), _show_evidence(finding, start, room)]
+    parts += [_show_filter(finding)]
+    parts += [Text("what to do", style="bold"), _show_remedies(finding, room)] if finding.remedies else []
+    parts += [_show_commands(finding, analysis)]
     yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
 
 
-def _cost(finding: Finding, read: bool) -> Text:
-    """What it costs, how sure that is, and whom it concerns; what it costs RPCs that cannot be `read` is not known."""
+def _show_cost(finding: Finding, read: bool) -> Text:
+    """Say what a finding costs, with its confidence and scope; `read` says whether the RPCs could be read."""
     if finding.lost_ns is not None and finding.share is not None:
         cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
     elif finding.part_of:
         cost = f"part of {finding.part_of}"
     elif not read:
-        cost = "what it costs RPCs is not known"
+        cost = "cost to the RPCs unknown"
     else:
-        cost = "costs packets or risk, not time"
+        cost = "no latency cost measured"
     cost += f"; confidence {finding.confidence}"
     if finding.scope.connections:
-        cost += f"; {_listed('connection', list(map(str, finding.scope.connections)))}"
+        cost += f"; {_list_names('connection', list(map(str, finding.scope.connections)))}"
     if finding.scope.methods:
-        cost += f"; {_listed('', [safe(method) for method in finding.scope.methods])}"
+        cost += f"; {_list_names('', [safe(method) for method in finding.scope.methods])}"
     return Text(cost, style="dim")
 
 
-def _listed(noun: str, names: Sequence[str]) -> str:
+def _list_names(noun: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST_NAMES])
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return f"{noun}{'s' * (noun != '' and len(names) != 1)} {shown}{more}".strip()
 
 
-def _evidence(finding: Finding, start: int, width: int) -> RenderableType:
+def _show_evidence(finding: Finding, start: int, width: int) -> RenderableType:
     shown = sorted(finding.evidence[:MOST_EVIDENCE], key=lambda item: (item.time_ns, item.packet))
     if width < NARROW - _INDENT:
-        lines = [Text(f" #{item.packet}  {_seconds(item, start)}  {safe(item.what)}") for item in shown]
+        lines = [Text(f" #{item.packet}  {_format_time(item, start)}  {safe(item.what)}") for item in shown]
         return Group(*lines)
     table = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("right", "right", "left"):
         table.add_column(justify=justify, no_wrap=justify == "right")
     for item in shown:
-        table.add_row(f" #{item.packet}", _seconds(item, start), Text(safe(item.what)))
+        table.add_row(f" #{item.packet}", _format_time(item, start), Text(safe(item.what)))
     return table
 
 
-def _seconds(item: Evidence, start: int) -> str:
+def _format_time(item: Evidence, start: int) -> str:
     return f"{(item.time_ns - start) / 1e9:.6f} s"
 
 
-def _filter(finding: Finding) -> Text:
-    """The packets in Wireshark: all of them unless they are many."""
+def _show_filter(finding: Finding) -> Text:
+    """Show the Wireshark filter for all packets of a finding, or for those shown where there are many."""
     every = [item.packet for item in finding.evidence]
     packets = every if len(every) <= MOST_FILTERED else every[:MOST_EVIDENCE]
     return Text.assemble((" Wireshark  ", "dim"), packet_filter(packets))
 
 
-def _knobs(finding: Finding, width: int) -> RenderableType:
+def _show_remedies(finding: Finding, width: int) -> RenderableType:
     shown = [
-        (safe(remedy.implementation), safe(f"{remedy.knob}{_present(remedy)}: {remedy.note}"))
+        (safe(remedy.implementation), safe(f"{remedy.knob}{_format_present_value(remedy)}: {remedy.note}"))
         for remedy in finding.remedies[:MOST_REMEDIES]
     ]
     if width < NARROW - _INDENT:
@@ -128,13 +130,13 @@ def _knobs(finding: Finding, width: int) -> RenderableType:
     return table
 
 
-def _present(remedy: Remedy) -> str:
-    """The setting's value on the host that recorded."""
+def _format_present_value(remedy: Remedy) -> str:
+    """Format the setting's value on the host that recorded."""
     return "" if remedy.present is None else f" (is {remedy.present} here)"
 
 
-def _more_of(finding: Finding, analysis: Analysis) -> RenderableType:
-    """Where the rest of a finding is: its page, its packets in their place, and what is not shown here."""
+def _show_commands(finding: Finding, analysis: Analysis) -> RenderableType:
+    """Show the commands that explain a finding, draw its packets on a timeline, and list the rest of it."""
     lines = [f"grpcdiag explain {finding.id}"]
     if len(finding.scope.connections) == 1:
         times = [item.time_ns - (analysis.capture.first_time_ns or 0) for item in finding.evidence[:MOST_EVIDENCE]]
@@ -156,8 +158,8 @@ def _more_of(finding: Finding, analysis: Analysis) -> RenderableType:
     return table
 
 
-def _lines(shown: Sequence[Finding], before: Sequence[str], width: int) -> RenderableType:
-    """What is worth knowing: a line each."""
+def _show_in_lines(shown: Sequence[Finding], before: Sequence[str], width: int) -> RenderableType:
+    """Show each finding in one line, with the severity from `before` in front."""
     rows = []
     for finding, severity in zip(shown, before, strict=True):
         cost = f" (part of {finding.part_of})" if finding.part_of else ""

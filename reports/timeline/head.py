@@ -1,4 +1,4 @@
-"""What a time line is of: the ends of a connection, what was drawn of it, how full it was."""
+"""The head of a timeline: the ends of the connection, the range drawn, and how full its windows were."""
 
 from __future__ import annotations
 
@@ -6,47 +6,48 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from ...analyzer import _core, facts
-from ...analyzer.budget import named
-from ...analyzer.excerpt import Excerpt
+from ...analyzer import _core
+from ...analyzer.model.budget import named
+from ...analyzer.model.text import count, duration, safe, size
+from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
-from ..text import count, duration, safe, size
+from ...analyzer.views.excerpt import Excerpt
 from .lanes import lanes
 from .page import Page, method_name, wrapped
 
 _CAUSES = 3
-"""Causes of an RPC's time that are named."""
+"""Most causes of an RPC's time that are named."""
 
 
-def head(page: Page) -> list[Text]:
-    """Whose connection it is, what the range holds, and how full it was."""
+def list_head(page: Page) -> list[Text]:
+    """List the lines above the timeline: the connection, its ends, and the range."""
     excerpt = page.excerpt
     stream = "" if excerpt.stream is None else f", stream {excerpt.stream}"
     title = Text(f"connection {excerpt.connection}{stream}", style="bold")
-    return [title, *ends(page), *drawn(page)]
+    return [title, *list_ends(page), *describe_range(page)]
 
 
-def ends(page: Page) -> list[Text]:
-    """Both ends of the connection."""
+def list_ends(page: Page) -> list[Text]:
+    """List both ends of the connection with their implementations."""
     tables, row = page.excerpt.tables, page.excerpt.connection
-    c = facts.connection(tables, row)
+    c = figures.connection(tables, row)
     lines = []
     for side, end, runs, inferred in (
         ("client", c.client, c.client_implementation, c.client_implementation_inferred),
         ("server", c.server, c.server_implementation, c.server_implementation_inferred),
     ):
-        said = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation not known"
-        lines += wrapped(f"{side} {end}  {said}", page.width, "  ")
+        name = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation unknown"
+        lines += wrapped(f"{side} {end}  {name}", page.width, "  ")
     mss = tables.connections.mss_client[row], tables.connections.mss_server[row]
     segments = " / ".join(f"{int(m):,} B" if m else "-" for m in mss)
-    opening = "" if c.complete else "; begun before the capture"
+    opening = "" if c.complete else "; opened before the capture"
     protocol = "" if c.protocol == "http2" else f"; {c.protocol}: packets only"
     text = f"RTT {duration(c.min_rtt_ns)}, MSS {segments}, captured at: {c.vantage}{opening}{protocol}"
     return lines + wrapped(text, page.width, "  ")
 
 
-def drawn(page: Page) -> list[Text]:
-    """What the range holds, its waits, and the lanes."""
+def describe_range(page: Page) -> list[Text]:
+    """Describe the range: packets, RPCs, blocked intervals, and the lanes of windows."""
     excerpt, bursts = page.excerpt, page.sequence.bursts
     sides = []
     for side, name in enumerate(DIRECTIONS):
@@ -56,21 +57,21 @@ def drawn(page: Page) -> list[Text]:
             f"{count(len(page.sequence.frame_rows[side]), 'frame')}"
         )
     span = f"{page.time(excerpt.start_ns)} s to {page.time(excerpt.end_ns)} s"
-    begun = "" if excerpt.rpc is not None else f"; {count(_begun(page), 'RPC')} begun"
+    begun = "" if excerpt.rpc is not None else f"; {count(_count_started(page), 'RPC')} started"
     lines = wrapped(f"{span}, drawn: {', '.join(sides)}{begun}", page.width, "  ")
     rows = page.sequence.wait_rows
     own = rows if excerpt.stream is None else rows[page.sequence.waits.stream[rows] == excerpt.stream]
     others = rows[page.sequence.waits.stream[rows] != excerpt.stream] if excerpt.rpc is not None else rows[:0]
-    told = page.waits_by_cause(own)
+    intervals = page.sum_by_cause(own)
     if page.sequence.short_waits:
         short, ns = page.sequence.short_waits, page.sequence.short_waits_ns
-        told.append(f"{short:,} too short to draw {duration(ns)}")
-    meanwhile = f"; of other streams meanwhile: {', '.join(page.waits_by_cause(others))}" if len(others) else ""
-    lines += wrapped(f"waits: {', '.join(told) or 'none'}{meanwhile}", page.width, "  ")
+        intervals.append(f"{short:,} too short to draw {duration(ns)}")
+    meanwhile = f"; other streams in this range: {', '.join(page.sum_by_cause(others))}" if len(others) else ""
+    lines += wrapped(f"blocked intervals: {', '.join(intervals) or 'none'}{meanwhile}", page.width, "  ")
     return lines + lanes(excerpt, page.sequence, page.width)
 
 
-def _begun(page: Page) -> int:
+def _count_started(page: Page) -> int:
     excerpt, rpcs = page.excerpt, page.excerpt.tables.rpcs
     begun = rpcs.start_time_ns[page.by_start]
     mine = (begun >= excerpt.start_ns) & (begun <= excerpt.end_ns)
@@ -79,16 +80,15 @@ def _begun(page: Page) -> int:
     return int(mine.sum())
 
 
-def rpc_line(page: Page, number: int) -> Iterator[Text]:
-    """Which RPC a time line is of: how long it took, and where that time went."""
+def show_rpc(page: Page, number: int) -> Iterator[Text]:
+    """Show the RPC of a timeline: its duration, and the time by cause."""
     tables, row = page.excerpt.tables, page.excerpt.rpc or 0
     rpcs = tables.rpcs
     took = int(rpcs.duration_ns[row])
     where = f"connection {page.excerpt.connection}, stream {page.excerpt.stream}"
     end = "" if rpcs.flags[row] & COMPLETE else ", no end in the capture"
-    text = (
-        f"{number}. {duration(took)} {method_name(tables, int(rpcs.method[row]))} {_status(tables, row)}{end}; {where}"
-    )
+    method = method_name(tables, int(rpcs.method[row]))
+    text = f"{number}. {duration(took)} {method} {_name_status(tables, row)}{end}; {where}"
     lines = wrapped(text, page.width, "   ")
     for line in lines:
         line.stylize("bold")
@@ -97,15 +97,15 @@ def rpc_line(page: Page, number: int) -> Iterator[Text]:
     spent = ", ".join(f"{cause} {duration(ns)} ({ns / took:.0%})" for cause, ns in causes[:_CAUSES])
     rest = sum(ns for _, ns in causes[_CAUSES:])
     spent += f", other causes {duration(rest)}" if rest else ""
-    yield from wrapped(f"time: {spent or 'none'}", page.width, "  ")
+    yield from wrapped(f"time by cause: {spent or 'none'}", page.width, "  ")
 
 
-def _status(tables: Tables, row: int) -> str:
+def _name_status(tables: Tables, row: int) -> str:
     code = int(tables.rpcs.status[row])
     return "no status" if code == NOT_SEEN or code >= len(_core.STATUSES) else str(_core.STATUSES[code])
 
 
-def titled(parts: list[Excerpt], page: Page) -> Text:
-    """What the first page of several stands under."""
+def show_title(parts: list[Excerpt], page: Page) -> Text:
+    """Show the title above several RPCs."""
     rpcs = page.excerpt.tables.rpcs
     return Text(f"the {count(len(parts), 'slowest RPC', 'slowest RPCs')} of {len(rpcs.connection):,}", style="bold")

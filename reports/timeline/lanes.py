@@ -1,4 +1,4 @@
-"""How full a connection was: bytes in flight and windows over an excerpt's time, a character for each part of it."""
+"""Draw bytes in flight and windows over the time of an excerpt, one character for each part of it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 from msgspec import Struct
 from rich.text import Text
 
-from ...analyzer.excerpt import Excerpt
-from ...analyzer.sequence import SYN, Sequence, in_flight
 from ...analyzer.tables import DIRECTIONS, WINDOW_NOT_KNOWN, Ints
-from ..terminal.drawing import NARROW
+from ...analyzer.views.events import SYN, Sequence, in_flight
+from ...analyzer.views.excerpt import Excerpt
+from ..shared.drawing import NARROW
 from .page import STYLES
 
 LABEL = 22
-"""Columns before a lane."""
+"""Columns in front of a lane."""
 FIGURES = 22
-"""Columns behind it."""
+"""Columns after a lane."""
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NOTHING = -1
-"""In a lane: no value in this part."""
+"""Value of a lane where a part has no value."""
 _SEGMENT = 1460
-"""Bytes in flight up to which a TCP window is not worth a lane: those of one segment on Ethernet."""
+"""Most bytes in flight with which no TCP window is drawn: one segment on Ethernet."""
 
 
 class Lane(Struct, frozen=True, eq=False):
@@ -31,19 +31,19 @@ class Lane(Struct, frozen=True, eq=False):
 
     name: str
     values: Ints
-    """The most, or for windows the least, in each part; `_NOTHING` without any."""
+    """The maximum in each part, or for windows the minimum; `_NOTHING` without a value."""
     figures: str
     sent: bool = False
-    """Whether these are bytes sent; else they are what bounds them."""
+    """True for bytes sent, false for a window that limits them."""
 
 
 def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
-    """The lanes of both directions, those that were always empty left out."""
+    """Draw the lanes of both directions, without those that are always empty."""
     room = width - 2 if width < NARROW else width - LABEL - FIGURES
     lines = []
     for side, name in enumerate(DIRECTIONS):
-        for lane in (*_packets(excerpt, side, room), *_stops(excerpt, events, side, room)):
-            label, bars = f"  {lane.name}, {name}", (_bars(lane.values), STYLES[side] if lane.sent else "dim")
+        for lane in (*_list_packet_lanes(excerpt, side, room), *_list_stop_lanes(excerpt, events, side, room)):
+            label, bars = f"  {lane.name}, {name}", (_draw_bars(lane.values), STYLES[side] if lane.sent else "dim")
             if width < NARROW:
                 lines += [Text(f"{label}: {lane.figures}"), Text.assemble("  ", bars)]
             else:
@@ -51,13 +51,13 @@ def lanes(excerpt: Excerpt, events: Sequence, width: int) -> list[Text]:
     return lines
 
 
-def _bars(values: Ints) -> str:
+def _draw_bars(values: Ints) -> str:
     most = max(int(values.max(initial=0)), 1)
     return "".join(" " if n < 0 else _BARS[min(n * len(_BARS) // (most + 1), len(_BARS) - 1)] for n in values.tolist())
 
 
-def _packets(excerpt: Excerpt, side: int, columns: int) -> Iterator[Lane]:
-    """What packets show all the time: bytes in flight, and the peer's TCP window."""
+def _list_packet_lanes(excerpt: Excerpt, side: int, columns: int) -> Iterator[Lane]:
+    """List the lanes that every packet updates: bytes in flight, and the peer's TCP receive window."""
     flight = in_flight(excerpt.packets, side, columns)
     most = int(flight.max(initial=0))
     if not most:
@@ -67,18 +67,19 @@ def _packets(excerpt: Excerpt, side: int, columns: int) -> Iterator[Lane]:
     mine = packets.direction == 1 - side
     known = mine & (packets.flags & SYN == 0)  # a SYN's window is not scaled
     if most <= _SEGMENT or not excerpt.tables.connections.complete[excerpt.connection] or not known.any():
-        return  # without the opening the scale of the window is not known
-    # the kernel keeps what it was told last
-    least = _least(_column(excerpt, packets.time_ns[known], columns), packets.window[known].astype(np.int64), columns)
-    values = _carried(least)
-    yield Lane("receive", values, _range(packets.window[known].astype(np.int64)))
+        return  # without the handshake the window scale is unknown
+    # a window is valid until the peer announces another one
+    column = _assign_columns(excerpt, packets.time_ns[known], columns)
+    least = _find_minima(column, packets.window[known].astype(np.int64), columns)
+    values = _carry_forward(least)
+    yield Lane("receive", values, _format_range(packets.window[known].astype(np.int64)))
 
 
-def _stops(excerpt: Excerpt, events: Sequence, side: int, columns: int) -> Iterator[Lane]:
-    """What is known where the side stopped: the estimated congestion window, and the windows of HTTP/2."""
+def _list_stop_lanes(excerpt: Excerpt, events: Sequence, side: int, columns: int) -> Iterator[Lane]:
+    """List the lanes known only at the start of blocked intervals: congestion window and HTTP/2 windows."""
     waits = events.waits
     rows = events.wait_rows[waits.direction[events.wait_rows] == side]
-    column = _column(excerpt, waits.start_time_ns[rows], columns)
+    column = _assign_columns(excerpt, waits.start_time_ns[rows], columns)
     inside = (waits.start_time_ns[rows] >= excerpt.packets.time_ns[0]) if len(excerpt.packets.time_ns) else rows < 0
     for name, values, unknown in (
         ("congestion", waits.congestion_window_bytes[rows], -1),
@@ -87,30 +88,31 @@ def _stops(excerpt: Excerpt, events: Sequence, side: int, columns: int) -> Itera
     ):
         known = (values != unknown) & inside
         if known.any():
-            least = _least(column[known], np.maximum(values[known], 0), columns)
-            yield Lane(name, least, _range(values[known]))
+            least = _find_minima(column[known], np.maximum(values[known], 0), columns)
+            yield Lane(name, least, _format_range(values[known]))
 
 
-def _column(excerpt: Excerpt, times: Ints, columns: int) -> Ints:
+def _assign_columns(excerpt: Excerpt, times: Ints, columns: int) -> Ints:
     every = excerpt.packets.time_ns
     first, last = (int(every[0]), int(every[-1])) if len(every) else (0, 0)
     return np.clip((times - first) * columns // (max(last - first, 1) + 1), 0, columns - 1)
 
 
-def _least(column: Ints, values: Ints, columns: int) -> Ints:
+def _find_minima(column: Ints, values: Ints, columns: int) -> Ints:
     least = np.full(columns, np.iinfo(np.int64).max)
     np.minimum.at(least, column, values)
     return np.where(least == np.iinfo(np.int64).max, _NOTHING, least)
 
 
-def _carried(values: Ints) -> Ints:
-    """Parts without a value have that of the part before."""
+def _carry_forward(values: Ints) -> Ints:
+    """Give parts without a value the value of the part before."""
+    # the largest index so far that has a value
     place = np.maximum.accumulate(np.where(values >= 0, np.arange(len(values)), 0))
     return values[place]
 
 
-def _range(values: Ints) -> str:
-    """From the least to the most, in at most 20 characters."""
+def _format_range(values: Ints) -> str:
+    """Format the range from the minimum to the maximum in at most 20 characters."""
     least, most = int(values.min()), int(values.max())
     largest = max(abs(least), abs(most))
     unit, name = (1, "B") if largest < 10**6 else (10**3, "kB") if largest < 10**9 else (10**6, "MB")

@@ -1,4 +1,4 @@
-"""Events against time: the client's frames point right, the server's left, waits and silences in between."""
+"""Draw events in order of time: client frames point right, server frames left, with blocked intervals and silences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ...analyzer import _core
-from ...analyzer.budget import CAUSES
-from ...analyzer.durations import total_ns
-from ...analyzer.excerpt import Excerpt
-from ...analyzer.sequence import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
+from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.tables import DIRECTIONS, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Counts, Ints, Tables
-from ..terminal.drawing import CAUSE_STYLES, NARROW
-from ..text import count, duration, safe, size
+from ...analyzer.tables.durations import total_ns
+from ...analyzer.views.events import ACK, BURST, FIN, RST, SILENCE, SYN, WAIT, Sequence, steps
+from ...analyzer.views.excerpt import Excerpt
+from ..shared.drawing import CAUSE_STYLES, NARROW
 
 _MOST_STREAMS = 4
 _USUAL_ACKS = 2
@@ -27,9 +27,9 @@ _LONGEST = 5
 UNKNOWN_METHOD = "method not in the capture"
 _UNIT = re.compile(r"(?<=\d) (?=(?:[kMG]?B|s|ms|µs|ns|packets?|frames?|RPCs?|events?|times)\b)")
 _LEGEND = (
-    "!! wait, ~~ nobody sends; DATA.. goes on later, ..DATA began before, END is END_STREAM; [n] is stream n. "
-    "Lanes: the most bytes in flight, the least of each window that bounds the side; congestion (an estimate), stream "
-    "and connection windows are known where it stopped"
+    "!! blocked interval, ~~ silence of both sides; DATA.. continues later, ..DATA began earlier, END is END_STREAM; "
+    "[n] is stream n. Lanes: maximum of bytes in flight, minimum of each window; congestion (an estimate), stream and "
+    "connection windows are known only at the start of blocked intervals"
 )
 _END_STREAM = 1
 _NAMES = [*_core.FRAME_TYPES, "UNKNOWN"]
@@ -38,15 +38,15 @@ STYLES = ("cyan", "bright_blue")
 
 
 class Page:
-    """What is drawn, and how wide."""
+    """The events of an excerpt, drawn for a width."""
 
     def __init__(self, excerpt: Excerpt, events: Sequence, width: int) -> None:
-        """Measure the columns."""
+        """Compute the widths of the columns."""
         self.excerpt, self.sequence, self.width = excerpt, events, width
         self.zero = excerpt.tables.capture["first_time_ns"] or 0
         self.when = max(len(self.time(excerpt.end_ns)), 10)
         last = int(excerpt.packets.packet[-1]) if len(excerpt.packets.packet) else 0
-        # packet numbers have a column of their own where there is room for one
+        # packet numbers get a column where the width allows it
         self.numbers = 0 if width < NARROW else max(2 * len(str(last)) + 2, 9)
         self.inner = width - self.when - self.numbers - (6 if self.numbers else 4)
         rpcs = excerpt.tables.rpcs
@@ -56,29 +56,29 @@ class Page:
         self.starts, self.ends = rpcs.first_packet[self.by_start], rpcs.last_packet[self.by_end]
         self._method_names = {m.number: safe(m.name or m.label or UNKNOWN_METHOD) for m in excerpt.tables.methods}
 
-    def waits_by_cause(self, rows: Ints) -> list[str]:
-        """How many waits of each cause, and how long they lasted; the longest first."""
+    def sum_by_cause(self, rows: Ints) -> list[str]:
+        """Count the blocked intervals of each cause and sum their durations, the longest first."""
         waits = self.sequence.waits
-        said = []
+        sums = []
         for cause in np.unique(waits.cause[rows]):
-            mine = rows[waits.cause[rows] == cause]
-            said.append((total_ns(waits.duration_ns[mine]), f"{len(mine):,} {CAUSES[cause]}"))
-        return [f"{text} {duration(ns)}" for ns, text in sorted(said, reverse=True)]
+            same = rows[waits.cause[rows] == cause]
+            sums.append((total_ns(waits.duration_ns[same]), f"{len(same):,} {CAUSES[cause]}"))
+        return [f"{text} {duration(ns)}" for ns, text in sorted(sums, reverse=True)]
 
     def axis(self) -> Text:
-        """The names of the columns."""
+        """Draw the names of the columns."""
         lane = "client" + " " * (self.inner - 10) + "server"
         packets = f"  {'packets':<{self.numbers}}" if self.numbers else ""
         return Text(f" {'time s':>{self.when}}{packets} {lane}", style="bold")
 
     def legend(self) -> list[Text]:
-        """What the marks mean."""
-        return [Text(), *self._wrapped(_LEGEND, "", "dim")]
+        """Explain the marks."""
+        return [Text(), *self._wrap(_LEGEND, "", "dim")]
 
     # the events
 
     def events(self, limit: int) -> Iterator[Text]:
-        """Lines of events, at most about `limit`, and what was left out."""
+        """Draw the events in at most about `limit` lines, and say what was left out."""
         shape = self.sequence.shape
         if not len(shape):
             yield Text("no packets with data in this range", style="dim")
@@ -89,60 +89,62 @@ class Page:
         for start, stop, repeats in every if limit == 0 else folded:
             lines = self.fold(start, stop, repeats) if repeats else self.event(start)
             if limit and drawn + len(lines) > limit:
-                yield from self._rest(start)
+                yield from self._summarize_rest(start)
                 return
             yield from lines
             drawn += len(lines)
 
-    def _rest(self, event: int) -> list[Text]:
-        """What the limit left out: how much, where to go on, and where the longest waits are."""
-        at, left = self.time(self._when(event)[0]), len(self.sequence.shape)
-        number = count(left - event, "more burst, wait or silence", "more bursts, waits and silences")
-        lines = self._wrapped(f"... {number}: {self._held(event, left)}", "    ")
-        lines += self._wrapped(f"    --from {at} goes on here, --limit 0 draws everything", "    ")
+    def _summarize_rest(self, event: int) -> list[Text]:
+        """Summarize what the limit left out: how much, where it continues, and the longest blocked intervals."""
+        at, left = self.time(self._locate(event)[0]), len(self.sequence.shape)
+        kinds = "more burst, blocked interval or silence", "more bursts, blocked intervals and silences"
+        lines = self._wrap(f"... {count(left - event, *kinds)}: {self._summarize(event, left)}", "    ")
+        lines += self._wrap(f"    --from {at} continues here, --limit 0 draws everything", "    ")
         waits, rest = self.sequence.waits, self.sequence.row[event:][self.sequence.kind[event:] == WAIT]
         longest = rest[np.argsort(-waits.duration_ns[rest], kind="stable")][:_LONGEST]
-        said = []
+        texts = []
         for w in longest:
             length, start = duration(int(waits.duration_ns[w])), self.time(int(waits.start_time_ns[w]))
-            said.append(f"{length} {CAUSES[int(waits.cause[w])]} from {start} s")
-        return lines + (self._wrapped(f"    longest waits left out: {', '.join(said)}", "    ") if said else [])
+            texts.append(f"{length} {CAUSES[int(waits.cause[w])]} from {start} s")
+        if texts:
+            lines += self._wrap(f"    longest blocked intervals left out: {', '.join(texts)}", "    ")
+        return lines
 
     def event(self, event: int) -> list[Text]:
-        """The lines of one event."""
+        """Draw one event."""
         kind, row = int(self.sequence.kind[event]), int(self.sequence.row[event])
         return {BURST: self.burst, WAIT: self.wait, SILENCE: self.silence}[kind](row)
 
     def fold(self, start: int, stop: int, repeats: int) -> list[Text]:
-        """What a run of repetitions holds together."""
-        first, last = self._when(start), self._when(stop - 1)
+        """Draw a run of repetitions as one summary."""
+        first, last = self._locate(start), self._locate(stop - 1)
         like = (stop - start) // repeats
         above = "the line above" if like == 1 else f"the {like} lines above"
-        text = f"{repeats:,} times more like {above}, until {self.time(last[1])} s: {self._held(start, stop)}"
-        lines = _fill(self._numbered(text, first[2], last[3]), self.inner - 5)
-        rows = [self._row(first[0], first[2], last[3], f"  : {lines[0]}", "dim", sides="::")]
-        return rows + [self._row(None, None, None, f"  : {line}", "dim", sides="::") for line in lines[1:]]
+        text = f"{repeats:,} repetitions of {above}, until {self.time(last[1])} s: {self._summarize(start, stop)}"
+        lines = _fill(self._add_numbers(text, first[2], last[3]), self.inner - 5)
+        rows = [self._draw_row(first[0], first[2], last[3], f"  : {lines[0]}", "dim", sides="::")]
+        return rows + [self._draw_row(None, None, None, f"  : {line}", "dim", sides="::") for line in lines[1:]]
 
-    def _held(self, start: int, stop: int) -> str:
-        """Packets, bytes, RPCs, waits and silence of some events together."""
+    def _summarize(self, start: int, stop: int) -> str:
+        """Sum the packets, bytes, RPCs, blocked intervals and silence of some events."""
         kinds, rows = self.sequence.kind[start:stop], self.sequence.row[start:stop]
-        bursts, mine = self.sequence.bursts, rows[kinds == BURST]
+        bursts, burst_rows = self.sequence.bursts, rows[kinds == BURST]
         parts = []
         for number, name in enumerate(DIRECTIONS):
-            side = mine[bursts.direction[mine] == number]
+            side = burst_rows[bursts.direction[burst_rows] == number]
             if len(side):
                 packets, payload = int(bursts.packets[side].sum()), int(bursts.bytes[side].sum())
                 parts.append(f"{name} {count(packets, 'packet')} {size(payload)}")
-        first, last = self._when(start)[2], self._when(stop - 1)[3]
+        first, last = self._locate(start)[2], self._locate(stop - 1)[3]
         rpcs = int(np.searchsorted(self.starts, last, side="right") - np.searchsorted(self.starts, first))
-        parts += [f"{count(rpcs, 'RPC')} begun"] if rpcs and self.excerpt.stream is None else []
-        waits = self.waits_by_cause(rows[kinds == WAIT])
-        parts += [f"waits {', '.join(waits)}"] if waits else []
+        parts += [f"{count(rpcs, 'RPC')} started"] if rpcs and self.excerpt.stream is None else []
+        intervals = self.sum_by_cause(rows[kinds == WAIT])
+        parts += [f"blocked {', '.join(intervals)}"] if intervals else []
         silent = total_ns(self.sequence.silences.duration_ns[rows[kinds == SILENCE]])
         return "; ".join([*parts, *([f"silent {duration(silent)}"] if silent else [])])
 
     def burst(self, row: int) -> list[Text]:
-        """An arrow with its frames, and what begins and ends with it."""
+        """Draw a burst as an arrow with its frames, and the RPCs that start or end in it."""
         bursts = self.sequence.bursts
         side = int(bursts.direction[row])
         packets, payload = int(bursts.packets[row]), int(bursts.bytes[row])
@@ -153,17 +155,18 @@ class Page:
         if lasted >= 1_000_000:
             meta += f", {duration(lasted)}"
         first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
-        what = self._numbered(self._frames(row) or self._unframed(row), first, last)
+        what = self._add_numbers(self._name_frames(row) or self._name_packets(row), first, last)
         texts = [f"{what}  ({meta})" if payload else what]
         if len(texts[0]) > self.inner - 6:
             texts = [*_fill(what, self.inner - 6), *(_fill(f"({meta})", self.inner - 6) if payload else ())]
-        lines = [self._row(int(bursts.first_time_ns[row]), first, last, self._arrow(texts[0], side), STYLES[side])]
-        lines += [self._row(None, None, None, self._beside(text, side), STYLES[side]) for text in texts[1:]]
-        notes = [line for note in self._notes(first, last, side) for line in _fill(note, self.inner - 2)]
-        return lines + [self._row(None, None, None, self._beside(line, side), "bold") for line in notes]
+        arrow = self._draw_arrow(texts[0], side)
+        lines = [self._draw_row(int(bursts.first_time_ns[row]), first, last, arrow, STYLES[side])]
+        lines += [self._draw_row(None, None, None, self._align(text, side), STYLES[side]) for text in texts[1:]]
+        notes = [line for note in self._list_rpcs(first, last, side) for line in _fill(note, self.inner - 2)]
+        return lines + [self._draw_row(None, None, None, self._align(line, side), "bold") for line in notes]
 
     def wait(self, row: int) -> list[Text]:
-        """Its cause, what was owed, how full every window was, and the packets."""
+        """Draw a blocked interval: its cause, the bytes left to send, the windows, and the packets."""
         waits = self.sequence.waits
         cause, side = CAUSES[int(waits.cause[row])], DIRECTIONS[int(waits.direction[row])]
         windows = [("in flight", int(waits.in_flight_bytes[row]), -1)]
@@ -176,63 +179,66 @@ class Page:
         path += f"released by #{released} -> " if released else ""
         path += f"resumed #{int(waits.resumed_at_packet[row])}"
         of = "" if int(waits.stream[row]) == self.excerpt.stream else f" of stream {int(waits.stream[row])}"
-        head = f"WAIT {duration(int(waits.duration_ns[row]))}: {cause}"
+        head = f"BLOCKED {duration(int(waits.duration_ns[row]))}: {cause}"
         left = int(waits.owed_bytes[row])
-        owed = f"{side} owes {f'{left:,} B' if left else 'the next frame'}{of};"
+        owed = f"{side} still has to send {f'{left:,} B' if left else 'the next frame'}{of};"
         known = ", ".join(f"{name} {value:,}" for name, value, unknown in windows if value != unknown)
         style = f"bold {CAUSE_STYLES.get(cause, '')}".strip()
-        return self._marked("!!", (head, f"{owed} {known} B", path), int(waits.start_time_ns[row]), style)
+        return self._draw_marked("!!", (head, f"{owed} {known} B", path), int(waits.start_time_ns[row]), style)
 
     def silence(self, row: int) -> list[Text]:
-        """Its length, and whether an RPC was open."""
+        """Draw a silence: its length, and the open RPCs."""
         silences = self.sequence.silences
         open_rpcs, others = int(silences.open_rpcs[row]), int(silences.acks[row])
         text = f"silence {duration(int(silences.duration_ns[row]))}, "
         text += "no RPC open" if not open_rpcs else f"{count(open_rpcs, 'RPC')} open"
         if others > _USUAL_ACKS:
-            text += f", {count(others, 'packet')} {'without data' if self.excerpt.stream is None else 'beside it'}"
-        return self._marked("~~", (text,), int(silences.start_time_ns[row]), "dim")
+            text += (
+                f", {count(others, 'packet')} {'without data' if self.excerpt.stream is None else 'of other streams'}"
+            )
+        return self._draw_marked("~~", (text,), int(silences.start_time_ns[row]), "dim")
 
     # parts of lines
 
-    def _marked(self, mark: str, texts: Items[str], at: int, style: str) -> list[Text]:
-        """Lines behind a mark, the first of them with its time."""
+    def _draw_marked(self, mark: str, texts: Items[str], at: int, style: str) -> list[Text]:
+        """Draw lines after a mark; the first line has the time."""
         lines = [line for text in texts for line in _fill(text, self.inner - 5)]
         return [
-            self._row(None if number else at, None, None, f" {mark} {line}", style) for number, line in enumerate(lines)
+            self._draw_row(None if number else at, None, None, f" {mark} {line}", style)
+            for number, line in enumerate(lines)
         ]
 
-    def _row(
+    def _draw_row(
         self, at: int | None, first: int | None, last: int | None, lane: str, style: str, sides: str = "||"
     ) -> Text:
         when = "" if at is None else self.time(at)
-        packets = "" if first is None or last is None else _packets(first, last)
+        packets = "" if first is None or last is None else _format_packets(first, last)
         numbers = f"  {packets:<{self.numbers}}" if self.numbers else ""
         line = Text(f" {when:>{self.when}}{numbers} {sides[0]}")
         line.append(set_cell_size(lane, self.inner), style=style)
         line.append(sides[1])
         return line
 
-    def _numbered(self, text: str, first: int, last: int) -> str:
-        """A text with its packets, when they have no column."""
-        return text if self.numbers else f"{_packets(first, last)} {text}"
+    def _add_numbers(self, text: str, first: int, last: int) -> str:
+        """Add packet numbers to a text when they have no column."""
+        return text if self.numbers else f"{_format_packets(first, last)} {text}"
 
-    def _arrow(self, text: str, side: int) -> str:
+    def _draw_arrow(self, text: str, side: int) -> str:
         room = self.inner - len(text) - 2
         return f" {text} " + "─" * (room - 1) + ">" if side == 0 else "<" + "─" * (room - 1) + f" {text} "
 
-    def _beside(self, text: str, side: int) -> str:
+    def _align(self, text: str, side: int) -> str:
         return f" {text}" if side == 0 else " " * (self.inner - cell_len(text) - 1) + text
 
-    def _frames(self, row: int) -> str:
-        """The frames that have bytes in a burst; dots for what went before or comes later."""
+    def _name_frames(self, row: int) -> str:
+        """Name the frames with bytes in a burst; dots mark frames that began earlier or continue later."""
         bursts, frames = self.sequence.bursts, self.excerpt.frames
         begin, end = int(bursts.frames_from[row]), int(bursts.frames_to[row])
         rows = self.sequence.frame_rows[int(bursts.direction[row])][begin:end]
         first, last = int(bursts.first_packet[row]), int(bursts.last_packet[row])
         rows = rows[(frames.first_packet[rows] <= last) & (frames.last_packet[rows] >= first)]
         if len(rows) > 64:
-            return self._many_frames(rows)
+            return self._count_frames(rows)
         names = []
         for frame in rows:
             stream = int(frames.stream[frame])
@@ -248,65 +254,66 @@ class Page:
             names.append(name)
         runs = [(name, len(list(same))) for name, same in groupby(names)]
         text = " ".join(name if n == 1 else f"{name} x{n}" for name, n in runs)
-        return text if len(text) <= self.inner else self._many_frames(rows)
+        return text if len(text) <= self.inner else self._count_frames(rows)
 
-    def _many_frames(self, rows: Ints) -> str:
+    def _count_frames(self, rows: Ints) -> str:
         frames = self.excerpt.frames
         kinds = np.bincount(np.minimum(frames.kind[rows], len(_NAMES) - 1), minlength=len(_NAMES))
         text = " ".join(f"{name} x{n}" if n > 1 else name for name, n in zip(_NAMES, kinds.tolist(), strict=True) if n)
         streams = np.unique(frames.stream[rows])
-        return f"{text} {_streams(streams[streams > 0].tolist())}".rstrip()
+        return f"{text} {_format_streams(streams[streams > 0].tolist())}".rstrip()
 
-    def _unframed(self, row: int) -> str:
+    def _name_packets(self, row: int) -> str:
         bursts = self.sequence.bursts
         flags, payload = int(bursts.flags[row]), int(bursts.bytes[row])
         names = [name for bit, name in ((SYN, "SYN"), (FIN, "FIN"), (RST, "RST")) if flags & bit]
         if names:
             return " ".join([*names, "ACK"] if flags & SYN and flags & ACK else names)
         if bursts.retransmissions[row] == bursts.packets[row]:
-            return "bytes sent before"
+            return "retransmitted bytes"
         connections, connection = self.excerpt.tables.connections, self.excerpt.connection
         protocol = PROTOCOLS[connections.protocol[connection]]
         if protocol != "http2":
             return "TLS" if protocol == "tls" else "bytes"
         preface = bursts.offset[row] == 0 and bursts.direction[row] == 0 and connections.complete[connection]
-        return "connection preface" if preface and payload == 24 else "bytes of no whole frame"
+        return "connection preface" if preface and payload == 24 else "part of a frame"
 
-    def _notes(self, first: int, last: int, side: int) -> list[str]:
-        """Which RPCs begin and end in a burst."""
-        begun = self._told(self.by_start, self.starts, first, last) if side == 0 else []
-        ended = self._told(self.by_end, self.ends, first, last)
-        return [*([self._begun(begun)] if begun else []), *([self._ended(ended)] if ended else [])]
+    def _list_rpcs(self, first: int, last: int, side: int) -> list[str]:
+        """Say which RPCs start and end in a burst."""
+        begun = self._select_rpcs(self.by_start, self.starts, first, last) if side == 0 else []
+        ended = self._select_rpcs(self.by_end, self.ends, first, last)
+        return [*([self._describe_starts(begun)] if begun else []), *([self._describe_ends(ended)] if ended else [])]
 
-    def _told(self, rows: Ints, packets: Counts, first: int, last: int) -> list[int]:
-        """The RPCs among `rows` whose packet is in a burst."""
+    def _select_rpcs(self, rows: Ints, packets: Counts, first: int, last: int) -> list[int]:
+        """Select the RPCs among `rows` whose packet is in a burst."""
         begin, end = np.searchsorted(packets, [first, last + 1])
         found: list[int] = rows[begin:end].tolist()
         stream = self.excerpt.stream
         return found if stream is None else [r for r in found if self.excerpt.tables.rpcs.stream[r] == stream]
 
-    def _begun(self, rows: Items[int]) -> str:
+    def _describe_starts(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
         numbers = list(dict.fromkeys(int(rpcs.method[r]) for r in rows))
         more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
-        begin = f"{_rpcs([int(rpcs.stream[r]) for r in rows])} begin{'s' if len(rows) == 1 else ''}"
+        begin = f"{_name_rpcs([int(rpcs.stream[r]) for r in rows])} start{'s' if len(rows) == 1 else ''}"
         return f"{begin}: {self._method_names.get(numbers[0], UNKNOWN_METHOD)}{more}"
 
-    def _ended(self, rows: Items[int]) -> str:
+    def _describe_ends(self, rows: Items[int]) -> str:
         rpcs = self.excerpt.tables.rpcs
         codes: dict[int, int] = {}
         for r in rows:
             codes[int(rpcs.status[r])] = codes.get(int(rpcs.status[r]), 0) + 1
         named = {("no status" if code == NOT_SEEN else _core.STATUSES[code]): n for code, n in codes.items()}
-        said = ", ".join(name if len(named) == 1 else f"{n} {name}" for name, n in named.items())
+        statuses = ", ".join(name if len(named) == 1 else f"{n} {name}" for name, n in named.items())
         took = sorted(
             {duration(int(ns)): int(ns) for ns in (rpcs.duration_ns[r] for r in rows)}.items(), key=lambda x: x[1]
         )
         span = took[0][0] if len(took) == 1 else f"{took[0][0]} to {took[-1][0]}"
-        return f"{_rpcs([int(rpcs.stream[r]) for r in rows])} end{'s' if len(rows) == 1 else ''}: {said} after {span}"
+        names = _name_rpcs([int(rpcs.stream[r]) for r in rows])
+        return f"{names} end{'s' if len(rows) == 1 else ''}: {statuses} after {span}"
 
-    def _when(self, event: int) -> tuple[int, int, int, int]:
-        """First and last time, first and last packet of an event."""
+    def _locate(self, event: int) -> tuple[int, int, int, int]:
+        """Give the first and last time, and the first and last packet of an event."""
         kind, row = int(self.sequence.kind[event]), int(self.sequence.row[event])
         if kind == BURST:
             b = self.sequence.bursts
@@ -326,30 +333,30 @@ class Page:
         return start, start + int(s.duration_ns[row]), before, before
 
     def time(self, ns: int) -> str:
-        """Seconds since the capture's first packet."""
+        """Format a time in seconds since the first packet."""
         return f"{(ns - self.zero) / 1e9:.6f}"
 
-    def _wrapped(self, text: str, indent: str, style: str = "") -> list[Text]:
+    def _wrap(self, text: str, indent: str, style: str = "") -> list[Text]:
         return wrapped(text, self.width, indent, style)
 
 
-def _packets(first: int, last: int) -> str:
+def _format_packets(first: int, last: int) -> str:
     return f"#{first}" if first == last else f"#{first}-{last}"
 
 
 def method_name(tables: Tables, number: int) -> str:
-    """A method by its number, as it may be shown."""
+    """Name a method by its number, with harmless characters only."""
     found = next((method for method in tables.methods if method.number == number), None)
     return safe((found and (found.name or found.label)) or UNKNOWN_METHOD)
 
 
 def wrapped(text: str, width: int, indent: str, style: str = "") -> list[Text]:
-    """Lines of a text, all but the first one indented."""
+    """Wrap a text; all lines but the first are indented."""
     return [Text(line, style=style) for line in _fill(text, width, indent=indent)]
 
 
 def _fill(text: str, width: int, *, indent: str = "") -> list[str]:
-    """Lines of a text, none of which parts a number from its unit; characters two columns wide count as two."""
+    """Wrap a text without splitting a number from its unit; characters two columns wide count as two."""
     if len(text) <= width and text.isascii() and text.isprintable():
         return [text.rstrip()] if text.strip() else []
     spaced = "".join(c + "\0" * (cell_len(c) - 1) for c in _UNIT.sub("\xa0", text))
@@ -357,12 +364,12 @@ def _fill(text: str, width: int, *, indent: str = "") -> list[str]:
     return [line.replace("\xa0", " ").replace("\0", "") for line in lines]
 
 
-def _streams(streams: Items[int]) -> str:
+def _format_streams(streams: Items[int]) -> str:
     if len(streams) > _MOST_STREAMS:
         return f"[{streams[0]}..{streams[-1]}]"
     return f"[{','.join(map(str, streams))}]" if streams else ""
 
 
-def _rpcs(streams: Items[int]) -> str:
+def _name_rpcs(streams: Items[int]) -> str:
     streams = sorted(streams)
-    return f"RPC {streams[0]}" if len(streams) == 1 else f"{len(streams):,} RPCs {_streams(streams)}"
+    return f"RPC {streams[0]}" if len(streams) == 1 else f"{len(streams):,} RPCs {_format_streams(streams)}"

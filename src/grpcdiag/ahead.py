@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .analyzer.reading import How, Reading
+    from .analyzer.decode.runner import DecodeOptions, Reading
 
 _ABOUT_OUTPUT = frozenset({"--json", "--quiet", "-q"})
 """Options of `analyze` without a value that change nothing about how a capture is read."""
 
-_PLAIN: How = {"ports": []}
+_PLAIN: DecodeOptions = {"ports": []}
 """How `analyze FILE` reads."""
 
 _begun: dict[str, Reading] = {}
@@ -25,11 +25,11 @@ def read_ahead(arguments: Sequence[str]) -> None:
         return
     others = [argument for argument in arguments[1:] if argument not in _ABOUT_OUTPUT]
     if len(others) == 1 and not others[0].startswith("-") and os.path.isfile(others[0]):  # noqa: PTH113 pathlib is late
-        from .analyzer.reading import Reading
+        from .analyzer.decode.runner import Reading
 
         _begun[others[0]] = Reading(others, **_PLAIN)
 
 
-def begun(files: Sequence[str], how: How) -> Reading | None:
+def begun(files: Sequence[str], how: DecodeOptions) -> Reading | None:
     """The reading that has begun, once, if it is of these files in this way."""
     return _begun.pop(files[0], None) if len(files) == 1 and how == _PLAIN else None

@@ -14,9 +14,9 @@ import pytest
 from support import RECORDED, recording, rows
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -29,7 +29,7 @@ from grpcdiag.analyzer.tables import (
 )
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import ACK, PSH, Endpoint, Segment, captured
-from grpcdiag.reports import rows as reported
+from grpcdiag.reports.tables import rows as reported
 
 CUTS = 50
 IMPLEMENTATIONS = [f"impl-{name}" for name in ("go", "cpp", "java", "js", "py", "tonic")]

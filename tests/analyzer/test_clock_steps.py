@@ -10,8 +10,8 @@ from support import recorded
 from tampered import delay, remove_timestamps, step_clock, suspend_host, tamper
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode, stream
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.decode import decode, stream
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.tables import Packets
 
 SECOND, HOUR = 10**9, 3600 * 10**9

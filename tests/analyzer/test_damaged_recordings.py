@@ -12,9 +12,9 @@ from support import recorded, rows, synthetic
 from test_properties import hold_the_invariants
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import CaptureError, NoGrpcError
+from grpcdiag.analyzer.decode.errors import CaptureError, NoGrpcError
 from grpcdiag.analyzer.tables import Packets, Tables
-from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports import analysis_json, terminal
 
 SEEDS = int(os.environ.get("GRPCDIAG_DAMAGES", "60"))
 """Damages of each kind per capture."""
@@ -79,7 +79,7 @@ def test_a_damaged_recording_is_reported_on(name: str, tmp_path: Path) -> None:
             assert str(error)
             continue
         assert terminal.render(analysis, width=100)
-        assert json_v1.render(analysis)
+        assert analysis_json.render(analysis)
 
 
 def records(name: str) -> tuple[bytes, list[tuple[int, bytes]]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from grpcdiag.analyzer.account import Account, Connection, Frame, Packet, Status
-from grpcdiag.analyzer.comparison import compare
-from grpcdiag.analyzer.difference import Difference
+from grpcdiag.analyzer.verify.compare import compare
+from grpcdiag.analyzer.verify.difference import Difference
+from grpcdiag.analyzer.verify.records import CaptureRecords, Connection, Frame, Packet, Status
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:50051"
 DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY = 0, 1, 3, 4, 7
@@ -36,9 +36,9 @@ def account(
     closed: bool = False,
     rpcs: Iterable[int] = (),
     notes: Sequence[str] = (),
-) -> Account:
+) -> CaptureRecords:
     """One side's account of one connection; statuses are (packet, stream, value)."""
-    return Account(
+    return CaptureRecords(
         connections={0: Connection(CLIENT, SERVER, complete, tls, closed)},
         packets=list(packets),
         frames=list(frames),
@@ -49,11 +49,11 @@ def account(
     )
 
 
-def differences(ours: Account, theirs: Account, what: str) -> list[Difference]:
+def differences(ours: CaptureRecords, theirs: CaptureRecords, what: str) -> list[Difference]:
     return [difference for difference in compare(ours, theirs).differences if difference.what == what]
 
 
-def told(ours: Account, theirs: Account, what: str) -> list[tuple[str, str | None] | None]:
+def told(ours: CaptureRecords, theirs: CaptureRecords, what: str) -> list[tuple[str, str | None] | None]:
     """Rule and who is right per difference of one kind; None for an unexplained one."""
     return [d.why and (d.why.rule, d.why.right) for d in differences(ours, theirs, what)]
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from grpcdiag.analyzer.budget import CAUSES, named, total
-from grpcdiag.analyzer.durations import MOST_NS, clip_ns, total_ns, totals_ns
-from grpcdiag.analyzer.ends.clock import NoClock, fit
+from grpcdiag.analyzer.model.budget import CAUSES, named, total
+from grpcdiag.analyzer.tables.durations import MOST_NS, clip_ns, total_ns, totals_ns
+from grpcdiag.analyzer.two_captures.clock import NoClock, fit
 
 TIMES = st.one_of(st.integers(-MOST_NS - 1, MOST_NS), st.sampled_from([0, 1, MOST_NS, -MOST_NS - 1, 1 << 62]))
 

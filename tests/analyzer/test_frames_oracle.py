@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 from support import RECORDINGS, Recording, first_difference, recording, require_tool, rows
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Frames
 
 IMPLEMENTATIONS = [pytest.param(r, id=r.id) for r in RECORDINGS if r.name.startswith("impl-")]

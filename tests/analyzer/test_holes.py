@@ -21,9 +21,9 @@ from lessened import Capture, capture_of, filed, some
 from support import RECORDINGS, Recording, recording, rows
 
 from grpcdiag.analyzer.analysis import of_tables
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Packets, Tables
 
 SHARES = (0.001, 0.01, 0.05)

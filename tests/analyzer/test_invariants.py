@@ -9,8 +9,8 @@ import pytest
 from support import ALL_CAPTURES, RECORDINGS, budgeted, recorded, rows, synthetic
 
 from grpcdiag.analyzer import _core
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import COMPLETE, Frames, Messages, Packets, Tables
 
 every_capture = pytest.mark.parametrize("files", ALL_CAPTURES)

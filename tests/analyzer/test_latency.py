@@ -12,7 +12,7 @@ import pytest
 from support import RECORDINGS, Recording, recording
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 
 SLACK_MS = 0.1
 """How much longer than the client's figure a duration may be: clocks and rounding."""

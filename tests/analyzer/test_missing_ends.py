@@ -9,8 +9,8 @@ from guises import Packets
 from support import grpcdiag, recorded, recording
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.fixtures.synthetic.packet import Captured
 
 HOUR = 3600 * 10**9

@@ -12,45 +12,25 @@ import pytest
 from support import RECORDINGS, budgeted, recorded, recording
 
 from grpcdiag.analyzer.analysis import analyze, of_part
-from grpcdiag.analyzer.budget import named
-from grpcdiag.analyzer.chosen import Chosen, matches
+from grpcdiag.analyzer.decode.errors import NarrowError, NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.analyzer.errors import NarrowError, NoGrpcError
-from grpcdiag.analyzer.narrowing import WHOLE_CONNECTIONS, read
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.budget import named
+from grpcdiag.analyzer.selection.narrow import read
+from grpcdiag.analyzer.selection.selection import Selection, matches
 
-OF_RPCS = {
-    "cancelled",
-    "capture-quality",
-    "connection-window-stall",
-    "deadline-exceeded",
-    "delayed-ack-nagle",
-    "delayed-data",
-    "head-of-line-blocking",
-    "initial-congestion-window",
-    "receive-window-stall",
-    "rpc-errors",
-    "server-latency",
-    "slow-start-after-idle",
-    "stream-window-stall",
-}
-"""Findings that are told of a part of a connection's RPCs."""
+WHOLE_CONNECTIONS = {detector.id for detector in DETECTORS if detector.about.whole_connections}
 RTT205 = recorded("rtt205-go-16000.pcap")
-EVERYTHING = Chosen(from_ns=-(10**15))
+EVERYTHING = Selection(from_ns=-(10**15))
 """Narrows to all RPCs, so that everything is counted anew and nothing may change."""
 
 
-def part(files: Sequence[str], chosen: Chosen) -> Analysis:
+def part(files: Sequence[str], chosen: Selection) -> Analysis:
     return of_part(read(files, chosen), chosen)
 
 
 def ids(analysis: Analysis) -> set[str]:
     return {finding.id for finding in analysis.findings}
-
-
-def test_of_every_finding_it_is_said_whether_a_part_can_be_judged() -> None:
-    assert {detector.id for detector in DETECTORS} == WHOLE_CONNECTIONS | OF_RPCS
-    assert not WHOLE_CONNECTIONS & OF_RPCS
 
 
 @pytest.mark.parametrize("name", [r.id for r in RECORDINGS])
@@ -95,7 +75,7 @@ def added(analyses: Sequence[Analysis]) -> dict[str, Counter[str]]:
 def test_all_connections_one_by_one_are_the_whole(name: str) -> None:
     files = recording(name).files
     whole = analyze(files)
-    parts = [part(files, Chosen(connections=(c.connection,))) for c in whole.connections]
+    parts = [part(files, Selection(connections=(c.connection,))) for c in whole.connections]
     assert len(parts) > 3
     assert added(parts) == added([whole])
     for facts, alone in zip(whole.connections, parts, strict=True):
@@ -111,7 +91,7 @@ def test_all_connections_one_by_one_are_the_whole(name: str) -> None:
 def test_all_methods_one_by_one_are_the_whole(name: str) -> None:
     files = [recorded(name)]
     whole = analyze(files)
-    parts = [part(files, Chosen(method=method.method)) for method in whole.methods]
+    parts = [part(files, Selection(method=method.method)) for method in whole.methods]
     assert len(parts) > 2
     sums, wanted = added(parts), added([whole])
     for key in ("budget", "statuses", "totals"):
@@ -132,7 +112,7 @@ def test_all_times_one_after_the_other_are_the_whole(name: str) -> None:
     assert whole.capture.last_time_ns
     span = whole.capture.last_time_ns - whole.capture.first_time_ns
     ends = [-1, span // 5, span // 2, span]
-    chosen = [Chosen(from_ns=begin + 1, to_ns=end) for begin, end in itertools.pairwise(ends)]
+    chosen = [Selection(from_ns=begin + 1, to_ns=end) for begin, end in itertools.pairwise(ends)]
     parts = []
     for one in chosen:
         try:
@@ -152,7 +132,7 @@ def test_figures_are_those_of_the_rpcs_table() -> None:
     start = tables.rpcs.start_time_ns - tables.capture["first_time_ns"]
     mine = (start >= 2_000_000_000) & (start <= 3_000_000_000)
     assert 50 < mine.sum() < 200
-    found = part(files, Chosen(from_ns=2_000_000_000, to_ns=3_000_000_000))
+    found = part(files, Selection(from_ns=2_000_000_000, to_ns=3_000_000_000))
     assert found.budget == named(tables.rpc_budgets[mine].sum(axis=0))
     assert found.totals.rpcs == mine.sum()
     latency = found.methods[0].latency_ns
@@ -165,11 +145,11 @@ def test_figures_are_those_of_the_rpcs_table() -> None:
 
 def test_the_first_call_waits_for_the_initial_window_and_the_others_for_a_restarted_one() -> None:
     """As the client measured it: each call takes two round trips, the first one on a new connection."""
-    first = part([RTT205], Chosen(to_ns=2_000_000_000))
+    first = part([RTT205], Selection(to_ns=2_000_000_000))
     assert first.totals.rpcs == 1
     assert "initial-congestion-window" in ids(first)
     assert "slow-start-after-idle" not in ids(first)
-    later = part([RTT205], Chosen(from_ns=2_000_000_000))
+    later = part([RTT205], Selection(from_ns=2_000_000_000))
     assert later.totals.rpcs == 4
     assert "slow-start-after-idle" in ids(later)
     assert "initial-congestion-window" not in ids(later)
@@ -181,7 +161,7 @@ def test_the_first_call_waits_for_the_initial_window_and_the_others_for_a_restar
 
 def test_one_call_alone_knows_what_came_before_it() -> None:
     for begin in (2, 4, 5, 7):
-        alone = part([RTT205], Chosen(from_ns=begin * 10**9, to_ns=(begin + 1) * 10**9))
+        alone = part([RTT205], Selection(from_ns=begin * 10**9, to_ns=(begin + 1) * 10**9))
         assert alone.totals.rpcs == 1
         restart = next(f for f in alone.findings if f.id == "slow-start-after-idle")
         assert restart.lost_ns == pytest.approx(205_000_000, rel=0.01)
@@ -192,7 +172,7 @@ def test_what_is_counted_over_whole_connections_is_not_told_of_a_part() -> None:
     files = recording("ably-staggered-veth").files
     whole = analyze(files)
     assert {"small-packets", "ping-storm"} <= ids(whole)
-    some = part(files, Chosen(to_ns=20_000_000))
+    some = part(files, Selection(to_ns=20_000_000))
     assert some.narrowed
     assert some.narrowed.connections_in_part == (0,)
     assert not ids(some) & WHOLE_CONNECTIONS
@@ -204,13 +184,13 @@ def test_what_is_counted_over_whole_connections_is_not_told_of_a_part() -> None:
 
 def test_connections_all_of_whose_rpcs_are_judged_are_judged_whole() -> None:
     files = recording("ydb-stream-single-inflight8").files
-    whole, mine = analyze(files), part(files, Chosen(method="PingStream"))
+    whole, mine = analyze(files), part(files, Selection(method="PingStream"))
     assert mine.findings == whole.findings
     assert mine.skipped == whole.skipped
 
 
 def test_errors_are_those_of_the_method() -> None:
-    down = part([recorded("rpc-errors.pcap")], Chosen(method="/lab.v1.Lab/Down"))
+    down = part([recorded("rpc-errors.pcap")], Selection(method="/lab.v1.Lab/Down"))
     assert down.methods[0].statuses == {"ABORTED": 1}
     errors = next(f for f in down.findings if f.id == "rpc-errors")
     assert errors.scope.methods == ("/lab.v1.Lab/Down",)
@@ -220,12 +200,12 @@ def test_errors_are_those_of_the_method() -> None:
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
-        (Chosen(connections=(0, 7)), "there is no connection 7; the capture has 1"),
-        (Chosen(method="Nothing"), "no method is like 'Nothing'; the capture has /lab.v1.Lab/Echo"),
-        (Chosen(from_ns=10**12), "no RPC is left of 5; RPCs begin from 1.412240 s to 7.057732 s"),
+        (Selection(connections=(0, 7)), "there is no connection 7; the capture has 1"),
+        (Selection(method="Nothing"), "no method matches 'Nothing'; the capture has /lab.v1.Lab/Echo"),
+        (Selection(from_ns=10**12), "none of 5 RPCs is selected; RPCs begin from 1.412240 s to 7.057732 s"),
     ],
 )
-def test_nothing_left_says_what_there_is(chosen: Chosen, says: str) -> None:
+def test_nothing_left_says_what_there_is(chosen: Selection, says: str) -> None:
     with pytest.raises(NarrowError) as error:
         part([RTT205], chosen)
     assert says in str(error.value)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support import EXAMPLES, rows
 
 from grpcdiag.analyzer import _core
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Frames, Messages, Tables
 from grpcdiag.fixtures.synthetic import mangle
 from grpcdiag.fixtures.synthetic.conversation import Conversation

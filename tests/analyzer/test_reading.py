@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support import recorded
 
-from grpcdiag.analyzer import _core, reading
+from grpcdiag.analyzer import _core
+from grpcdiag.analyzer.decode import runner
 
 CAPTURE = recorded("impl-go.pcap")
 
@@ -41,14 +42,14 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
 
 @pytest.mark.parametrize("rpc_rows", [False, True])
 def test_reading_works_elsewhere(watched: type[Watched], rpc_rows: bool) -> None:
-    found = reading.Reading([CAPTURE], rpc_rows=rpc_rows).finish()
+    found = runner.Reading([CAPTURE], rpc_rows=rpc_rows).finish()
     assert found["capture"]["packets"] > 0
     assert {"__init__", "step", "finish"} <= {name for name, _ in watched.asked}
     assert threading.get_ident() not in {thread for _, thread in watched.asked}
 
 
 def test_a_run_works_elsewhere(watched: type[Watched]) -> None:
-    run = reading.Run([CAPTURE], messages=True, rpc_rows=True)
+    run = runner.Run([CAPTURE], messages=True, rpc_rows=True)
     while run.step():
         run.take("messages")
         run.take_rpcs(1, 2)
@@ -65,6 +66,6 @@ def test_what_goes_wrong_is_raised_here(tmp_path: Any) -> None:
     path = tmp_path / "notes.pcap"
     path.write_text("no capture")
     with pytest.raises(_core.CaptureError):
-        reading.Reading([str(path)]).finish()
+        runner.Reading([str(path)]).finish()
     with pytest.raises(_core.CaptureError):
-        reading.Run([str(path)])
+        runner.Run([str(path)])

@@ -10,7 +10,7 @@ from lessened import Capture, capture_of, filed
 from support import recording
 
 from grpcdiag.analyzer.analysis import of_tables
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import NOT_SEEN, Tables
 
 ENOUGH = {

@@ -16,8 +16,8 @@ from support import SYNTHETICS, Synthetic, rows, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, PROTOCOLS, Frames, Messages, Tables
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.mangle import begin_late

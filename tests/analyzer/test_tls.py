@@ -11,17 +11,24 @@ import pytest
 from msgspec.structs import replace
 from support import RECORDED, recorded
 
-from grpcdiag.analyzer import encrypted
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.tls import TlsFacts
+from grpcdiag.analyzer.summary import tls
 from grpcdiag.analyzer.tables import COMPLETE, Tables
-from grpcdiag.reports import json_v1, terminal
+from grpcdiag.reports import analysis_json, terminal
 
 FOLDER = RECORDED / "tls"
 NAMES = ("slow-start", "warm", "churn")
-VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
+
+
+def tls_of(analysis: Analysis) -> tuple[TlsFacts, ...]:
+    """Its TLS connections without secrets."""
+    assert analysis.tls
+    return analysis.tls.connections
 
 
 def truth_of(name: str) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def test_what_is_found_without_secrets_is_found_with_them(name: str) -> None:
 @pytest.mark.parametrize("path", [str(FOLDER / f"{name}.pcap") for name in NAMES] + [recorded("tls13-go.pcap")])
 def test_documents_without_rpcs_follow_the_schema(path: str) -> None:
     analysis = without(path)
-    document = json.loads(json_v1.render(analysis))
+    document = json.loads(analysis_json.render(analysis))
     VALIDATOR.validate(document)
     assert (document["totals"]["rpcs"], document["methods"], document["budget"]) == (0, [], {})
     assert {one["connection"] for one in document["tls"]["connections"]} == {
@@ -128,7 +135,7 @@ def test_documents_without_rpcs_follow_the_schema(path: str) -> None:
 
 def test_records_are_those_of_the_keyed_reading() -> None:
     """The answers of a connection with one call at a time are its calls and what the transport says besides."""
-    one = without(recorded("tls13-go.pcap")).tls[0]
+    one = tls_of(without(recorded("tls13-go.pcap")))[0]
     assert (one.version, one.cipher_suite, one.offers_h2, one.h2) == ("TLS 1.3", "0x1301", True, None)
     assert (one.resumed, one.retried) == (False, False)
     assert (one.hello_packet, one.finished_packet) == (4, 8), "as Wireshark shows them"
@@ -146,7 +153,7 @@ def test_records_are_those_of_the_keyed_reading() -> None:
 
 def test_a_connection_that_is_read_has_no_records() -> None:
     tables = decode([recorded("tls13-go.pcap")], keylog=Path(recorded("tls13-go.keys")).read_bytes())
-    assert encrypted.facts(tables) == ()
+    assert tls.find_facts(tables) == ()
     assert len(tables.records.connection) == len(tables.record_waits.cause) == 0
 
 
@@ -157,8 +164,8 @@ def test_read_and_unread_connections_of_one_capture() -> None:
     some = b"".join(line for line in keys if line.split()[1] in randoms[:4])
     analysis = analyze([str(FOLDER / "churn.pcap")], keylog=some)
     assert analysis.totals.rpcs == 4
-    assert len(analysis.tls) == 8
-    document = json.loads(json_v1.render(analysis))
+    assert len(tls_of(analysis)) == 8
+    document = json.loads(analysis_json.render(analysis))
     VALIDATOR.validate(document)
     assert len(document["tls"]["connections"]) == 8
     text = terminal.render(analysis)
@@ -168,7 +175,7 @@ def test_read_and_unread_connections_of_one_capture() -> None:
 
 
 def test_who_cannot_be_grpc() -> None:
-    one = unread("warm").tls[0]
+    one = tls_of(unread("warm"))[0]
     assert one.may_be_grpc
     assert not replace(one, offers_h2=False).may_be_grpc, "a browser's http/1.1"
     assert not replace(one, h2=False).may_be_grpc

@@ -12,8 +12,8 @@ from support import RECORDINGS, Recording, canonical_status, recorded, recording
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.analyzer.errors import NoGrpcError
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.tables import COMPLETE, METHOD_UNKNOWN, NOT_SEEN, TOUCHES_GAP, Tables
 
 # Captures that do not hold what the client counted, and why. Each has a test of its own below.
@@ -130,7 +130,7 @@ def test_tls_without_secrets_is_told_and_not_guessed() -> None:
         analyze(capture.files)
     # from packet 4, the ClientHello, to packet 8, as Wireshark shows them
     assert "TLS 1.3; their handshakes take 1.8 ms after the ClientHello" in str(told.value)
-    assert "None of their 300 packets was sent again" in str(told.value)
+    assert "None of their 300 packets was retransmitted" in str(told.value)
     tables = decode(capture.files)
     c = tables.connections
     assert (c.tls.tolist(), c.tls_decrypted.tolist(), c.tls_version.tolist()) == ([1], [0], [0x0304])
@@ -142,16 +142,16 @@ def test_tls_without_secrets_is_told_and_not_guessed() -> None:
 def test_a_key_log_and_secrets_in_the_file_give_the_same() -> None:
     """The pcapng is the pcap with its key log in a decryption secrets block."""
     keys = Path(recorded("tls13-go.keys")).read_bytes()
-    beside = decode(recording("tls13-go").files, keylog=keys)
+    sidecar = decode(recording("tls13-go").files, keylog=keys)
     inside = decode(recording("tls13-go-secrets").files)
     count = recording("tls13-go").truth.get("raw_count")
-    for tables in (beside, inside):
+    for tables in (sidecar, inside):
         assert short_methods(tables) == recording("tls13-go").report["rpcs"]
         assert statuses(tables) == {"OK": 100}
         assert tables.connections.tls_decrypted.tolist() == [1]
         assert count is None or tables.frame_counts == count["frames_by_type"]
     for column in ("stream", "method", "duration_ns", "request_bytes", "response_bytes", "first_packet", "last_packet"):
-        assert np.array_equal(getattr(beside.rpcs, column), getattr(inside.rpcs, column)), column
+        assert np.array_equal(getattr(sidecar.rpcs, column), getattr(inside.rpcs, column)), column
     assert analyze(recording("tls13-go").files, keylog=keys).verdict.finding is None
 
 

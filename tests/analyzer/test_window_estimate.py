@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.files import write_pcap

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from support import PATIENCE_S, require_tool, rows, wait_until
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Packets
 from grpcdiag.capture import tcpdump
 from grpcdiag.capture.errors import RecordingError
@@ -98,6 +98,6 @@ def check_whole(path: Path, counted: dict[str, int]) -> None:
         assert ended == {0, 1} or (flags & RST).any(), f"connection {connection} has no FIN of {({0, 1}) - ended}"
 
 
-def beside(path: Path) -> dict[str, Any]:
+def sidecar(path: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(path.with_name(path.name + ".grpcdiag.json").read_text())
     return document

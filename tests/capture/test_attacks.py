@@ -156,7 +156,7 @@ def test_a_file_of_another_host(home: Path, roots: Path) -> None:
     as_nobody(PLANT, str(roots / "file"), "run.there.pcap", cwd=home)
     words = ["-o", "run.pcap", "-i", "lo", "-p", "1", "--also", "there", "--", "true"]
     done = capture(*words, cwd=home, env=env)
-    assert (done.returncode, "run.there.pcap: from there" in done.stderr) == (0, True), done.stderr
+    assert (done.returncode, "run.there.pcap: from the other host" in done.stderr) == (0, True), done.stderr
     status = (home / "run.there.pcap").lstat()
     assert (status.st_uid, status.st_mode & 0o777) == (NOBODY, 0o600)
 
@@ -243,7 +243,7 @@ def test_root_does_not_write_for_a_user_where_a_third_one_may(by: str, home: Pat
 def test_root_without_a_caller_rotates_only_where_root_alone_writes(home: Path, tmp_path: Path) -> None:
     words = ["-i", "lo", "-p", "1", "--rotate", "1M", "--", "true"]
     done = capture("-o", str(home / "run.pcap"), *words)
-    assert (done.returncode, "a folder that root alone can change" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "a folder that only root can change" in done.stderr) == (2, True), done.stderr
     assert not list(home.iterdir())
     assert capture("-o", str(tmp_path / "run.pcap"), *words).returncode == 0
 

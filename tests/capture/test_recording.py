@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorder import arguments, benchmark, beside, capture, check_whole, free_port, gone, may_record
+from recorder import arguments, benchmark, capture, check_whole, free_port, gone, may_record, sidecar
 from support import PATIENCE_S, wait_until
 from terminals import Terminal
 
@@ -34,7 +34,7 @@ def test_every_rpc_from_the_first_syn_to_the_last_fin(run: int, tmp_path: Path) 
     check_whole(file, json.loads(done.stdout))  # and standard output is the command's alone
     assert "none dropped" in done.stderr
     assert gone(str(file))
-    told = beside(file)
+    told = sidecar(file)
     assert told["command"]["exit_code"] == code
     assert told["packets"]["dropped"] == 0
     assert told["host"]["sysctls"]["net.ipv4.tcp_slow_start_after_idle"] in ("0", "1")
@@ -70,7 +70,7 @@ def test_killed_in_the_middle_the_file_is_whole_so_far(tmp_path: Path) -> None:
     document = json.loads(whole.stdout)
     assert document["totals"]["rpcs"] > 50
     assert not [w for w in document["quality"]["warnings"] if "byte" in w]  # no cut or damaged record
-    assert beside(file)["ended_time_ns"] is None
+    assert sidecar(file)["ended_time_ns"] is None
     lines = file.with_name(file.name + ".grpcdiag-ss.jsonl").read_bytes().splitlines()
     assert [json.loads(line) for line in lines[:-1]]
 
@@ -145,7 +145,7 @@ def test_rotation_keeps_the_last_files(tmp_path: Path) -> None:
     files = sorted(p.name for p in tmp_path.glob("ring.pcap[0-9]*"))
     assert files == ["ring.pcap0", "ring.pcap1"]
     assert all(p.stat().st_size < 1_200_000 for p in tmp_path.glob("ring.pcap[0-9]*"))
-    assert beside(file)["capture"]["rotate"] == {"megabytes": 1, "files": 2}
+    assert sidecar(file)["capture"]["rotate"] == {"megabytes": 1, "files": 2}
 
 
 def test_then_analyze_prints_the_diagnosis_and_keeps_the_exit_code(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorder import AS_NOBODY, beside, capture, gone
+from recorder import AS_NOBODY, capture, gone, sidecar
 
 PLAYER = """#!{python}
 import os, re, signal, sys, time
@@ -101,14 +101,14 @@ def test_without_tcpdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (("--filter", "port 1 and"), "'port 1 and': libpcap says: can't parse filter expression: syntax error"),
         (("--filter", "port 1) or (port 2"), "syntax error"),
         (("--filter", "port 99999"), "illegal port number 99999 > 65535"),
-        (("-i", "nosuch0"), "no interface is called 'nosuch0'; known: "),
+        (("-i", "nosuch0"), "no interface has the name 'nosuch0'; known: "),
         (("-t", "127.0.0.1"), "write HOST:PORT"),
         (("-t", "127.0.0.1:0"), "write HOST:PORT"),
         (("-t", "nosuch.invalid:1"), "nosuch.invalid: "),
         (("--rotate", "banana"), "write SIZE or SIZExN"),
-        (("--rotate", "1k"), "1M is the least"),
+        (("--rotate", "1k"), "at least 1M"),
         (("--user", "nobody-of-that-name"), "--user nobody-of-that-name"),
-        (("--also", "-oProxyCommand=touch x"), "write a host as ssh takes it"),
+        (("--also", "-oProxyCommand=touch x"), "write a host as for ssh"),
     ],
 )
 def test_wrong_usage_starts_nothing(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -153,21 +153,21 @@ def test_an_interface_that_vanishes_is_told_and_the_command_goes_on(tmp_path: Pa
     done = capture("-o", str(file), "--", *command, env=player(tmp_path, body))
     assert (done.returncode, mark.exists()) == (3, True)
     assert "tcpdump ended before the command (exit code 1): pcap_loop: The interface disappeared" in done.stderr
-    assert "The interface disappeared" in beside(file)["problems"][0]
+    assert "The interface disappeared" in sidecar(file)["problems"][0]
 
 
 def test_dropped_packets_are_told(tmp_path: Path) -> None:
     env = player(tmp_path, LISTEN + WAIT, dropped=17)
     done = capture("-o", str(tmp_path / "run.pcap"), "-q", "--", "true", env=env)
     assert done.returncode == 0
-    assert "17 of 18 packets were dropped because the buffer was full: --buffer" in done.stderr
-    assert beside(tmp_path / "run.pcap")["packets"]["dropped"] == 17
+    assert "17 of 18 packets were dropped because the buffer was full: use a larger --buffer" in done.stderr
+    assert sidecar(tmp_path / "run.pcap")["packets"]["dropped"] == 17
 
 
 def test_a_file_that_lacks_packets_is_told(tmp_path: Path) -> None:
     body = LISTEN + 'open(out, "ab").write(bytes(7))\n' + WAIT
     done = capture("-o", str(tmp_path / "run.pcap"), "--", "true", env=player(tmp_path, body))
-    assert "the file holds 1 whole packets of the 1 that tcpdump wrote, and is cut at byte 40: is the" in done.stderr
+    assert "the file has 1 complete packets of the 1 that tcpdump wrote, and is cut at byte 40: is the" in done.stderr
 
 
 def test_a_tcpdump_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +189,8 @@ def test_a_tcpdump_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytes
 def test_the_snaplens_price_is_told(tmp_path: Path) -> None:
     env = player(tmp_path, LISTEN + WAIT)
     done = capture("-o", str(tmp_path / "run.pcap"), "-s", "128", "--", "true", env=env)
-    assert "packets are cut at 128 bytes" in done.stderr
-    assert beside(tmp_path / "run.pcap")["capture"]["snaplen"] == 128
+    assert "packets are truncated at 128 bytes" in done.stderr
+    assert sidecar(tmp_path / "run.pcap")["capture"]["snaplen"] == 128
 
 
 def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> No
         timeout=240,
     )
     assert done.returncode == 3, done.stderr
-    assert "the disk is full" in done.stderr
+    assert "the disk is almost full" in done.stderr
     assert "what came later is not recorded" in done.stderr
     assert "run.pcap.grpcdiag.json" in done.stdout
     assert gone(str(file))
@@ -245,7 +245,7 @@ def test_root_does_not_run_the_command_as_root(tmp_path: Path, home: Path) -> No
     ids, groups, rest = done.stdout.splitlines()
     assert int(ids) == 65534 and "0" not in groups.split() and rest.endswith(" nobody")
     assert file.stat().st_uid == 65534
-    assert beside(file)["command"]["user"] == "nobody"
+    assert sidecar(file)["command"]["user"] == "nobody"
     done = capture("-o", str(file), "-q", "--user", "root", "--", "id", "-u", env=env)
     assert done.stdout == "0\n"
 

@@ -62,7 +62,7 @@ def check_both(tmp_path: Path, env: dict[str, str]) -> None:
     counted = json.loads(done.stdout)
     check_whole(file, counted)
     check_whole(tmp_path / "run.there.pcap", counted)
-    assert "run.there.pcap: from there" in done.stderr
+    assert "run.there.pcap: from the other host" in done.stderr
     assert not left_there(tmp_path)
     assert gone(f"{tmp_path}/there/grpcdiag-")
 

@@ -11,7 +11,7 @@ from support import recorded
 from typer.testing import CliRunner
 
 from grpcdiag import ahead
-from grpcdiag.analyzer import reading
+from grpcdiag.analyzer.decode import runner
 from grpcdiag.cli import app
 
 CAPTURE = recorded("impl-go.pcap")
@@ -60,7 +60,7 @@ def test_the_command_takes_what_has_begun(monkeypatch: pytest.MonkeyPatch) -> No
     arguments = ["analyze", "--json", "-q", CAPTURE]
     plain = CliRunner().invoke(app, arguments)
     ahead.read_ahead(arguments)
-    monkeypatch.setattr(reading.Reading, "__init__", lambda *_, **__: pytest.fail("read a second time"))
+    monkeypatch.setattr(runner.Reading, "__init__", lambda *_, **__: pytest.fail("read a second time"))
     taken = CliRunner().invoke(app, arguments)
     assert (taken.exit_code, taken.stdout) == (0, plain.stdout)
     assert not ahead._begun

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.cli import app, attach
-from grpcdiag.reports import json_v1
+from grpcdiag.reports import analysis_json
 
 FILES = {"issue.md", "report.html", "analysis.json"}
 SECTIONS = {
@@ -81,10 +81,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_files_tell_what_the_capture_tells(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == FILES | {"capture.pcap"}
-    again = json_v1.document(analyze([str(folder / "capture.pcap")]))
+    again = json.loads(analysis_json.render(analyze([str(folder / "capture.pcap")])))
     assert json.loads((folder / "analysis.json").read_text()) == again | {"files": ["capture.pcap"]}
     original = analyze([recorded("rtt205-go-16000.pcap")])
-    assert again["budget"] == json_v1.document(original)["budget"]
+    assert again["budget"] == original.budget
     assert [f["id"] for f in again["findings"]] == [f.id for f in original.findings]
     issue = (folder / "issue.md").read_text()
     for finding in original.findings:
@@ -116,7 +116,7 @@ def test_a_zip_holds_the_same_files_and_nothing_of_this_machine(tmp_path: Path) 
         assert all(not entry.extra and not entry.comment for entry in archive.infolist())
         assert archive.testzip() is None
         blanks = archive.read("issue.md").decode().count("<!-- TO FILL: ")
-    assert f"fill its {blanks} blanks" in err
+    assert f"fill in its {blanks} blanks" in err
 
 
 @pytest.mark.parametrize("form", SECTIONS)
@@ -185,7 +185,7 @@ def test_methods_can_be_hidden(tmp_path: Path) -> None:
 # --- what must not be in it ---
 
 
-def beside(file: Path, places: Places, packets: int) -> dict[str, Any]:
+def sidecar(file: Path, places: Places, packets: int) -> dict[str, Any]:
     """A description with canaries wherever a name or a word may stand."""
     return {
         "schema": "grpcdiag.recording/1",
@@ -239,7 +239,7 @@ def planted(tmp_path: Path) -> tuple[Places, Path]:
         places.text(place)
     file.write_bytes(pcapng(places, packets))
     description = file.with_name(file.name + ".grpcdiag.json")
-    description.write_text(json.dumps(beside(file, places, len(packets))))
+    description.write_text(json.dumps(sidecar(file, places, len(packets))))
     return places, file
 
 
@@ -301,13 +301,13 @@ def names(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("output", ["out", "out.zip"])
 @pytest.mark.parametrize("what", ["analysis", "rows", "time line"])
 def test_a_difference_leaves_nothing(what: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from grpcdiag.analyzer import scrubbing
+    from grpcdiag.analyzer import scrub as rewriting
     from grpcdiag.reports import scrub, timeline
 
     if what == "analysis":
         monkeypatch.setattr(scrub, "differences", lambda *_: iter(["budget.client"]))
     elif what == "rows":
-        monkeypatch.setattr(scrubbing, "row_differences", lambda *_: iter(["frames"]))
+        monkeypatch.setattr(rewriting, "row_differences", lambda *_: iter(["frames"]))
     else:
         texts = iter(("one", "other"))
         monkeypatch.setattr(timeline, "render", lambda *_: next(texts))
@@ -322,7 +322,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json_v1, "render", full)
+    monkeypatch.setattr(analysis_json, "render", full)
     result = CliRunner().invoke(app, ["attach", recorded("impl-go.pcap"), "-o", str(tmp_path / "out")])
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
@@ -341,7 +341,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").write_text("")
     (tmp_path / "plain").write_text("")
-    for output, why in (("full", "files in it"), ("plain", "it is a file"), ("no/such", "cannot write")):
+    for output, why in (("full", "is not empty"), ("plain", "it is a file"), ("no/such", "cannot write")):
         outcome = run_here("attach", file, "-o", str(tmp_path / output))
         assert (outcome.code, why in outcome.err) == (2, True), outcome.err
     both = run_here("attach", recorded("rtt205-go-16000.pcap"), recorded("rtt205-go-16000.server.pcap"), "-o", "x")

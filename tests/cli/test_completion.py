@@ -13,7 +13,7 @@ from support import require_tool
 from terminals import Terminal
 
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.cli.completion import finding_ids, lab_cases
+from grpcdiag.cli.support.completion import finding_ids, lab_cases
 from grpcdiag.fixtures.lab.cases import CASES
 
 # What is typed, and what is offered for its last word, among other things.

@@ -62,6 +62,6 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     monkeypatch.setattr(tools, "output", output)
-    checks = list(doctor._namespaces("lab"))
+    checks = list(doctor._check_namespaces("lab"))
     assert [check.state for check in checks] == ["ok"] * 3
     assert all(words[:3] == ("unshare", "--net", "--") for words in asked)

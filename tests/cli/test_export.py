@@ -17,16 +17,16 @@ from support import ALL_CAPTURES, PATIENCE_S, grpcdiag, recorded, run_here, synt
 from test_hostile_names import NASTY, OBEYED
 from typer.testing import CliRunner
 
-from grpcdiag.analyzer.budget import CAUSES
+from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.cli import app
 from grpcdiag.cli.export import Table
-from grpcdiag.cli.rows import Format, write_rows
-from grpcdiag.files.whole import replacing_in
+from grpcdiag.cli.support.tables import Format, write_rows
+from grpcdiag.files.atomic_file import replacing_in
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.reports.columns import TABLES, columns
-from grpcdiag.reports.parquet import write_parquet
+from grpcdiag.reports.tables.columns import TABLES, columns
+from grpcdiag.reports.tables.parquet import write_parquet
 
 COMMANDS = ("connections", "rpcs", "messages", "frames", "packets", "waits")
 EXAMPLE = recorded("rtt205-go-16000.pcap")

@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from grpcdiag.analyzer.chosen import Chosen
-from grpcdiag.analyzer.decode import decode_rows
-from grpcdiag.analyzer.excerpt import excerpt
-from grpcdiag.analyzer.grouping import group_rows
-from grpcdiag.analyzer.narrowing import reading
-from grpcdiag.analyzer.narrowing.methods import methods as methods_of_part
+from grpcdiag.analyzer.decode.decode import decode_rows
+from grpcdiag.analyzer.selection import reading
+from grpcdiag.analyzer.selection.methods import methods as methods_of_part
+from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.analyzer.tables.grouping import group_rows
+from grpcdiag.analyzer.views.excerpt import excerpt
 from grpcdiag.cli import app
 from grpcdiag.fixtures.bench import commands, floods
 from grpcdiag.reports import timeline
@@ -79,7 +79,7 @@ def test_a_timeline_looks_at_the_methods_once(made: Any, tmp_path: Path) -> None
         **{name: getattr(part, name) for name in part.__dataclass_fields__ if name != "tables"},
         tables=replace(part.tables, methods=Counted(part.tables.methods)),
     )
-    assert timeline.render(counted, limit=0).count("begins: /flood.Service/") == FEW
+    assert timeline.render(counted, limit=0).count("starts: /flood.Service/") == FEW
     assert Counted.times <= 3
 
 
@@ -103,7 +103,7 @@ def test_a_burst_that_opens_many_streams_names_one_method(tmp_path: Path) -> Non
 def test_methods_of_a_part_are_grouped_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No column of all RPCs is searched once for every method."""
     (tmp_path / "flood.pcap").write_bytes(floods.methods(FEW))
-    seen = reading.read([str(tmp_path / "flood.pcap")], Chosen((0,), None, None, None))
+    seen = reading.read([str(tmp_path / "flood.pcap")], Selection((0,), None, None, None))
     searched = 0
 
     def counted(column: Any) -> Any:
@@ -125,7 +125,7 @@ def test_lines_of_a_drawing_go_past_rich_unchanged(tmp_path: Path) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from grpcdiag.reports.terminal.drawing import draw
+    from grpcdiag.reports.shared.drawing import draw
 
     parts = [
         Text("plain"),

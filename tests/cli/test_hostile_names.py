@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from support import run_here
 
-from grpcdiag.analyzer import reading
-from grpcdiag.cli import common
-from grpcdiag.cli.common import say
+from grpcdiag.analyzer.decode import runner
+from grpcdiag.cli.support import common
+from grpcdiag.cli.support.common import say
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -80,7 +80,7 @@ def test_messages_are_escaped_for_a_terminal_too(capsys: pytest.CaptureFixture[s
 
 
 def test_a_key_log_without_an_end_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "KEY_LOG_BYTES", 1 << 20)
+    monkeypatch.setattr(runner, "KEY_LOG_BYTES", 1 << 20)
     assert common.how(None, Path("/dev/zero"))["keylog"] == bytes(1 << 20)
     (tmp_path / "keys").write_bytes(b"CLIENT_RANDOM 00 11")
     assert common.how(None, tmp_path / "keys")["keylog"] == b"CLIENT_RANDOM 00 11"

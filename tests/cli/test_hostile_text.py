@@ -12,9 +12,9 @@ from rich.cells import cell_len
 from support import require_tool, run_here
 
 from grpcdiag.analyzer.analysis import analyze, of_part
-from grpcdiag.analyzer.chosen import Chosen
-from grpcdiag.analyzer.excerpt import excerpt, slowest
-from grpcdiag.analyzer.narrowing import read
+from grpcdiag.analyzer.selection.narrow import read
+from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.analyzer.views.excerpt import excerpt, slowest
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -88,14 +88,14 @@ def test_terminal(captures: dict[str, Path], name: str) -> None:
     assert any(method.method != "/demo.Plain/Call" for method in analysis.methods)
     for width in WIDTHS:
         judge(terminal.render(analysis, width=width), width)
-    narrowed = of_part(read([str(captures[name])], Chosen(method="*")), Chosen(method="*"))
+    narrowed = of_part(read([str(captures[name])], Selection(method="*")), Selection(method="*"))
     judge(terminal.render(narrowed, width=80), 80)
 
 
 @every_value
 def test_timeline(captures: dict[str, Path], name: str) -> None:
     path = [str(captures[name])]
-    part, worst = excerpt(path, 0), slowest(path, 3, Chosen())
+    part, worst = excerpt(path, 0), slowest(path, 3, Selection())
     for width in WIDTHS:
         for text in (timeline.render(part, width=width), timeline.slowest(worst, width=width)):
             judge(text, width)

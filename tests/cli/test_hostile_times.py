@@ -74,8 +74,9 @@ def test_a_trace_holds_them(run: Run) -> None:
 def test_a_recording_of_such_times_leaves_a_dataset_that_answers(name: str, tmp_path: Path) -> None:
     """One host's clock must not cost the reports of all others."""
     pytest.importorskip("duckdb")
-    from grpcdiag.fleet import report, run
-    from grpcdiag.fleet.task import analyse
+    from grpcdiag.fleet import run
+    from grpcdiag.fleet.answers import report
+    from grpcdiag.fleet.engines.task import analyse
 
     class Inline:
         workers = 1

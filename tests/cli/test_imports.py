@@ -39,7 +39,7 @@ NOT_IMPORTED: dict[str, tuple[list[str], set[str]]] = {
     ),
     "json": (
         ["analyze", "--json", CAPTURE],
-        HEAVY | OTHER_COMMANDS | {"rich", "tempfile", "multiprocessing", "unittest", "grpcdiag.analyzer.ends"},
+        HEAVY | OTHER_COMMANDS | {"rich", "tempfile", "multiprocessing", "unittest", "grpcdiag.analyzer.two_captures"},
     ),
     "terminal": (["analyze", CAPTURE], HEAVY | OTHER_COMMANDS | {"rich.progress", "tempfile", "multiprocessing"}),
     "rpcs": (["rpcs", "--format", "csv", CAPTURE], TABLES | OTHER_COMMANDS | {"rich", "grpcdiag.analyzer.detectors"}),

@@ -16,7 +16,7 @@ import pytest
 import typer
 from support import PATIENCE_S, grpcdiag, recorded
 
-from grpcdiag.cli.common import LEAST_MEMORY, memory_size
+from grpcdiag.cli.support.common import LEAST_MEMORY, memory_size
 from grpcdiag.fixtures.bench.kinds import KINDS
 from grpcdiag.fixtures.bench.measure import apart, run
 
@@ -123,13 +123,13 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-1G", "1X", "1GG", "G", "1e9", "1,5G", "nan", "1 0G", "٣G", "0x10M"])
 def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no size"):
+    with pytest.raises(typer.BadParameter, match="is not a size"):
         memory_size(text)
 
 
 @pytest.mark.parametrize("text", ["0", "1", "199M", "199999k"])
 def test_too_little(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match=f"at least {LEAST_MEMORY // 1_000_000}M"):
+    with pytest.raises(typer.BadParameter, match=f"the minimum is {LEAST_MEMORY // 1_000_000}M"):
         memory_size(text)
 
 
@@ -146,7 +146,7 @@ def test_more_than_is_allowed_is_told() -> None:
     process = little("analyze", "--memory", "1G", recorded(CAPTURE), tmpdir=Path.cwd(), also=also)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
-    assert "--memory is too little for this command and capture" in err.decode()
+    assert "--memory is too small for this command and capture" in err.decode()
 
 
 def connections(path: Path, count: int, payload: bytes) -> None:
@@ -211,7 +211,7 @@ def test_a_command_ends_before_it_takes_more(tmp_path: Path) -> None:
     connections(capture, 30_000, b"PRI * HTTP/2.0")
     code, peak, said = peak_of("analyze", "--memory", "200M", str(capture))
     assert code == 2
-    assert "--memory is too little for this command and capture" in said
+    assert "--memory is too small for this command and capture" in said
     assert "connections may need" in said
     assert peak < 200_000_000
 

@@ -10,11 +10,11 @@ import jsonschema
 import pytest
 from support import grpcdiag, recorded, recording, run_here
 
-from grpcdiag.reports import json_v1
+from grpcdiag.reports import analysis_json
 
 RTT205 = recorded("rtt205-go-16000.pcap")
 JAVA = recorded("impl-java.pcap")
-VALIDATOR = jsonschema.Draft202012Validator(json_v1.schema())
+VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
 
 
 def document(*arguments: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_the_json_says_what_was_narrowed() -> None:
 
 def test_the_terminal_says_it_too() -> None:
     text = run_here("analyze", RTT205, "--to", "2s").text
-    assert "narrowed to 1 of 5 RPCs (20.0% of their time), begun to 2 s; packets, bytes and notes" in " ".join(
+    assert "selected: 1 of 5 RPCs (20.0% of RPC time), starting to 2 s; packets, bytes and notes" in " ".join(
         text.split()
     )
     assert "narrowed" not in run_here("analyze", RTT205).text
@@ -49,7 +49,7 @@ def test_the_terminal_says_it_too() -> None:
 
 def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) -> None:
     text = run_here("analyze", RTT205, "--to", "2s", "--format", "markdown").text
-    assert "Only a part is judged: 1 of 5 RPCs" in text.replace("\\", "")
+    assert "Selected: 1 of 5 RPCs" in text.replace("\\", "")
     for name in ("html", "perfetto"):
         outcome = run_here("analyze", RTT205, "--to", "2s", "--format", name, "-o", str(tmp_path / name))
         assert outcome.code == 2
@@ -61,10 +61,10 @@ def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) 
     ("arguments", "says"),
     [
         (["--connection", "3"], "there is no connection 3; the capture has 1, numbered from 0"),
-        (["--method", "/none"], "no method is like '/none'; the capture has /lab.v1.Lab/Echo"),
-        (["--from", "100"], "no RPC is left of 5"),
-        (["--from", "2", "--to", "1"], "--from lies behind --to"),
-        (["--from", "soon"], "'soon' is no time"),
+        (["--method", "/none"], "no method matches '/none'; the capture has /lab.v1.Lab/Echo"),
+        (["--from", "100"], "none of 5 RPCs is selected"),
+        (["--from", "2", "--to", "1"], "--from is after --to"),
+        (["--from", "soon"], "'soon' is not a time"),
         (["--connection", "-1"], "-1"),
         (["--top", "0"], "0"),
     ],
@@ -98,7 +98,7 @@ def test_a_part_is_not_compared(tmp_path: Path) -> None:
     assert run_here("analyze", "--json", RTT205, "--to", "3", "-o", str(part)).code == 0
     outcome = run_here("compare", RTT205, str(part))
     assert outcome.code in (2, 3)
-    assert "part of a capture's RPCs" in outcome.err
+    assert "it covers selected RPCs only" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_top_bounds_findings_methods_and_connections() -> None:
 def test_the_slowest_rpcs() -> None:
     text = run_here("timeline", RTT205, "--worst", "2").text
     assert text.startswith("the 2 slowest RPCs of 5\n\n1. 411 ms /lab.v1.Lab/Echo OK; connection 0, stream ")
-    assert text.count("WAIT 205 ms: congestion_window") == 2
+    assert text.count("BLOCKED 205 ms: congestion_window") == 2
     assert text.count("\n2. ") == 1
 
 
@@ -166,10 +166,10 @@ def test_the_slowest_of_a_method_and_a_time() -> None:
     ("arguments", "says"),
     [
         (["--worst", "0"], "0"),
-        (["--worst", "2", "--stream", "3"], "--stream is for --connection alone"),
-        (["--worst", "2", "--method", "None"], "no method is like 'None'"),
+        (["--worst", "2", "--stream", "3"], "use --stream only with --connection"),
+        (["--worst", "2", "--method", "None"], "no method matches 'None'"),
         (["--worst", "2", "-c", "9"], "there is no connection 9"),
-        (["-c", "0", "--method", "Echo"], "--method is for --worst"),
+        (["-c", "0", "--method", "Echo"], "--method needs --worst"),
     ],
 )
 def test_wrong_usage_of_worst_is_2(arguments: list[str], says: str) -> None:

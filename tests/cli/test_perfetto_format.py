@@ -21,7 +21,7 @@ from support import REPOSITORY, grpcdiag, recorded, require_tool, run_here, synt
 from test_hostile_names import NASTY, OBEYED
 from traces import parse
 
-from grpcdiag.files.whole import replacing
+from grpcdiag.files.atomic_file import replacing
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link

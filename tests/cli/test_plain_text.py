@@ -11,7 +11,7 @@ import sys
 import pytest
 from support import grpcdiag, recorded
 
-from grpcdiag.reports.text import ascii_only
+from grpcdiag.reports.shared.text import ascii_only
 
 RTT205 = recorded("rtt205-go-16000.pcap")
 COMMANDS = (("analyze",), ("timeline", "-c", "0"), ("timeline", "--worst", "2"), ("compare", RTT205))

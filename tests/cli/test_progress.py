@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, grpcdiag, recorded, wait_until
 
-from grpcdiag.cli import common
+from grpcdiag.cli.support import common
 
 CAPTURE = recorded("ydb-unary-single-inflight1.pcap")
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support import EXAMPLES, RECORDINGS, recorded, recording
 from typer.testing import CliRunner
 
-from grpcdiag.analyzer.reading import threads
+from grpcdiag.analyzer.decode.runner import threads
 from grpcdiag.cli import app
 from grpcdiag.fixtures.bench.kinds import KINDS, Kind
 

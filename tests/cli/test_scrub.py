@@ -14,7 +14,7 @@ import pytest
 from canaries import PREFACE, Places, everything, pcapng
 from support import ALL_CAPTURES, RECORDED, grpcdiag, recorded, require_tool, run_here, synthetic
 
-from grpcdiag.analyzer.scrubbing import Report, Scrubbing, analyses, row_differences
+from grpcdiag.analyzer.scrub import Report, Scrubbing, analyses, row_differences
 from grpcdiag.reports.scrub import differences, notes
 
 KEY = bytes(range(32))
@@ -85,7 +85,7 @@ def test_no_canary_survives(planted: tuple[Places, Path], tmp_path: Path, option
     assert "NOT_FOUND" in told.text
     assert "1 connection (" in outcome.err
     assert "TLS" in outcome.err
-    assert "of other protocols than TCP" in outcome.err
+    assert "of protocols other than TCP" in outcome.err
 
 
 def test_checksums_are_right_and_wireshark_reads_it(planted: tuple[Places, Path], tmp_path: Path) -> None:
@@ -175,15 +175,15 @@ def test_wrong_uses(tmp_path: Path) -> None:
 def test_a_difference_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
-    from grpcdiag.analyzer import scrubbing
+    from grpcdiag.analyzer import scrub
     from grpcdiag.cli import app
 
-    whole = scrubbing.Scrubbing.pieces
+    whole = scrub.Scrubbing.pieces
 
     def damaged(self: Any, progress: Any = None) -> Iterator[bytes]:
         yield b"".join(whole(self, progress)).replace(b"\0\0\0\0\x00\x05", b"\0\0\0\0\x00\x06")[:-300]
 
-    monkeypatch.setattr(scrubbing.Scrubbing, "pieces", damaged)
+    monkeypatch.setattr(scrub.Scrubbing, "pieces", damaged)
     out = tmp_path / "out.pcap"
     done = CliRunner().invoke(app, ["scrub", recorded("rpc-errors.pcap"), "-o", str(out)])
     assert done.exit_code == 1

@@ -10,7 +10,7 @@ from canaries import Places, Talk, conversation, everything, frame, message, pca
 from scapy.packet import Packet
 from support import recorded
 
-from grpcdiag.analyzer.scrubbing import Scrubbing
+from grpcdiag.analyzer.scrub import Scrubbing
 
 KEY = bytes(range(32))
 

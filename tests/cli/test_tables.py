@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from support import REPOSITORY, recorded, run_here, synthetic
 
-from grpcdiag.analyzer.budget import CAUSES
+from grpcdiag.analyzer.model.budget import CAUSES
 
 # The columns that users may count on, in their order. More may stand between and behind them.
 CONTRACT = {

@@ -13,7 +13,7 @@ CAPTURE = recorded("rtt205-go-16000.pcap")
 def test_a_stream_of_a_connection() -> None:
     outcome = run_here("timeline", CAPTURE, "--connection", "0", "--stream", "3")
     assert (outcome.code, outcome.err) == (0, "")
-    assert "WAIT 205 ms: congestion_window" in outcome.text
+    assert "BLOCKED 205 ms: congestion_window" in outcome.text
     assert "\x1b" not in outcome.text
 
 
@@ -41,9 +41,9 @@ def test_times(start: str, end: str) -> None:
         (["-c", "1"], "there is no connection 1; the capture has 0 (10.77.0.1:55078 -> 10.77.0.2:50051)"),
         (["-c", "0", "-s", "4"], "connection 0 has no stream 4; it has 0, 1, 3, 5, 7, 9"),
         (["-c", "-1"], "-1"),
-        (["-c", "0", "--from", "later"], "'later' is no time"),
-        (["-c", "0", "--from", "-1s"], "is no time"),
-        (["-c", "0", "--from", "2", "--to", "1999ms"], "--from lies behind --to"),
+        (["-c", "0", "--from", "later"], "'later' is not a time"),
+        (["-c", "0", "--from", "-1s"], "is not a time"),
+        (["-c", "0", "--from", "2", "--to", "1999ms"], "--from is after --to"),
     ],
 )
 def test_wrong_usage_is_2_and_says_what_there_is(arguments: list[str], says: str) -> None:

@@ -23,9 +23,9 @@ from support import (
     synthetic,
 )
 
-from grpcdiag.analyzer import account, comparison, wireshark
-from grpcdiag.analyzer.decode import decode_rows
-from grpcdiag.analyzer.difference import Comparison
+from grpcdiag.analyzer.decode.decode import decode_rows
+from grpcdiag.analyzer.verify import compare, records, wireshark
+from grpcdiag.analyzer.verify.difference import Comparison
 from grpcdiag.reports import verify
 
 PCAP_HEADER = 24
@@ -76,8 +76,8 @@ def rules(document: dict[str, Any]) -> dict[str | None, int]:
 
 def compared(file: str, keylog: str | None = None) -> Comparison:
     tables = decode_rows([file], **({"keylog": Path(keylog).read_bytes()} if keylog else {}))
-    theirs = wireshark.second_account(file, tables, keylog=keylog)
-    return comparison.compare(account.of_tables(tables), theirs)
+    theirs = wireshark.read_wireshark(file, tables, keylog=keylog)
+    return compare.compare(records.of_tables(tables), theirs)
 
 
 SINGLE = [
@@ -197,7 +197,7 @@ def test_no_capture_is_3_and_no_tcp_is_4(tmp_path: Path) -> None:
     assert run_here("verify", str(text)).code == 3
     outcome = run_here("verify", str(none))
     assert (outcome.code, outcome.out) == (4, b"")
-    assert "holds no packets" in outcome.err
+    assert "has no packets" in outcome.err
 
 
 def test_without_tshark_it_says_what_to_install(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from support import REPOSITORY, recorded
 from typer.testing import CliRunner
 
 from grpcdiag.cli import app
-from grpcdiag.fleet.dataset import TABLES
+from grpcdiag.fleet.dataset.catalog import TABLES
 from grpcdiag.fleet.engines import Work
-from grpcdiag.fleet.task import Outcome, Task
+from grpcdiag.fleet.engines.task import Outcome, Task
 
 BUCKET = "fleet"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}

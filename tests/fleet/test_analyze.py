@@ -16,7 +16,7 @@ from fleets import captures, children, command, contents, download, fleet, many,
 from support import PATIENCE_S, SYNTHETIC, recorded, wait_until
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 
 
 def ran(dataset: Path) -> dict[str, float]:
@@ -71,7 +71,7 @@ def _all(dataset: Path, table: str, columns: str) -> list[tuple[object, ...]]:
 
 
 def test_what_is_unreadable_is_told_and_stops_nothing(made: tuple[Path, str]) -> None:
-    told = [line for line in made[1].splitlines() if "left out: " in line]
+    told = [line for line in made[1].splitlines() if "skipped: " in line]
     assert len(told) == 2
     assert "web-3: " in told[0] and "101000.pcap: is not a capture" in told[0]
     assert "web-4: " in told[1]
@@ -83,7 +83,7 @@ def test_what_is_unreadable_is_told_and_stops_nothing(made: tuple[Path, str]) ->
 def test_a_recording_done_is_not_done_again(made: tuple[Path, str], sources: Path) -> None:
     before = ran(made[0])
     _, told = fleet("analyze", str(sources), "-o", str(made[0]), code=3)
-    assert "0 to do" in told and "5 done before" in told
+    assert "0 to analyze" in told and "5 already in the dataset" in told
     assert "101000.pcap: is not a capture" in told  # what was left out is told again
     assert ran(made[0]) == before
 
@@ -107,7 +107,7 @@ def test_a_recording_that_grew_takes_the_place_of_its_earlier_rows(sources: Path
 def test_no_captures_and_no_grpc_have_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     _, told = fleet("analyze", str(tmp_path / "empty"), "-o", str(tmp_path / "dataset"), code=3)
-    assert "the sources hold no captures" in told
+    assert "the sources contain no captures" in told
     _, told = fleet("analyze", str(tmp_path / "missing"), "-o", str(tmp_path / "dataset"), code=3)
     assert "missing: no such file or folder" in told
     shutil.copy(SYNTHETIC / "not_grpc.pcap", tmp_path / "empty")
@@ -126,7 +126,7 @@ def test_an_object_store_gives_the_same(
     with s3(monkeypatch) as (system, _):
         url = upload(system, sources, "captures")
         _, told = fleet("analyze", url, "-o", "s3://fleet/dataset", "--workers", "1", code=3, processes=True)
-        assert "left out: web-4: s3://fleet/captures/web-4_eth0.pcap: is not a capture" in told
+        assert "skipped: web-4: s3://fleet/captures/web-4_eth0.pcap: is not a capture" in told
         assert contents(download(system, "dataset", tmp_path / "downloaded")) == contents(made[0])
         out, _ = fleet("report", "s3://fleet/dataset", "--json")
         fleet(
@@ -140,7 +140,7 @@ def test_an_object_store_gives_the_same(
 
 
 def test_a_store_that_fails_for_a_while_is_asked_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from grpcdiag.fleet import store
+    from grpcdiag.fleet.recordings import store
 
     calls: list[str] = []
 

@@ -18,10 +18,11 @@ pytest.importorskip("fsspec")
 from fleets import fleet, markers
 from support import recorded
 
-from grpcdiag.fleet import run, store, task
-from grpcdiag.fleet.credentials import without_credentials
-from grpcdiag.fleet.engines import EngineError, engine
-from grpcdiag.fleet.series import File
+from grpcdiag.fleet import run
+from grpcdiag.fleet.engines import EngineError, engine, task
+from grpcdiag.fleet.recordings import store
+from grpcdiag.fleet.recordings.credentials import without_credentials
+from grpcdiag.fleet.recordings.series import File
 
 PASSWORD, SIGNATURE = "opensesame", "c2lnbmF0dXJl"
 SECRETS = (PASSWORD, SIGNATURE)
@@ -116,7 +117,7 @@ def test_a_run_stores_and_shows_none_of_them(served: str, tmp_path: Path) -> Non
     sources = [signed(served, "web-1_eth0.pcap"), signed(served, "web-2_eth0.pcap")]
     out, told = fleet("analyze", *sources, "-o", str(dataset), code=3)
     assert len(markers(dataset)) == 2
-    assert f"left out: web-2: http://{served}/web-2_eth0.pcap?X-Amz-Signature=***: " in told
+    assert f"skipped: web-2: http://{served}/web-2_eth0.pcap?X-Amz-Signature=***: " in told
     text = stored(dataset)
     assert f"http://{served}/web-1_eth0.pcap?X-Amz-Signature=***" in text
     reports = [fleet("report", str(dataset), *form) for form in ((), ("--json",), ("--html",), ("--limit", "0"))]

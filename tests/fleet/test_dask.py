@@ -48,4 +48,4 @@ def test_a_scheduler_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pyte
 def test_a_cluster_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Inline, "workers", 0)
     _, told = fleet("analyze", str(many(tmp_path / "captures", 1)), "-o", str(tmp_path / "dataset"))
-    assert "local has no workers now; the work begins when some come" in told
+    assert "local has no workers now; work begins when workers connect" in told

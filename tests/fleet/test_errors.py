@@ -14,7 +14,8 @@ pytest.importorskip("fsspec")
 from fleets import BUCKET, command, fleet, markers, s3
 from support import recorded
 
-from grpcdiag.fleet import dataset, store
+from grpcdiag.fleet.dataset import catalog
+from grpcdiag.fleet.recordings import store
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +72,12 @@ def test_a_bucket_that_does_not_exist_is_told(bucket: tuple[Any, Any], captures:
     _, told = fleet("analyze", "s3://nowhere/x", "-o", str(tmp_path / "dataset"), code=3)
     assert lines(told) == ["grpcdiag: s3://nowhere/x: no such file or folder"]
     _, told = fleet("analyze", "s3://nowhere/*.pcap", "-o", str(tmp_path / "dataset"), code=3)
-    assert lines(told) == ["grpcdiag: the sources hold no captures"]
+    assert lines(told) == ["grpcdiag: the sources contain no captures"]
     _, told = fleet("analyze", str(captures), "-o", "s3://nowhere/dataset", code=2)
     assert lines(told)[-1].startswith("grpcdiag: cannot write s3://nowhere/dataset: ")
     assert "bucket does not exist" in told
     _, told = fleet("report", "s3://nowhere/dataset", code=3)
-    assert lines(told) == ["grpcdiag: s3://nowhere/dataset: no dataset of grpcdiag fleet analyze"]
+    assert lines(told) == ["grpcdiag: s3://nowhere/dataset: not a dataset of grpcdiag fleet analyze"]
 
 
 def answering(server: Any, wanted: Callable[[dict[str, Any]], bool], code: str, error: str) -> Callable[[], None]:
@@ -136,7 +137,7 @@ def test_a_dataset_where_a_file_is_cannot_be_written(captures: Path, tmp_path: P
 def test_an_empty_source_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     _, told = fleet("analyze", str(tmp_path / "empty"), "-o", str(tmp_path / "dataset"), code=3)
-    assert lines(told) == ["grpcdiag: the sources hold no captures"]
+    assert lines(told) == ["grpcdiag: the sources contain no captures"]
     assert not (tmp_path / "dataset").exists()
 
 
@@ -146,7 +147,7 @@ def test_a_folder_that_is_no_dataset_is_told(tmp_path: Path, arguments: tuple[st
     rest = ("r", "-o", str(tmp_path / "to")) if arguments == ("fetch",) else ()
     for folder in (tmp_path, tmp_path / "missing"):
         _, told = fleet(*arguments, str(folder), *rest, code=3)
-        assert lines(told) == [f"grpcdiag: {folder}: no dataset of grpcdiag fleet analyze"]
+        assert lines(told) == [f"grpcdiag: {folder}: not a dataset of grpcdiag fleet analyze"]
 
 
 def changed(made: Path, target: Path, **fields: Any) -> Path:
@@ -169,7 +170,7 @@ def test_a_dataset_of_a_newer_version_is_not_misread(made: Path, captures: Path,
 
 
 def test_a_marker_that_is_none_is_told(made: Path, tmp_path: Path) -> None:
-    assert dataset.SCHEMA in next(iter(markers(made))).read_text()
+    assert catalog.SCHEMA in next(iter(markers(made))).read_text()
     for number, text in enumerate(("", "{}", "[1]", '{"schema": "grpcdiag.recording/1"}', "\x00\xff")):
         target = changed(made, tmp_path / str(number))
         next(iter(markers(target))).write_text(text, encoding="latin-1")

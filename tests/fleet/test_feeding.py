@@ -17,10 +17,11 @@ pytest.importorskip("fsspec")
 from fleets import fleet, split
 from support import recorded
 
-from grpcdiag.analyzer.decode import decode
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.fleet import feeding, store, task
-from grpcdiag.fleet.series import File, Recording
+from grpcdiag.fleet.engines import task
+from grpcdiag.fleet.recordings import feeding, store
+from grpcdiag.fleet.recordings.series import File, Recording
 
 NAME = "impl-go.pcap"
 
@@ -191,4 +192,4 @@ def test_a_web_server_s_folder_is_a_source(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{server.server_address[1]}/"
         _, told = fleet("analyze", url, "-o", str(tmp_path / "dataset"))
         server.shutdown()
-    assert "1 recording analysed, 10 RPCs" in told
+    assert "1 recording analyzed, 10 RPCs" in told

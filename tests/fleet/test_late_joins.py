@@ -13,7 +13,7 @@ from fleets import fleet
 from support import recorded
 
 from grpcdiag.analyzer.tables import Tables
-from grpcdiag.fleet import marks
+from grpcdiag.fleet.dataset import packet_marks
 
 CLIENT = bytes([10, 77, 0, 1])
 
@@ -60,9 +60,9 @@ def test_packets_of_the_same_numbers_join(tmp_path: Path, without: int, shift: i
     )
 
 
-def marks_of(path: str) -> tuple[Tables, list[marks.Marks]]:
-    from grpcdiag.fleet.feeding import Feed
-    from grpcdiag.fleet.task import _decoded
+def marks_of(path: str) -> tuple[Tables, list[packet_marks.Marks]]:
+    from grpcdiag.fleet.engines.task import _decoded
+    from grpcdiag.fleet.recordings.feeding import Feed
 
     tables, found = _decoded(Feed([path], {}), {})
     return tables, list(found)
@@ -77,7 +77,7 @@ def test_marks_are_the_ends_of_pushed_packets(tmp_path: Path) -> None:
     path = str(later("rtt205-go-16000.pcap", 30, tmp_path / "x" / "eth0.pcap"))
     tables, (found,) = marks_of(path)
     base = int(tables.connections.client_sequence[0]), int(tables.connections.server_sequence[0])
-    assert 4 <= len(found) == len(set(found.tolist())) <= marks.MOST
+    assert 4 <= len(found) == len(set(found.tolist())) <= packet_marks.MOST
     for mark in found.tolist():
         numbers = mark >> 32, mark & 0xFFFFFFFF
         near = [min((n - b) % 2**32, (b - n) % 2**32) for n in numbers for b in base]
@@ -86,9 +86,9 @@ def test_marks_are_the_ends_of_pushed_packets(tmp_path: Path) -> None:
 
 def test_the_smallest_are_kept_whatever_the_order() -> None:
     values = np.arange(1, 10_001, dtype=np.uint64) * np.uint64(2**33 + 7)
-    whole = marks._Smallest(2, 64)
+    whole = packet_marks._Smallest(2, 64)
     whole.add(np.arange(10_000, dtype=np.int64) % 2, values)
-    pieces = marks._Smallest(2, 64)
+    pieces = packet_marks._Smallest(2, 64)
     order = np.random.default_rng(1).permutation(10_000)
     for some in np.array_split(order, 7):
         pieces.add((some % 2).astype(np.int64), values[some])

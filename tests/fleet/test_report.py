@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from support import REPOSITORY, grpcdiag, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.ends import rpc_budgets
+from grpcdiag.analyzer.two_captures import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
-from grpcdiag.fleet import html
-from grpcdiag.fleet.changes import since
-from grpcdiag.fleet.report import report
-from grpcdiag.fleet.shown import render
+from grpcdiag.fleet.answers import html
+from grpcdiag.fleet.answers.changes import since
+from grpcdiag.fleet.answers.report import report
+from grpcdiag.fleet.answers.terminal import render
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -132,7 +132,7 @@ def test_a_page_of_long_time_has_columns_to_its_measure(both: Path) -> None:
     many = tuple(replace(slot, time_ns=slot.time_ns + k * 300_000_000_000) for k in (0, 1, 7, 5_000))
     page = html.render(replace(found, slots=many))
     assert len(re.findall("<g>", page)) == 2  # the first three are one
-    assert html.render(replace(found, slots=(slot,))).count("too short to tell") == 2
+    assert html.render(replace(found, slots=(slot,))).count("fewer than two intervals of five minutes") == 2
 
 
 @pytest.fixture(scope="module")
@@ -145,9 +145,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_three_questions_have_answers(shop: str) -> None:
     told = report(shop).answers
-    assert told.who.startswith("/shop.v1.Pay/List3 waits longest")
+    assert told.who.startswith("/shop.v1.Pay/List3 was blocked longest")
     assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
-    assert told.since and "since 2026-07-01 10:30 UTC RPCs are" in told.since and "congestion_window" in told.since
+    assert told.since and "since 2026-07-01 10:30 UTC, RPCs are" in told.since and "congestion_window" in told.since
 
 
 def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str) -> None:
@@ -172,7 +172,7 @@ def test_what_changed_between_two_datasets(both: Path, tmp_path: Path) -> None:
     assert (finding["findings_before"], finding["findings"]) == (0, 1)
     out, _ = fleet("report", str(both), "--against", str(tmp_path / "dataset"))
     assert re.search(r"/lab.v1.Lab/Echo .*\+\d+% .*congestion_window \+164 ms", out)
-    assert "what changed most is congestion_window, +164 ms" in " ".join(out.split())
+    assert "congestion_window changed most (+164 ms)" in " ".join(out.split())
 
 
 def test_many_rpcs_tell_who_why_and_since_when(shop: str) -> None:
@@ -209,7 +209,7 @@ def test_time_that_goes_up_and_down_has_no_since() -> None:
 
 def test_what_is_no_dataset_is_told(tmp_path: Path) -> None:
     _, told = fleet("report", str(tmp_path), code=3)
-    assert "no dataset" in told
+    assert "not a dataset" in told
 
 
 PAGE = REPOSITORY / "docs" / "fleet.md"

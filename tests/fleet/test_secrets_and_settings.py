@@ -14,9 +14,9 @@ from fleets import BUCKET, fleet, markers, s3, upload
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.decode import decode
-from grpcdiag.capture import sidefile
-from grpcdiag.fleet import store
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.sidecar import names
+from grpcdiag.fleet.recordings import store
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -32,7 +32,7 @@ def described(folder: Path, host: str, **settings: str) -> Path:
         "ended_time_ns": facts["last_time_ns"],
         "host": {"name": host, "addresses": ["10.77.0.1"], "sysctls": settings},
     }
-    path.with_name("eth0.pcap.grpcdiag.json").write_bytes(sidefile.encoded(document))
+    path.with_name("eth0.pcap.grpcdiag.json").write_bytes(names.encode_description(document))
     return path
 
 
@@ -53,7 +53,7 @@ def test_settings_beside_a_capture_are_used_as_analyze_does(tmp_path: Path) -> N
     described(tmp_path / "captures", "web-1", **{"net.ipv4.tcp_slow_start_after_idle": "0"})
     fleet("analyze", str(tmp_path / "captures"), "-o", str(tmp_path / "dataset"), "--workers", "1")
     assert "slow-start-after-idle" not in findings(tmp_path / "dataset")  # the host has it switched off
-    assert [url.rpartition("/")[2] for url in marker(tmp_path / "dataset")["beside"]] == ["eth0.pcap.grpcdiag.json"]
+    assert [url.rpartition("/")[2] for url in marker(tmp_path / "dataset")["sidecar"]] == ["eth0.pcap.grpcdiag.json"]
     assert "slow-start-after-idle" in {f.id for f in analyze([recorded(SLOW)]).findings}
 
 
@@ -63,10 +63,10 @@ def test_another_description_is_another_version(tmp_path: Path) -> None:
     fleet(*arguments)
     path.with_name("eth0.pcap.grpcdiag.json").write_text("{")
     _, told = fleet(*arguments)
-    assert "1 to do" in told
+    assert "1 to analyze" in told
     assert "slow-start-after-idle" in findings(tmp_path / "dataset")
     assert any(
-        "is not used: it is no recording's description" in one for one in marker(tmp_path / "dataset")["warnings"]
+        "is not used: it does not describe a recording" in one for one in marker(tmp_path / "dataset")["warnings"]
     )
 
 
@@ -78,16 +78,16 @@ def test_what_lies_beside_is_found_in_a_store_and_by_patterns(tmp_path: Path, mo
         url = upload(system, tmp_path / "captures", "captures")
         everywhere = (url, f"{url}/*", f"{url}/web-1/*.pcap*", f"{url}/web-1/eth0.pcap00", f"{url}/**/*.pcap00")
         for source in (*everywhere, str(tmp_path / "captures"), str(tmp_path / "captures" / "*" / "eth0.pcap0*")):
-            from grpcdiag.fleet.series import recordings
+            from grpcdiag.fleet.recordings.series import recordings
 
             (found,) = recordings(store.search(source))
             assert [file.url.rpartition("/")[2] for file in found.files] == ["eth0.pcap00"], source
-            beside = [file.url.rpartition("/")[2] for file in found.beside]
-            assert beside == ["eth0.pcap.grpcdiag.json", "eth0.pcap.grpcdiag-ss.jsonl"], source
+            sidecar = [file.url.rpartition("/")[2] for file in found.sidecar]
+            assert sidecar == ["eth0.pcap.grpcdiag.json", "eth0.pcap.grpcdiag-ss.jsonl"], source
         fleet("analyze", url, "-o", f"s3://{BUCKET}/dataset", "--workers", "1")
         (name,) = system.ls(f"{BUCKET}/dataset/_recordings")
         told = json.loads(system.cat(name))
-        assert len(told["beside"]) == 2 and told["warnings"] == []
+        assert len(told["sidecar"]) == 2 and told["warnings"] == []
 
 
 def test_a_key_log_decrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,11 +98,11 @@ def test_a_key_log_decrypts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     _, told = fleet("analyze", str(captures), "-o", str(tmp_path / "dataset"), "--workers", "1", code=4)
     arguments = ("analyze", str(captures), "-o", str(tmp_path / "dataset"), "--workers", "1", "--keylog")
     _, told = fleet(*arguments, str(keys))
-    assert "1 to do" in told  # other secrets, another reading
+    assert "1 to analyze" in told  # other secrets, another reading
     expected = decode([recorded("tls13-go.pcap")], keylog=keys.read_bytes())
     assert marker(tmp_path / "dataset")["rpcs"] == expected.rpc_count > 0
     _, told = fleet(*arguments, str(keys))
-    assert "0 to do" in told
+    assert "0 to analyze" in told
     with s3(monkeypatch) as (system, _):
         system.put_file(str(keys), f"{BUCKET}/keys.log")
         fleet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpcdiag.fleet.series import File, Found, LayoutError, Recording, is_capture, recordings
+from grpcdiag.fleet.recordings.series import File, Found, LayoutError, Recording, is_capture, recordings
 
 
 def found(path: str, root: str = "file:///captures") -> Found:

@@ -113,5 +113,5 @@ def test_nothing_is_lost_or_doubled_whatever_fails(store: Store, undisturbed: di
     _, told = running.communicate(timeout=3600)
     assert running.returncode == CODE, told
     assert store.refused
-    assert f"{done} done before" in told
+    assert f"{done} already in the dataset" in told
     assert contents(download(store.system, "disturbed", tmp_path / "dataset")) == undisturbed

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from grpcdiag.analyzer.result import Analysis, Apart, Finding, Skipped
+from grpcdiag.analyzer.model.analysis import Analysis, Apart
+from grpcdiag.analyzer.model.finding import Finding, Skipped
 
 
 def injected(analysis: Analysis, text: str) -> Analysis:

@@ -15,17 +15,17 @@ from support import SNAPSHOTS, recorded
 from test_markdown import SOME, check, harmless
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.detectors import DETECTORS
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.exhibit import Exhibit, exhibit
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.views.issue_evidence import IssueEvidence, collect_evidence
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.reports import attachment
 from grpcdiag.reports.attachment import FORMS, Contents, Form, Recorded
 from grpcdiag.reports.attachment.command import masked, whole
-from grpcdiag.reports.attachment.ruled_out import ruled_out
+from grpcdiag.reports.attachment.ruled_out import list_ruled_out
 
 FILES = (("capture.pcap", "packets"), ("report.html", "to look at"), ("analysis.json", "figures"))
 
@@ -33,7 +33,7 @@ FILES = (("capture.pcap", "packets"), ("report.html", "to look at"), ("analysis.
 def contents(name: str, form: Form = FORMS[0], side: str = "client") -> Contents:
     file = recorded(f"{name}.pcap" if side == "client" else f"{name}.{side}.pcap")
     analysis = analyze([file])
-    return Contents(analysis=analysis, exhibit=exhibit([file], analysis), form=form, version="0", files=FILES)
+    return Contents(analysis=analysis, evidence=collect_evidence([file], analysis), form=form, version="0", files=FILES)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_snapshot(name: str, form: str, update_snapshots: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def strange(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Exhibit]:
+def strange(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, IssueEvidence]:
     """A capture whose methods, agents, messages and GOAWAY text are strangers'."""
     talk = opened()
     for number, text in enumerate(HOSTILE):
@@ -64,13 +64,13 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> tuple[Analysis, Exhibit
     path = tmp_path_factory.mktemp("strange") / "strange.pcap"
     path.write_bytes(write_pcap(Link().carry(talk)))
     analysis = analyze([str(path)])
-    return analysis, exhibit([str(path)], analysis)
+    return analysis, collect_evidence([str(path)], analysis)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_a_hostile_capture_is_text(strange: tuple[Analysis, Exhibit], form: Form) -> None:
+def test_a_hostile_capture_is_text(strange: tuple[Analysis, IssueEvidence], form: Form) -> None:
     analysis, shown = strange
-    page = attachment.render(Contents(analysis=analysis, exhibit=shown, form=form, version="0", files=FILES))
+    page = attachment.render(Contents(analysis=analysis, evidence=shown, form=form, version="0", files=FILES))
     raw = {line for token in parsed(page) if token.type.startswith("html") for line in token.content.splitlines()}
     ours = re.compile(r"<details><summary>[\w ,]+</summary>|</details>|<!-- TO FILL: [^<>]+ -->|<!--|-->|[^<>]*")
     assert all(ours.fullmatch(line) for line in raw), raw
@@ -92,11 +92,11 @@ def test_hostile_text_is_text(text: str, usual: Contents) -> None:
 
 
 def with_text(usual: Contents, text: str) -> Contents:
-    work = tuple(replace(row, method=text) for row in usual.exhibit.work)
+    work = tuple(replace(row, method=text) for row in usual.evidence.work)
     return replace(
         usual,
         analysis=replace(injected(usual.analysis, text), apart=None),
-        exhibit=replace(usual.exhibit, work=work),
+        evidence=replace(usual.evidence, work=work),
         scrubbed=(text, text),
         recorded=Recorded("client", text, text, masked=True, exit_code=1),
     )
@@ -121,7 +121,7 @@ def test_the_longest_text_is_below_the_limit(usual: Contents) -> None:
     one = replace(
         with_text(usual, text),
         analysis=replace(found, connections=found.connections * 90, methods=found.methods * 90, apart=None),
-        exhibit=replace(usual.exhibit, work=usual.exhibit.work * 100),
+        evidence=replace(usual.evidence, work=usual.evidence.work * 100),
     )
     for form in FORMS:
         page = attachment.render(replace(one, form=form))
@@ -138,9 +138,9 @@ def test_every_capture_and_form(files: tuple[str, ...]) -> None:
         analysis = analyze(files)
     except NoGrpcError:
         return
-    shown = exhibit(files, analysis)
+    shown = collect_evidence(files, analysis)
     for form in FORMS:
-        one = Contents(analysis=analysis, exhibit=shown, form=form, version="0", files=FILES)
+        one = Contents(analysis=analysis, evidence=shown, form=form, version="0", files=FILES)
         page = attachment.render(one)
         assert len(page.encode()) < 60_000
         assert "Left out" not in page
@@ -154,18 +154,18 @@ def test_every_capture_and_form(files: tuple[str, ...]) -> None:
 
 def test_every_detector_is_told_once(usual: Contents) -> None:
     analysis = usual.analysis
-    silent = [name for name, _, _ in ruled_out(analysis)]
+    silent = [name for name, _, _ in list_ruled_out(analysis)]
     told = {f.id for f in analysis.findings} | {s.id for s in analysis.skipped}
     assert sorted([*silent, *told]) == sorted(detector.id for detector in DETECTORS)
 
 
 def test_figures_that_rule_out() -> None:
-    seen = {name: said for name, _, said in ruled_out(contents("rtt205-go-16000").analysis)}
-    assert seen["loss-recovery"] == "0 of 136 packets sent again; `loss_recovery`: no RPC time"
+    seen = {name: said for name, _, said in list_ruled_out(contents("rtt205-go-16000").analysis)}
+    assert seen["loss-recovery"] == "0 of 136 packets retransmitted; `loss_recovery`: no RPC time"
     assert seen["rpc-errors"] == "5 of 5 RPCs ended with OK"
     assert seen["server-latency"].startswith("`server`: 2.07 ms of 2.05 s of RPC time (0.1%), too little")
-    lost = {name: said for name, _, said in ruled_out(contents("too-many-pings").analysis)}
-    assert lost["server-latency"].endswith("(100.0%), but not in the pattern of this")
+    lost = {name: said for name, _, said in list_ruled_out(contents("too-many-pings").analysis)}
+    assert lost["server-latency"].endswith("(100.0%), but in another pattern")
 
 
 # --- what the reporter is told ---

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from support import REPOSITORY, SNAPSHOTS, grpcdiag, recorded, recording, run_here
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.ends import analyze_files
-from grpcdiag.analyzer.result import Analysis
-from grpcdiag.analyzer.scene import Bounds, Scene, scene
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.two_captures import analyze_files
+from grpcdiag.analyzer.views.page_data import Bounds, PageData, collect_page_data
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -78,13 +78,13 @@ class Read(HTMLParser):
         return "\n".join(self.words) + "\n"
 
 
-def made(*paths: str) -> tuple[Analysis, Scene]:
+def made(*paths: str) -> tuple[Analysis, PageData]:
     analysis = analyze(list(paths))
-    return replace(analysis, files=tuple(Path(path).name for path in paths)), scene(list(paths), analysis)
+    return replace(analysis, files=tuple(Path(path).name for path in paths)), collect_page_data(list(paths), analysis)
 
 
 @pytest.fixture(scope="module")
-def rtt() -> tuple[Analysis, Scene]:
+def rtt() -> tuple[Analysis, PageData]:
     return made(recorded("rtt205-go-16000.pcap"))
 
 
@@ -96,7 +96,7 @@ def test_what_is_read_without_the_script(name: str, update_snapshots: bool) -> N
     assert text == path.read_text(), "to accept the new text: pytest --update-snapshots"
 
 
-def test_the_page_says_what_the_analysis_says(rtt: tuple[Analysis, Scene]) -> None:
+def test_the_page_says_what_the_analysis_says(rtt: tuple[Analysis, PageData]) -> None:
     analysis, _ = rtt
     text = " ".join(Read(html.render(*rtt)).text.split())
     assert analysis.verdict.text in text
@@ -111,7 +111,7 @@ def test_the_page_says_what_the_analysis_says(rtt: tuple[Analysis, Scene]) -> No
     assert "ip.addr == 10.77.0.1 && tcp.port == 55078 && ip.addr == 10.77.0.2 && tcp.port == 50051" in text
 
 
-def test_nothing_but_the_page_s_own_script_may_run(rtt: tuple[Analysis, Scene]) -> None:
+def test_nothing_but_the_page_s_own_script_may_run(rtt: tuple[Analysis, PageData]) -> None:
     text = html.render(*rtt)
     read = Read(text)
     policy = next(a["content"] for tag, a in read.elements if a.get("http-equiv") == "Content-Security-Policy")
@@ -149,7 +149,7 @@ def test_the_library_is_the_released_file() -> None:
 
 
 def test_no_part_of_the_script_writes_markup() -> None:
-    script = page._script()
+    script = page._join_scripts()
     assert not re.search(
         r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|fetch\(|XMLHttp", script
     )
@@ -185,7 +185,7 @@ def _with(analysis: Analysis, nasty: str) -> Analysis:
 
 
 @pytest.mark.parametrize("nasty", HOSTILE, ids=range(len(HOSTILE)))
-def test_foreign_text_is_text_and_short(rtt: tuple[Analysis, Scene], nasty: str) -> None:
+def test_foreign_text_is_text_and_short(rtt: tuple[Analysis, PageData], nasty: str) -> None:
     analysis, drawn = rtt
     named = replace(drawn, methods=tuple(replace(method, name=nasty) for method in drawn.methods))
     text = html.render(_with(analysis, nasty), named)
@@ -284,7 +284,7 @@ def test_columns_come_back(first: list[int], second: list[int]) -> None:
     assert decoded(layout, text) == {"a": {"x": half, "y": first}, "b": {"z": second}}
 
 
-def test_the_page_holds_the_scene(rtt: tuple[Analysis, Scene]) -> None:
+def test_the_page_holds_the_scene(rtt: tuple[Analysis, PageData]) -> None:
     read = Read(html.render(*rtt))
     facts = json.loads(_by_id(read, "facts"))
     tables = decoded(facts["layout"], _by_id(read, "columns"))
@@ -315,8 +315,8 @@ def test_a_page_that_would_be_too_large_has_less_detail(monkeypatch: pytest.Monk
 def test_a_part_of_a_large_capture_says_what_is_drawn() -> None:
     path = recorded("max-concurrent-streams.pcap")
     analysis = analyze([path])
-    text = html.render(analysis, scene([path], analysis, bounds=Bounds(packets=200, rpcs=300, around=10)))
-    assert "Drawn: 300 of 1,000 RPCs (the slowest, failed ones, and an even part of the others)" in text
+    text = html.render(analysis, collect_page_data([path], analysis, bounds=Bounds(packets=200, rpcs=300, around=10)))
+    assert "Drawn: 300 of 1,000 RPCs (the slowest, the failed, and a uniform sample of the others)" in text
     assert re.search(r"\d+ of 964 packets \(around the evidence", text)
 
 
@@ -324,8 +324,8 @@ def test_both_ends() -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
-    text = Read(html.render(analysis, scene(analysis.ends.client_files, analysis))).text
-    assert "Both ends" in text and "network_up" in text and "no drift to be seen" in text
+    text = Read(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis))).text
+    assert "Both ends" in text and "network_up" in text and "no drift visible" in text
 
 
 @pytest.mark.parametrize(

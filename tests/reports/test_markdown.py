@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from support import ALL_CAPTURES, RECORDED, SNAPSHOTS, grpcdiag, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.ends import analyze_files
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.result import Analysis
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.two_captures import analyze_files
 from grpcdiag.reports import markdown
 
 

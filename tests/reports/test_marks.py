@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markup import HOSTILE, LINKED, kinds, parsed, plain
 
-from grpcdiag.reports.marks import Block, code, fence, fitting, prose, shortened, table, visible
+from grpcdiag.reports.shared.markdown_escape import Block, code, fence, fitting, prose, shortened, table, visible
 
 INLINE = {"paragraph_open", "paragraph_close", "inline", "text", "code_inline"}
 TEXTS = st.one_of(

@@ -14,30 +14,31 @@ from hypothesis import strategies as st
 from support import ALL_CAPTURES, RECORDED, recorded, synthetic
 from traces import COUNTER, Event, Parsed, parse
 
-from grpcdiag.analyzer import traced as tracing
 from grpcdiag.analyzer.analysis import analyze, of_tables
-from grpcdiag.analyzer.budget import CAUSES
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.excerpt import excerpt
-from grpcdiag.analyzer.result import Analysis
-from grpcdiag.analyzer.sequence import in_flight
-from grpcdiag.analyzer.traced import FLIGHT, Points, Traced, thinned, traced
-from grpcdiag.reports import json_v1, perfetto
-from grpcdiag.reports.rows import rpcs, waits
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.views import trace_data as tracing
+from grpcdiag.analyzer.views.events import in_flight
+from grpcdiag.analyzer.views.excerpt import excerpt
+from grpcdiag.analyzer.views.trace_data import FLIGHT, Points, TraceData, read_trace_data, thin_points
+from grpcdiag.reports import analysis_json
+from grpcdiag.reports.perfetto import document
+from grpcdiag.reports.tables.rows import rpcs, waits
 
 WIDE = os.environ.get("GRPCDIAG_WIDE") == "1"
 LARGE = 400_000
 EXAMPLE = recorded("rtt205-go-16000.pcap")
 
 
-def read_and_drawn(files: tuple[str, ...]) -> tuple[Analysis, Traced, Parsed]:
-    read = traced(list(files))
+def read_and_drawn(files: tuple[str, ...]) -> tuple[Analysis, TraceData, Parsed]:
+    read = read_trace_data(list(files))
     analysis = of_tables(read.tables)
-    return analysis, read, parse(b"".join(perfetto.render(analysis, read)))
+    return analysis, read, parse(b"".join(document.render(analysis, read)))
 
 
 @functools.cache
-def example() -> tuple[Analysis, Traced, Parsed]:
+def example() -> tuple[Analysis, TraceData, Parsed]:
     return read_and_drawn((EXAMPLE,))
 
 
@@ -66,7 +67,9 @@ def test_every_capture_gives_a_trace_that_holds_together(files: tuple[str, ...])
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-java.pcap", "rpc-errors.pcap", "truncated.pcap"])
 def test_the_findings_are_those_of_analyze(name: str) -> None:
     """Which reads the capture another way, with fewer rows."""
-    assert json_v1.render(of_tables(traced([recorded(name)]).tables)) == json_v1.render(analyze([recorded(name)]))
+    assert analysis_json.render(of_tables(read_trace_data([recorded(name)]).tables)) == analysis_json.render(
+        analyze([recorded(name)])
+    )
 
 
 def test_tracks_have_names_and_an_order() -> None:
@@ -75,9 +78,9 @@ def test_tracks_have_names_and_an_order() -> None:
     assert trace.name(connection) == "connection 0: 10.77.0.1:55078 -> 10.77.0.2:50051"
     inside = [track for track in trace.tracks.values() if track.parent_uuid == connection]
     assert [track.name for track in sorted(inside, key=lambda track: track.sibling_order_rank)] == [
-        "client waits",
+        "client blocked",
         "server releases",
-        "client goes on",
+        "client resumes",
         "open RPCs",
         "client bytes in flight",
         "server receive window",
@@ -118,7 +121,7 @@ def test_waits_carry_their_windows_and_packets() -> None:
             assert wait.notes[key] == row[key], key
     arrows = [(event.notes["packet"], event.name) for event in trace.of("release")]
     expected = waits(read.tables).select("released_by_packet", "resumed_at_packet").rows()
-    assert arrows == [pair for a, b in expected for pair in ((a, "releases"), (b, "goes on"))]
+    assert arrows == [pair for a, b in expected for pair in ((a, "releases"), (b, "resumes"))]
 
 
 def test_phases_divide_the_call_and_hold_its_waits() -> None:
@@ -162,7 +165,7 @@ def test_bytes_in_flight_are_those_of_the_waits() -> None:
 @pytest.mark.parametrize("name", ["rtt205-go-32000.pcap", "impl-cpp.pcap", "ipv6.pcap", "truncated.pcap"])
 def test_bytes_in_flight_are_those_of_the_time_line(name: str) -> None:
     """Counted another way there, of the whole connection at once."""
-    read = traced([recorded(name)])
+    read = read_trace_data([recorded(name)])
     for connection in np.unique(read.tables.rpcs.connection).tolist():
         part = excerpt([recorded(name)], connection)
         for direction in (0, 1):
@@ -171,9 +174,9 @@ def test_bytes_in_flight_are_those_of_the_time_line(name: str) -> None:
 
 
 def test_pieces_of_the_capture_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = traced([recorded("impl-go.pcap")])
+    whole = read_trace_data([recorded("impl-go.pcap")])
     monkeypatch.setattr(tracing, "STEP", 7)
-    pieces = traced([recorded("impl-go.pcap")])
+    pieces = read_trace_data([recorded("impl-go.pcap")])
     assert (whole.request_end_ns == pieces.request_end_ns).all()
     assert (whole.response_start_ns == pieces.response_start_ns).all()
     for counter in np.unique(whole.points.counter):
@@ -190,7 +193,7 @@ def changes(points: Points, counter: int) -> list[tuple[int, int]]:
 def test_thinning_keeps_the_largest_and_the_last_value(rows: list[tuple[int, int, int]], width: int) -> None:
     rows.sort(key=lambda row: row[0])
     counter, time, value = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(3))
-    kept = list(zip(*(column.tolist() for column in thinned(Points(counter, time, value), width)), strict=True))
+    kept = list(zip(*(column.tolist() for column in thin_points(Points(counter, time, value), width)), strict=True))
     left = Counter(rows)
     left.subtract(Counter(kept))
     assert min(left.values(), default=0) >= 0, "no point is made up"
@@ -203,10 +206,10 @@ def test_thinning_keeps_the_largest_and_the_last_value(rows: list[tuple[int, int
 
 def test_counters_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MOST_POINTS", 1000)
-    read = traced([recorded("ydb-unary-single-inflight1.pcap")])
+    read = read_trace_data([recorded("ydb-unary-single-inflight1.pcap")])
     assert len(read.points.counter) <= 1000
     assert read.width_ns > 0
-    trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
+    trace = parse(b"".join(document.render(of_tables(read.tables), read)))
     (counter,) = (track for track in trace.tracks.values() if track.name == "client bytes in flight")
     assert "The largest and the last value of each" in counter.description
 
@@ -253,9 +256,9 @@ def test_windows_of_a_connection_begun_before_are_not_drawn() -> None:
 
 def test_many_streams_share_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a track of its own, which the viewer puts together by their name."""
-    monkeypatch.setattr(perfetto, "OWN_TRACKS", 4)
-    read = traced([EXAMPLE])
-    trace = parse(b"".join(perfetto.render(of_tables(read.tables), read)))
+    monkeypatch.setattr(document, "OWN_TRACKS", 4)
+    read = read_trace_data([EXAMPLE])
+    trace = parse(b"".join(document.render(of_tables(read.tables), read)))
     calls = trace.of("rpc")
     assert {trace.name(call.track) for call in calls} == {"streams"}
     assert len({call.track for call in calls}) == len(calls) == 5
@@ -278,8 +281,8 @@ def test_names_tell_what_failed_and_what_is_not_whole(tmp_path: Path) -> None:
     path.write_bytes(capture[:24] + capture[record(capture, 50) :])
     _, read, late = read_and_drawn((str(path),))
     names = Counter(call.name for call in late.of("rpc"))
-    assert sum(n for name, n in names.items() if "begun before" in name) == read.tables.begun_before > 0
-    assert all(call.notes["complete"] is False for call in late.of("rpc") if "begun before" in call.name)
+    assert sum(n for name, n in names.items() if "started before" in name) == read.tables.begun_before > 0
+    assert all(call.notes["complete"] is False for call in late.of("rpc") if "started before" in call.name)
 
 
 def test_a_cause_is_drawn_once_per_wait_and_within_its_stream() -> None:

@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.errors import NoGrpcError
-from grpcdiag.analyzer.excerpt import excerpt
-from grpcdiag.analyzer.result import Analysis, Skipped
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.analyzer.model.text import safe
+from grpcdiag.analyzer.views.excerpt import excerpt
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
-from grpcdiag.reports import json_v1, terminal
-from grpcdiag.reports.text import safe
+from grpcdiag.reports import analysis_json, terminal
 
 NASTY = "\x1b[31mred\x1b]0;title\x07\x9b2J\r\n\x08\u202egpj.exe\u200b"
 
@@ -55,7 +56,7 @@ def test_what_is_a_part_of_another_finding_comes_after_it() -> None:
 def test_streams_are_told_by_their_messages() -> None:
     text = " ".join(terminal.render(named("impl-go.pcap")).split())
     assert "/lab.v1.Lab/Bidi: 20 messages, " in text
-    assert "answered after 50.0 µs (p50)" in text
+    assert "response time 50.0 µs (p50)" in text
     assert "a second, both directions" not in terminal.render(named("rtt205-go-16000.pcap"))
 
 
@@ -85,7 +86,7 @@ def test_every_capture_renders(name: str) -> None:
 def test_the_figures_are_the_analysis() -> None:
     analysis = named("rtt205-go-16000.pcap")
     text = " ".join(terminal.render(analysis, width=200).split())
-    assert "4 messages waited an extra round trip (205 ms each, 40% of all RPC time)" in text
+    assert "4 messages waited an extra round trip (205 ms each, 40% of RPC time)" in text
     assert "net.ipv4.tcp_slow_start_after_idle=0" in text
     shown, rest = analysis.findings[0].evidence[:4], analysis.findings[0].evidence[4:]
     assert all(f"#{item.packet} " in text for item in shown)
@@ -151,7 +152,7 @@ def test_a_finding_shows_a_part_and_says_where_the_rest_is() -> None:
     assert "grpcdiag timeline" not in blocks["finding-1"], "the packets could be on any of the connections"
     assert "grpcdiag timeline FILE --connection 7 --from 2.823 --to 3.030" in blocks["finding-7"]
     assert "part of finding-1;" in blocks["finding-10"]
-    assert "costs packets or risk, not time" in blocks["finding-15"]
+    assert "no latency cost measured" in blocks["finding-15"]
 
 
 def test_the_packets_of_a_finding_are_in_the_time_line_it_names() -> None:
@@ -192,7 +193,7 @@ def test_a_capture_cannot_command_the_terminal(tmp_path: Path, colour: bool) -> 
 
 
 def test_json_keeps_the_bytes_and_stays_ascii(tmp_path: Path) -> None:
-    text = json_v1.render(analyze([str(nasty_capture(tmp_path))]))
+    text = analysis_json.render(analyze([str(nasty_capture(tmp_path))]))
     assert text.isascii()
     assert r"\u001b[31mred" in text
 

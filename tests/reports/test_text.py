@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpcdiag.reports.text import count, duration, size
+from grpcdiag.analyzer.model.text import count, duration, size
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from support import RECORDINGS, SNAPSHOTS, SYNTHETICS, recorded, recording
 
-from grpcdiag.analyzer.chosen import Chosen
-from grpcdiag.analyzer.excerpt import excerpt, slowest
-from grpcdiag.analyzer.sequence import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
+from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.analyzer.views.events import BURST, LIMITS, SILENCE, Step, in_flight, sequence, steps
+from grpcdiag.analyzer.views.excerpt import excerpt, slowest
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -42,14 +42,14 @@ def test_a_reader_sees_the_congestion_window_of_a_call() -> None:
     first = next(n for n, line in enumerate(lines) if "#45-54" in line)
     told = " ".join(" ".join(lines[first : first + 7]).split())
     assert "HEADERS[3] DATA[3].. (10 packets, 14,080 B)" in told
-    assert "WAIT 205 ms: congestion_window" in told
-    assert "client owes 1,954 B; in flight 14,080, congestion window 14,080" in re.sub(r"[|!] ?", "", told).replace(
-        "  ", " "
-    )
+    assert "BLOCKED 205 ms: congestion_window" in told
+    assert "client still has to send 1,954 B; in flight 14,080, congestion window 14,080" in re.sub(
+        r"[|!] ?", "", told
+    ).replace("  ", " ")
     assert "stopped #54 -> released by #55 -> resumed #56" in told
     assert "..DATA[3] END (2 packets, 1,954 B)" in told
     text = " ".join("\n".join(lines).split())
-    assert "RPC 3 begins: /lab.v1.Lab/Echo" in text
+    assert "RPC 3 starts: /lab.v1.Lab/Echo" in text
     assert "RPC 3 ends: OK after 411 ms" in text
     assert "[5]" not in text
 
@@ -163,7 +163,7 @@ def test_thousands_of_stalls_fit_a_screen() -> None:
     found = recording("h2-flow-control-go-64k")
     text = timeline.render(excerpt(found.files, 0), width=100)
     assert len(text.splitlines()) < 200 + 40, "the lines asked for, the head and what was left out"
-    times = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) times more like the \d+ lines above", text)]
+    times = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) repetitions of the \d+ lines above", text)]
     assert sum(times) > 100
     assert "connection_window" in text
 
@@ -171,7 +171,7 @@ def test_thousands_of_stalls_fit_a_screen() -> None:
 def test_no_limit_draws_every_event() -> None:
     part = excerpt([recorded("impl-java.pcap")], 0)
     text = timeline.render(part, limit=0)
-    assert "times more" not in text
+    assert "repetitions of" not in text
     events = sequence(part)
     assert text.count(" ~~ ") - 1 == (events.kind == SILENCE).sum()  # once more in the legend
     assert len(re.findall(r"^ +\d+\.\d+  #", text, re.MULTILINE)) == (events.kind == BURST).sum()
@@ -182,7 +182,7 @@ def test_what_the_limit_leaves_out_is_told() -> None:
     left = re.search(r"\.\.\. ([\d,]+) more bursts", text)
     assert left
     assert int(left[1].replace(",", "")) > 100
-    at = re.search(r"--from (\d+\.\d+) goes on here", text)
+    at = re.search(r"--from (\d+\.\d+) continues here", text)
     assert at
     rest = excerpt([recorded("rpc-errors.pcap")], 0, from_ns=round(float(at[1]) * 1e9))
     assert 0 < len(sequence(rest).shape) <= int(left[1].replace(",", ""))
@@ -199,7 +199,7 @@ def test_retransmissions_and_the_handshake_are_named() -> None:
     assert found
     for part in found:
         text = timeline.render(part, limit=0)
-        assert "retransmitted" in text or "bytes sent before" in text
+        assert "retransmitted" in text or "retransmitted bytes" in text
         assert "SYN ACK" in text
 
 
@@ -222,16 +222,16 @@ def test_text_of_the_capture_cannot_command_the_terminal(tmp_path: Path) -> None
 
 def test_what_held_up_other_streams_is_drawn_with_a_slow_rpc() -> None:
     """Its answer came behind those of others: its own stream never stopped, and its budget still has their waits."""
-    worst = slowest(recording("loss-1pct-rtt20").files, 1, Chosen())
+    worst = slowest(recording("loss-1pct-rtt20").files, 1, Selection())
     text = timeline.slowest(worst, width=120)
-    assert "waits: none; of other streams meanwhile: 3 congestion_window 48.1 ms" in text
-    assert "WAIT 20.2 ms: congestion_window" in text
+    assert "blocked intervals: none; other streams in this range: 3 congestion_window 48.1 ms" in text
+    assert "BLOCKED 20.2 ms: congestion_window" in text
     assert "4,670 B of stream 777; in flight 5,614" in text
 
 
 @pytest.mark.parametrize("name", ["rtt205-go-16000.pcap", "impl-go.pcap"])
 def test_the_slowest_rpcs_are_drawn_from_begin_to_end(name: str) -> None:
-    parts = slowest([recorded(name)], 4, Chosen())
+    parts = slowest([recorded(name)], 4, Selection())
     durations = []
     for part in parts:
         rpcs, row = part.tables.rpcs, part.rpc

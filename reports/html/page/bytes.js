@@ -1,4 +1,4 @@
-// Bytes in flight and the windows that bound them, per side, as lines and dots.
+// Bytes in flight and the windows that limit them, for each side, as lines and dots.
 
 const DOTS = [
   ["congestion window", "congestion_window_bytes", "congestion_window", "circle"],
@@ -6,7 +6,7 @@ const DOTS = [
   ["HTTP/2 connection window", "connection_window_bytes", "connection_window", "rect"],
 ];
 
-/** Lines of one side: bytes in flight after every packet, and the receive window of the other side. */
+/** Builds the lines of one side: bytes in flight after every packet, and the receive window of the other side. */
 function sideLines(model, connection, side, from, to, pixel) {
   const { packets } = model;
   const flight = side === 0 ? packets.client_in_flight : packets.server_in_flight;
@@ -34,7 +34,7 @@ function sideLines(model, connection, side, from, to, pixel) {
   return lines;
 }
 
-/** Within a pixel the first, the largest and the last value are drawn. */
+/** Adds a value to a line; within a pixel only the first, the largest and the last value are drawn. */
 function step(line, time, value, pixel) {
   const last = line[line.length - 1];
   if (last && last[1] !== null && last[2] !== undefined && time - last[2] < pixel) {
@@ -52,7 +52,7 @@ function endOfSpan(model, connection, packet) {
   return row === undefined ? packet : last[row];
 }
 
-/** Windows at the stops of a side's waits. */
+/** Lists the windows at the start of a side's blocked intervals. */
 function sideDots(model, connection, side, from, to) {
   const { waits } = model;
   const rows = (model.by.waits.get(connection) ?? []).filter(
@@ -63,7 +63,7 @@ function sideDots(model, connection, side, from, to) {
     .map((row) => [waits.start_ns[row], waits[column][row], row]));
 }
 
-/** The top of the axis: all that is in flight, and windows as far as they are of that size. */
+/** Finds the top of the axis: all bytes in flight fit, and windows of about that size. */
 function topOf(lines, dots) {
   let flight = 0;
   for (const [, value] of lines.flight) flight = Math.max(flight, value ?? 0);

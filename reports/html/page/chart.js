@@ -1,4 +1,4 @@
-// The chart: one set of lines for what happened, and bytes in flight of both sides below, over one time axis.
+// The chart: lanes of items, and below them the bytes in flight of both sides, over one time axis.
 
 const ROW = 22;
 const BYTES = 96;
@@ -19,7 +19,7 @@ class Timeline {
       if (event.seriesId === "items") this.chosen(this.items[event.dataIndex]);
       else if (event.seriesId?.startsWith("dots")) this.chosen({ kind: "wait", row: event.data[2], count: 1 });
     });
-    // the library swallows every turn of the wheel, also those it does nothing with: the page shall scroll
+    // the library takes every wheel event, even those that it ignores: let the page scroll
     element.addEventListener("wheel", (event) => event.ctrlKey || event.stopPropagation(), { capture: true, passive: true });
     new ResizeObserver(() => this.resized()).observe(element);
   }
@@ -33,7 +33,7 @@ class Timeline {
     this.build();
   }
 
-  /** Everything anew: lanes, sizes, colours. */
+  /** Rebuilds lanes, sizes and colours. */
   build() {
     const style = getComputedStyle(document.documentElement);
     const names = ["text", "faint", "line", "ground", "page", "accent", "critical", "flight", ...this.model.facts.causes];
@@ -101,7 +101,7 @@ class Timeline {
 
   bytesName(side) {
     const [from, to] = side === 0 ? ["client", "server"] : ["server", "client"];
-    const arrived = this.model.connections.get(this.view.connection)?.vantage === to ? ", seen on arrival" : "";
+    const arrived = this.model.connections.get(this.view.connection)?.vantage === to ? ", as received" : "";
     return this.narrow ? `${SIDES[side]} in flight, receive window` : `${from} → ${to}: bytes in flight (filled${arrived}), ${to}'s receive window (line)`;
   }
 
@@ -132,7 +132,7 @@ class Timeline {
     });
   }
 
-  /** What lies between both ends of the range, as items. */
+  /** Draws the items of the range. */
   draw() {
     const [from, to] = this.range;
     const width = Math.max(this.element.clientWidth - (this.narrow ? 76 : 116), 100);
@@ -149,7 +149,7 @@ class Timeline {
         const lines = sideLines(this.model, this.view.connection, side, from, to, pixel);
         const dots = sideDots(this.model, this.view.connection, side, from, to);
         const max = topOf(lines, dots);
-        tops.push({ max, name: this.bytesName(side) + (lines.window.length ? above(lines.window, max) : ": not known") });
+        tops.push({ max, name: this.bytesName(side) + (lines.window.length ? above(lines.window, max) : ": unknown") });
         series.push({ id: `flight${side}`, data: lines.flight }, { id: `window${side}`, data: lines.window });
         dots.forEach((data, n) => series.push({ id: `dots${side}${n}`, data }));
       }
@@ -159,7 +159,7 @@ class Timeline {
     this.moved(shown);
   }
 
-  /** Where frames and packets are not in the page. */
+  /** Lists the ranges whose frames and packets the page does not have. */
   missing(from, to) {
     const lanes = this.view.layout.lanes.map((lane, place) => [lane.kind, place]).filter(([kind]) => kind === "frame" || kind === "packet");
     if (this.model.facts.whole || !lanes.length) return [];
@@ -196,7 +196,7 @@ class Timeline {
     const label = shape.width > 44 && !item.overlaps ? this.label(item) : "";
     const rect = { type: "rect", shape, style, z2: params.dataIndex };
     if (!label) return rect;
-    // a group, not a text of the rectangle: elements are used again, and would keep a text that they have had
+    // a group, not a text of the rectangle: reused elements would keep an old text
     const fill = item.kind === "missing" ? this.colours.faint : contrasting(colour);
     const place = { x: shape.x + 4, y: shape.y + shape.height / 2 + 0.5, verticalAlign: "middle", width: shape.width - 8 };
     return { type: "group", children: [rect, { type: "text", silent: true, z2: params.dataIndex, style: { text: label, fill, fontSize: 11, overflow: "truncate", ellipsis: "…", ...place } }] };
@@ -238,14 +238,14 @@ class Timeline {
     this.chart.dispatchAction({ type: "dataZoom", dataZoomIndex: 0, startValue, endValue });
   }
 
-  /** `factor` below 1 goes closer. */
+  /** Zooms by a factor; below 1 zooms in. */
   scale(factor) {
     const [from, to] = this.range;
     const [middle, half] = [(from + to) / 2, ((to - from) / 2) * factor];
     this.zoom(middle - half, middle + half);
   }
 
-  /** Moves by a part of what is seen. */
+  /** Moves by a part of the visible range. */
   move(part) {
     const [from, to] = this.range;
     this.zoom(from + (to - from) * part, to + (to - from) * part);
@@ -255,7 +255,7 @@ class Timeline {
     this.zoom(...this.limits);
   }
 
-  /** Outlines an RPC or wait. */
+  /** Outlines an RPC or blocked interval. */
   mark(kind, row) {
     const { model, view } = this;
     const table = model[`${kind}s`];
@@ -287,7 +287,7 @@ class Timeline {
   }
 }
 
-/** What is said of a receive window that lies above the axis. */
+/** Describes a receive window that lies above the axis. */
 function above(line, max) {
   const least = Math.min(...line.map(([, value]) => value ?? Infinity).filter((value) => value > 0));
   return least > max && Number.isFinite(least) ? `; above: ${short(least)} or more` : "";
@@ -298,7 +298,7 @@ function short(value) {
   return value >= 1e3 ? `${Number((value / 1e3).toPrecision(3))} kB` : `${Math.round(value)} B`;
 }
 
-/** Black or white, whichever is read more easily on a colour written as #rrggbb. */
+/** Picks black or white, whichever is easier to read on a colour written as #rrggbb. */
 function contrasting(colour) {
   const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) || 0);
   return red * 0.299 + green * 0.587 + blue * 0.114 > 140 ? "#101418" : "#ffffff";

@@ -1,4 +1,4 @@
-// Columns out of the page: base64, inflate, and numbers of varying length (see columns.py).
+// Decodes the page's columns: base64, inflate, and variable-length numbers (see columns.py).
 
 async function inflated(id) {
   const text = atob(document.getElementById(id).textContent.trim());

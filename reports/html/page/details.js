@@ -1,4 +1,4 @@
-// What is said of something chosen: words, figures, packets. All of it is built as elements, never as markup.
+// Shows details of a selected item: words, figures, packets. Everything is built as elements, never as markup.
 
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -33,7 +33,7 @@ class Details {
     return packet ? this.button(`#${packet}`, () => this.actions.packet(packet), { className: "see" }) : "none";
   }
 
-  /** What a hover tells: the same words, fewer of them. */
+  /** Builds the text of a tooltip. */
   hint(item) {
     const [title, ...lines] = this.words(item);
     return element("div", { className: "hint" }, element("b", {}, title), ...lines.map((line) => element("div", {}, line)));
@@ -43,7 +43,7 @@ class Details {
     const { model } = this;
     if (!item) return [""];
     if (item.kind === "bytes") return this.byteWords(item.points);
-    if (item.kind === "missing") return ["Not in this page", "Packets and frames are kept around the findings' evidence and in the slowest RPCs."];
+    if (item.kind === "missing") return ["Not in this page", "The page has packets and frames only around the findings' evidence and in the slowest RPCs."];
     if (item.kind === "open") return this.openWords(item);
     if (item.kind === "evidence") return [`packet #${item.packet}`, seconds(item.start), `evidence of ${[...new Set(item.findings)].join(", ")}`];
     if (item.count > 1) return this.joinedWords(item);
@@ -59,13 +59,13 @@ class Details {
     const numbers = this.actions.members(lane);
     const connection = numbers.length === 1 ? this.model.connections.get(numbers[0]) : null;
     const title = connection ? `connection ${connection.number} ${connection.ends}` : counted(numbers.length, "connection");
-    return [title, `${counted(count, "RPC")} between ${seconds(start)} and ${seconds(end)}`, `most of their time: ${colour}`];
+    return [title, `${counted(count, "RPC")} between ${seconds(start)} and ${seconds(end)}`, `main cause of their time: ${colour}`];
   }
 
   joinedWords({ kind, failed, count, start, end, longest, lane }) {
-    const noun = { rpc: "RPC", wait: "wait", frame: "frame", packet: "packet" }[kind];
+    const noun = { rpc: "RPC", wait: "blocked interval", frame: "frame", packet: "packet" }[kind];
     const lines = [counted(count, noun), `${seconds(start)} to ${seconds(end)}`];
-    if (failed) lines.push("failed ones among them");
+    if (failed) lines.push("some of them failed");
     if (kind === "rpc") lines.push(`longest: ${this.rpcWords(longest).slice(0, 3).join(", ")}`);
     if (kind === "wait") lines.push(`longest: ${this.waitWords(longest)[0]}`);
     if (kind === "frame") lines.push(this.frameKinds(lane, start, end));
@@ -93,12 +93,12 @@ class Details {
 
   ending(row) {
     const { rpcs } = this.model;
-    return rpcs.last_packet[row] ? `status ${status(this.model, rpcs.status[row])}${rpcs.complete[row] ? "" : ", begun before the capture"}` : "its end is not in the capture";
+    return rpcs.last_packet[row] ? `status ${status(this.model, rpcs.status[row])}${rpcs.complete[row] ? "" : ", started before the capture"}` : "its end is not in the capture";
   }
 
   waitWords(row) {
     const { waits, facts } = this.model;
-    return [`${duration(waits.duration_ns[row])} ${facts.causes[waits.cause[row]]}`, `the ${waits.direction[row] ? "server" : "client"} owed ${waits.owed_bytes[row] ? bytes(waits.owed_bytes[row]) : "the next frame"} of stream ${waits.stream[row]}`,
+    return [`${duration(waits.duration_ns[row])} ${facts.causes[waits.cause[row]]}`, `the ${waits.direction[row] ? "server" : "client"} still had to send ${waits.owed_bytes[row] ? bytes(waits.owed_bytes[row]) : "the next frame"} of stream ${waits.stream[row]}`,
       `from ${seconds(waits.start_ns[row])}`, `stopped at #${waits.stopped_at_packet[row]}, resumed at #${waits.resumed_at_packet[row]}`];
   }
 
@@ -117,7 +117,7 @@ class Details {
       `${flagNames(packets.flags[row])}, ${bytes(packets.payload_bytes[row])}${note ? `, ${note}` : ""}`];
   }
 
-  /** Something chosen in the chart. */
+  /** Shows an item that was selected in the chart. */
   show(item) {
     if (item.kind === "open") return this.showLane(item);
     if (item.kind === "evidence") return this.actions.packet(item.packet, item.finding);
@@ -151,8 +151,8 @@ class Details {
     this.put(
       element("h3", {}, element("bdi", {}, facts.methods[rpcs.method[row]])),
       figures([
-        ["connection, stream", `${rpcs.connection[row]}, ${rpcs.stream[row]}`], ["begins", seconds(rpcs.start_ns[row])],
-        ["duration", duration(rpcs.duration_ns[row])], ["end", this.ending(row)], ["time by cause", shares || "not known"],
+        ["connection, stream", `${rpcs.connection[row]}, ${rpcs.stream[row]}`], ["start", seconds(rpcs.start_ns[row])],
+        ["duration", duration(rpcs.duration_ns[row])], ["end", this.ending(row)], ["time by cause", shares || "unknown"],
       ]),
       element("p", {}, "packets ", this.packetButton(rpcs.first_packet[row]), last ? " to " : "", last ? this.packetButton(last) : ""),
       this.button("zoom to it", () => this.actions.zoom(rpcs.start_ns[row], rpcs.start_ns[row] + rpcs.duration_ns[row])),
@@ -164,7 +164,7 @@ class Details {
     const [title, ...lines] = this.waitWords(row);
     const size = (column, unknown = -1) => (waits[column][row] > unknown ? bytes(waits[column][row]) : null);
     this.put(
-      element("h3", {}, `wait: ${title}`),
+      element("h3", {}, `blocked interval: ${title}`),
       element("p", {}, `${lines.slice(0, 2).join(" ")}.`),
       figures([
         ["in flight", size("in_flight_bytes")], ["congestion window", waits.congestion_window_bytes[row] > 0 ? size("congestion_window_bytes") : null],
@@ -176,13 +176,13 @@ class Details {
     );
   }
 
-  /** Packets around one of them, which is evidence of a finding or was asked for. */
+  /** Shows a packet and those around it; the packet is evidence of a finding or was asked for. */
   showPackets(row, finding) {
     const { packets, facts } = this.model;
     const connection = packets.connection[row];
-    const mine = this.model.by.packets.get(connection);
-    const place = mine.indexOf(row);
-    const shown = mine.slice(Math.max(place - 10, 0), place + 11);
+    const all = this.model.by.packets.get(connection);
+    const place = all.indexOf(row);
+    const shown = all.slice(Math.max(place - 10, 0), place + 11);
     const title = `packet #${packets.packet[row]} and those around it on connection ${connection}`;
     const back = finding ? element("p", {}, element("a", { href: `#finding-${finding}`, onclick: () => this.actions.back(finding) }, `back to ${facts.findings[finding - 1].id}`)) : null;
     const proofs = new Map();
@@ -217,7 +217,7 @@ class Details {
       const name = parts.join("");
       names.set(name, (names.get(name) ?? 0) + 1);
     }
-    const said = [...names].map(([name, times]) => (times > 1 ? `${name} ×${times}` : name));
-    return said.slice(0, 6).join(" ") + (said.length > 6 ? ` and ${said.length - 6} more` : "");
+    const texts = [...names].map(([name, times]) => (times > 1 ? `${name} ×${times}` : name));
+    return texts.slice(0, 6).join(" ") + (texts.length > 6 ? ` and ${texts.length - 6} more` : "");
   }
 }

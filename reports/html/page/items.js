@@ -1,6 +1,6 @@
-// What is drawn between two instants, so much of it as can be told apart: neighbours closer than a pixel become one item.
+// Lists the items drawn between two instants; neighbours closer than a pixel become one item.
 
-/** Joins marks of one line: `add` in the order of beginnings, `items` at the end. `piled` joins all that overlap. */
+/** Joins the marks of one lane. Call `add` in order of start times; `piled` joins all marks that overlap. */
 class Joined {
   constructor(lane, pixel, piled = false) {
     Object.assign(this, { lane, pixel, piled, items: [], narrow: 3 * pixel, broad: 14 * pixel });
@@ -30,7 +30,7 @@ function commonest(colours) {
   return best;
 }
 
-/** Items of the view of one connection. */
+/** Lists the items in the view of one connection. */
 function connectionItems(model, view, from, to, pixel) {
   const { connection, layout } = view;
   const items = [];
@@ -64,7 +64,7 @@ function evidenceItems(model, connection, lane, from, to, pixel) {
   }
   const items = [...at.values()];
   items.forEach((item, place) => {
-    const room = 52 * pixel; // a number that would lie on another mark is left out
+    const room = 52 * pixel; // a number that would cover another mark is omitted
     const leftwards = to - item.start < 1.2 * room && item.start - items[place - 1]?.start < room;
     item.labelled = !(items[place + 1]?.start - item.start < room) && !leftwards;
   });
@@ -88,7 +88,7 @@ function sideItems(model, connection, { kind, side }, lane, from, to, pixel) {
   return joined.items.map((item) => ({ ...item, kind, colour: again(model, kind, item) ?? colour(commonest(item.colours)), height: item.overlaps ? 0.35 : kind === "wait" ? 0.85 : 0.7 }));
 }
 
-/** A packet sent again is seen among any number of others. */
+/** Gives an item with a retransmitted packet that colour, however many other packets it joins. */
 const again = (model, kind, item) => (kind === "packet" && item.colours.has("loss_recovery") ? "loss_recovery" : null);
 
 function packetColour(model, row) {
@@ -101,7 +101,7 @@ function frameColour(name) {
   return { DATA: "server", HEADERS: "client", CONTINUATION: "client", SETTINGS: "delayed_ack", PING: "connection_window", WINDOW_UPDATE: "transmission", RST_STREAM: "congestion_window", GOAWAY: "loss_recovery" }[name] ?? "unexplained";
 }
 
-/** Columns of the view of all connections: how many RPCs were open, coloured by what most of their time went to. */
+/** Builds the columns in the view of all connections: the number of open RPCs, coloured by the main cause of their time. */
 function overviewItems(model, view, from, to, pixel) {
   const width = pixel * COLUMN;
   const columns = Math.min(Math.max(Math.ceil((to - from) / width), 1), 2000);

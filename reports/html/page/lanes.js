@@ -1,9 +1,9 @@
-// Which line of the chart an RPC or connection is drawn in.
+// Assigns RPCs and connections to the lanes of the chart.
 
 const MOST_LANES = 16;
-const COLUMN = 4; // pixels of a column of the view of all connections
+const COLUMN = 4; // width in pixels of a column in the view of all connections
 
-/** The first free lane for each of some intervals in the order of their beginnings; the last lane takes what is left. */
+/** Gives each interval, sorted by start, the first free lane; the last lane takes the rest. */
 function lanesOf(starts, ends, most = MOST_LANES) {
   const until = [];
   const lanes = new Int32Array(starts.length);
@@ -18,7 +18,7 @@ function lanesOf(starts, ends, most = MOST_LANES) {
   return { lanes, count: until.length + (overflow ? 1 : 0), overflow };
 }
 
-/** Lines of the view of all connections: connections that do not overlap may share one. */
+/** Assigns lanes in the view of all connections; connections that do not overlap may share one. */
 function connectionLanes(model) {
   const list = [...model.connections.values()].sort((a, b) => a.start - b.start || a.number - b.number);
   const few = list.length <= MOST_LANES;
@@ -35,7 +35,7 @@ function connectionLanes(model) {
   return { of, members, count };
 }
 
-/** The view of one connection: lines for RPCs at once, then waits, frames and packets of both sides. */
+/** Assigns lanes in the view of one connection: concurrent RPCs, then blocked intervals, frames and packets by side. */
 function streamLanes(model, connection) {
   const rows = model.by.rpcs.get(connection) ?? [];
   const { start_ns: start, duration_ns: length } = model.rpcs;
@@ -47,7 +47,7 @@ function streamLanes(model, connection) {
   }));
   const waits = model.by.waits.get(connection) ?? [];
   SIDES.forEach((arrow, side) => {
-    if (waits.some((row) => model.waits.direction[row] === side)) lanes.push({ name: `waits ${arrow}`, kind: "wait", side });
+    if (waits.some((row) => model.waits.direction[row] === side)) lanes.push({ name: `blocked ${arrow}`, kind: "wait", side });
   });
   const kinds = [["frames", "frame"], ["packets", "packet"]];
   for (const [table, kind] of kinds) {
@@ -59,7 +59,7 @@ function streamLanes(model, connection) {
   return { rows, slots: packed.lanes, lanes };
 }
 
-/** Packets of findings that belong to a connection. */
+/** Lists the evidence packets that belong to a connection. */
 function evidenceOf(model, connection) {
   return model.evidence.filter(({ packet, finding }) => {
     const row = packetRow(model, packet);

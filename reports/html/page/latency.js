@@ -1,4 +1,4 @@
-// Distributions of the latencies: how many RPCs in each class, on a logarithmic axis.
+// Draws the distributions of latencies: the RPCs in each class, on a logarithmic axis.
 
 function drawLatencies(model, echarts, container, charts) {
   const style = getComputedStyle(document.documentElement);
@@ -7,8 +7,8 @@ function drawLatencies(model, echarts, container, charts) {
   charts.splice(0).forEach((chart) => chart.dispose());
   for (const { method, first, counts, quantiles } of model.facts.latencies) {
     const plot = element("div", { className: "plot" });
-    const said = quantiles.map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
-    container.append(element("figure", {}, element("figcaption", {}, element("bdi", {}, method), element("small", {}, said)), plot));
+    const text = quantiles.map(([name, ns]) => `${name} ${duration(ns)}`).join(", ");
+    container.append(element("figure", {}, element("figcaption", {}, element("bdi", {}, method), element("small", {}, text)), plot));
     const chart = echarts.init(plot, null, { renderer: "canvas" });
     const bins = counts.map((count, place) => [(first + place) / model.facts.bins, (first + place + 1) / model.facts.bins, count]);
     const lines = quantiles.map(([name, ns]) => ({ xAxis: Math.log10(Math.max(ns, 1)), name }));
@@ -34,14 +34,14 @@ function drawLatencies(model, echarts, container, charts) {
   }
 }
 
-/** At least a factor of ten, so that one class does not look like many. */
+/** Finds the ends of the axis, at least a factor of ten apart, so that one class does not look like many. */
 function axisEnds(bins) {
   const [first, last] = [bins[0][0], bins[bins.length - 1][1]];
   const pad = Math.max((1 - (last - first)) / 2, 0.05);
   return [first - pad, last + pad];
 }
 
-/** Logarithms of 1, 2 and 5 times the powers of ten, or of these alone on a long axis. */
+/** Lists the logarithms of 1, 2 and 5 times the powers of ten; on a long axis only of the powers of ten. */
 function ticks(from, to) {
   const values = [];
   for (let power = Math.floor(from); power <= to; power += 1) {
@@ -50,13 +50,13 @@ function ticks(from, to) {
   return values.filter((value) => value >= from && value <= to);
 }
 
-/** `200 ms`: round figures without their zeros. */
+/** Formats round figures without trailing zeros: `200 ms`. */
 function plain(ns) {
   const [unit, name] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]].find(([size]) => ns >= size * 0.999) ?? [1, "ns"];
   return `${Number((ns / unit).toPrecision(3))} ${name}`;
 }
 
-/** Quantiles that lie together share a line. */
+/** Joins the lines of quantiles that are close together. */
 function apart(lines) {
   const kept = [];
   for (const line of lines) {

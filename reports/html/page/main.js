@@ -1,8 +1,8 @@
-// The page comes to life: data, library, chart, and what the reader does.
+// Starts the page: decodes the data, runs the library, draws the chart, and handles the reader's input.
 
 const byId = (id) => document.getElementById(id);
 
-/** The library runs because the page's policy names its hash; nothing else that came this way would. */
+/** Runs the charting library; the page's policy names its hash, and no other script added this way could run. */
 async function library() {
   const script = document.createElement("script");
   script.textContent = new TextDecoder().decode(await inflated("library"));
@@ -59,7 +59,7 @@ function say(model, timeline, shown) {
   const [from, to] = timeline.range;
   const { connection } = timeline.view;
   const what = connection === ALL ? `all ${counted(model.connections.size, "connection")}` : `connection ${connection}`;
-  const bare = connection !== ALL && !model.by.packets.has(connection) ? "; its frames and packets are not in this page" : "";
+  const bare = connection !== ALL && !model.by.packets.has(connection) ? "; this page does not have its frames and packets" : "";
   byId("status").textContent = `${what}, ${seconds(Math.max(from, model.first))} to ${seconds(Math.min(to, model.last))} (${duration(Math.min(to, model.last) - Math.max(from, model.first))}), ${counted(shown, "item")}${bare}`;
 }
 
@@ -78,19 +78,19 @@ function choose(timeline, connection, range = null) {
   timeline.show(connection, range);
 }
 
-/** Shows a packet in its place, with the two pieces of evidence next to it, or with a little time around it. */
+/** Shows a packet on the timeline, with the two nearest packets of evidence, or with a little time around it. */
 function toPacket(model, timeline, details, packet, finding) {
   const row = packetRow(model, packet);
   if (row < 0) {
     const known = model.evidence.find((one) => one.packet === packet);
     if (known) timeline.zoom(known.time - 5e6, known.time + 5e6);
-    details.put(element("h3", {}, `packet #${packet}`), element("p", {}, "It is not in this page, or is no packet of a connection: open the capture in Wireshark to see it."));
+    details.put(element("h3", {}, `packet #${packet}`), element("p", {}, "This page does not have it, or it belongs to no connection. Open the capture in Wireshark to see it."));
     return;
   }
   const connection = model.packets.connection[row];
   const time = model.packets.time_ns[row];
   const others = finding ? model.facts.findings[finding - 1].evidence.map(([, at]) => Math.abs(at - time)).filter((far) => far > 0) : [];
-  const far = others.sort((a, b) => a - b)[Math.min(1, others.length - 1)]; // what it stops or releases is mostly the second
+  const far = others.sort((a, b) => a - b)[Math.min(1, others.length - 1)]; // the second nearest is mostly the stop or the release
   const span = Math.min(Math.max(far === undefined ? 2e6 : far * 1.15, 1e5), 2e9);
   if (timeline.view.connection !== connection) choose(timeline, connection, [time - span, time + span]);
   else timeline.zoom(time - span, time + span);
@@ -98,7 +98,7 @@ function toPacket(model, timeline, details, packet, finding) {
   details.showPackets(row, finding);
 }
 
-/** All evidence of a finding at once. */
+/** Shows all evidence of a finding. */
 function toFinding(model, timeline, details, number) {
   const { evidence } = model.facts.findings[number - 1];
   const rows = evidence.map(([packet]) => packetRow(model, packet)).filter((row) => row >= 0);
@@ -159,7 +159,7 @@ function keys(model, timeline, details) {
   });
 }
 
-/** The next or previous RPC or wait of the connection; of all connections the next one of them. */
+/** Selects the next or previous RPC or blocked interval; in the view of all connections, the first connection. */
 function stepped(model, timeline, details, way) {
   const { connection } = timeline.view;
   if (connection === ALL) {
@@ -196,11 +196,11 @@ function legend(model) {
   const failed = model.rpcs.status.some((code) => code !== 0 && code < 255);
   const frames = [...new Set(model.frames.kind)].map((kind) => frameName(model, kind));
   const group = (name, keys) => keys.length && byId("legend").append(element("li", {}, name), element("ul", {}, ...keys));
-  const ends = [["client", "client's payload"], ["server", "server's payload"], ["network", "no payload"], ["loss_recovery", "sent again"], ["accent", "SYN, FIN, RST"]];
-  group("RPCs (most of their time), waits", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
+  const ends = [["client", "client's payload"], ["server", "server's payload"], ["network", "no payload"], ["loss_recovery", "retransmitted"], ["accent", "SYN, FIN, RST"]];
+  group("RPCs (main cause), blocked intervals", [...causes.map((cause) => key(cause, cause)), ...(failed ? [key("failed", "outlined: failed")] : [])]);
   group("frames", frames.map((name) => key(frameColour(name), name)));
   group("packets", model.packets.rows ? ends.map(([colour, name]) => key(colour, name)) : []);
-  group("windows when a side stopped", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
+  group("windows at the start of a blocked interval", model.waits.rows ? DOTS.map(([name, , colour, symbol]) => key(colour, name, symbol)) : []);
 }
 
 function themes(paint) {
@@ -227,12 +227,12 @@ function themes(paint) {
 async function start() {
   document.documentElement.classList.add("live");
   try {
-    if (!window.DecompressionStream) throw new Error("this browser has no DecompressionStream: use one of 2023 or later");
+    if (!window.DecompressionStream) throw new Error("this browser lacks DecompressionStream: use a browser of 2023 or later");
     const facts = JSON.parse(byId("facts").textContent);
     begin(modelOf(facts, decoded(await inflated("columns"), facts.layout)), await library());
   } catch (error) {
     byId("problem").hidden = false;
-    byId("problem").textContent = `The time line cannot be drawn: ${error.message}.`;
+    byId("problem").textContent = `The timeline cannot be drawn: ${error.message}.`;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
-// What the page knows: tables, which rows belong to which connection, and words for them.
+// The page's data: tables, the rows of each connection, and the words for them.
 
 const ALL = -1;
-const NOT_KNOWN = -1e12; // HTTP/2 windows may be negative, but never that much
+const NOT_KNOWN = -1e12; // HTTP/2 windows may be negative, but never this low
 const SIDES = ["→", "←"];
 const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE"];
 
@@ -40,7 +40,7 @@ function spanOf(number, rpcs, rows) {
   return span;
 }
 
-/** Row of a packet, or -1. */
+/** Finds the row of a packet, or -1. */
 function packetRow(model, packet) {
   const { packet: numbers } = model.packets;
   let [low, high] = [0, numbers.length];
@@ -52,14 +52,14 @@ function packetRow(model, packet) {
   return numbers[low] === packet ? low : -1;
 }
 
-/** Whether frames and packets of a connection's packet are in the page. */
+/** Says whether the page has the frames and packets around a connection's packet. */
 function detailed(model, connection, packet) {
   if (model.facts.whole) return true;
   const { first_packet: first, last_packet: last } = model.spans;
   return (model.by.spans.get(connection) ?? []).some((row) => first[row] <= packet && packet <= last[row]);
 }
 
-/** The cause with the largest share of an RPC, and the shares above a hundredth, largest first. */
+/** Lists the causes of an RPC's time with their shares, largest first. */
 function sharesOf(model, row) {
   const shares = [];
   model.facts.causes.forEach((cause, place) => {
@@ -94,7 +94,7 @@ function duration(ns) {
   return `${(shown >= 1000 ? Math.abs(ns) / unit : shown).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${name}`;
 }
 
-/** Three digits, halves to the even one, as the tables of the page have it. */
+/** Rounds to three digits, halves to even, as the tables of the page do. */
 function significant(value) {
   if (!value) return 0;
   const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
@@ -106,6 +106,6 @@ const seconds = (ns, digits = 6) => `${(ns / 1e9).toFixed(digits)} s`;
 const bytes = (number) => `${number.toLocaleString("en")} B`;
 const percent = (share) => `${(share * 100).toFixed(1)} %`;
 const counted = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
-const status = (model, code) => model.facts.statuses[code] ?? "not seen";
+const status = (model, code) => model.facts.statuses[code] ?? "unknown";
 const frameName = (model, kind) => model.facts.frames[Math.min(kind, model.facts.frames.length - 1)];
 const flagNames = (flags) => FLAGS.filter((_, bit) => flags & (1 << bit)).join(" ") || "-";

@@ -1,4 +1,4 @@
-"""The command line: one file per command. The only place that opens files and prints."""
+"""The command line, one file per command: the only place that opens files and prints."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ COMMANDS = (
 
 
 def application(only: str | None = None) -> typer.Typer:
-    """The command line, or that of one command alone, which is ready sooner."""
+    """Build the command line, or only one command of it, which starts faster."""
     app = typer.Typer(
         name="grpcdiag",
-        help="Say where the time of every RPC in a packet capture went, why, and which packets prove it.",
-        epilog="Exit codes: 0 done, 1 --fail-on met or a difference that verify cannot explain or scrub made, "
-        "2 wrong usage or output that cannot be written, "
+        help="Find out from a packet capture why gRPC calls are slow, and which packets prove it.",
+        epilog="Exit codes: 0 done, 1 --fail-on met, verify cannot explain a difference, or scrub would change the "
+        "analysis, 2 wrong usage or output that cannot be written, "
         "3 input unreadable or not a capture, "
         "4 no gRPC traffic found, 130 interrupted.",
         no_args_is_help=True,
@@ -54,7 +54,7 @@ def application(only: str | None = None) -> typer.Typer:
 
 
 def of_arguments(arguments: list[str]) -> typer.Typer:
-    """The part of the command line that answers these arguments."""
+    """Build the part of the command line that these arguments need."""
     first = arguments[0] if arguments else ""
     return application(first if first in COMMANDS else None)
 
@@ -70,7 +70,7 @@ def _options(
 
 
 def __getattr__(name: str) -> typer.Typer:
-    """`app`, the whole command line, made when it is asked for."""
+    """Build `app`, the whole command line, when it is first used."""
     if name == "app":
         whole = globals()["app"] = application()
         assert isinstance(whole, typer.Typer)

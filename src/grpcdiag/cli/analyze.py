@@ -1,4 +1,4 @@
-"""`grpcdiag analyze`: the main job."""
+"""`grpcdiag analyze`: find what costs time in a capture."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..ahead import begun
-from .beside import recorded_beside
-from .common import (
+from .support.common import (
     NO_GRPC,
     Files,
     From,
@@ -29,13 +28,14 @@ from .common import (
     progress,
     write,
 )
+from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..analyzer.chosen import Chosen
-    from ..analyzer.reading import How, Progress
-    from ..analyzer.result import Analysis
+    from ..analyzer.decode.runner import DecodeOptions, Progress
+    from ..analyzer.model.analysis import Analysis
+    from ..analyzer.selection.selection import Selection
 
 NAME = "analyze"
 
@@ -54,7 +54,7 @@ class Format(StrEnum):
 
 
 class Severity(StrEnum):
-    """Severities, from harmless to grave."""
+    """Severities, from the lowest to the highest."""
 
     info = "info"
     warning = "warning"
@@ -63,18 +63,18 @@ class Severity(StrEnum):
 
 def command(
     files: Files,
-    format_: Annotated[Format, typer.Option("--format", help="How to report.")] = Format.terminal,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the report.")] = Format.terminal,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Output = None,
     fail_on: Annotated[
-        Severity | None, typer.Option("--fail-on", help="Exit with 1 when a finding is at least this severe.")
+        Severity | None, typer.Option("--fail-on", help="Exit with 1 if a finding is at least this severe.")
     ] = None,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Findings, methods and connections shown in the text.")
+        int | None, typer.Option("--top", min=1, help="Most findings, methods and connections to show in the text.")
     ] = None,
     connection: Annotated[
         list[int] | None,
-        typer.Option("--connection", "-c", min=0, help="Judge the RPCs of this connection; may be given again."),
+        typer.Option("--connection", "-c", min=0, help="Select RPCs of this connection; repeatable."),
     ] = None,
     method: Method = None,
     from_: From = None,
@@ -84,9 +84,9 @@ def command(
     memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say where the time of the RPCs went, why, which packets prove it, and which knob fixes it.
+    """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.
 
-    --connection, --method, --from and --to judge a part of the RPCs, those that begin in the time.
+    --connection, --method, --from and --to select RPCs; --from and --to by their start time.
     """
     one_after_the_other(from_, to)
     narrowed = bool(connection) or method is not None or from_ is not None or to is not None
@@ -94,54 +94,58 @@ def command(
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
-                f"--format {chosen_format} shows whole captures: without --connection, --method, --from, --to",
+                f"--format {chosen_format} shows whole captures: omit --connection, --method, --from and --to",
                 2,
             )
-        analysis = _drawn(files, how(port, keylog, memory), chosen_format, output, quiet)
+        analysis = _write_drawing(files, how(port, keylog, memory), chosen_format, output, quiet)
     else:
-        with decoding(), progress(quiet) as told:
+        with decoding(), progress(quiet) as report_progress:
             if narrowed:
-                from ..analyzer.chosen import Chosen
+                from ..analyzer.selection.selection import Selection
 
-                chosen = Chosen(tuple(sorted(set(connection or ()))), method, from_, to)
-                analysis = _part(files, chosen, how(port, keylog, memory), told)
+                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to)
+                analysis = _analyze_part(files, chosen, how(port, keylog, memory), report_progress)
             else:
-                analysis = _read(files, how(port, keylog, memory), told, chosen_format, output)
+                analysis = _analyze_whole(files, how(port, keylog, memory), report_progress, chosen_format, output)
         _report(analysis, chosen_format, output, top)
-    if fail_on and _has(analysis, fail_on.value):
+    if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
 
-def _read(files: list[str], chosen: How, told: Progress | None, format_: Format, output: Path | None) -> Analysis:
-    """The analysis. Without gRPC, what TLS without secrets shows is reported all the same, and the command ends."""
-    from ..analyzer.errors import NoGrpcError
+def _analyze_whole(
+    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, format_: Format, output: Path | None
+) -> Analysis:
+    """Analyze the capture. If it has only TLS without secrets, report what that shows and end the command."""
+    from ..analyzer.decode.errors import NoGrpcError
 
     try:
-        return _analysis(files, chosen, told)
+        return _analyze(files, chosen, report_progress)
     except NoGrpcError as error:
         if error.analysis is None or format_ not in (Format.terminal, Format.json):
             raise
         _report(error.analysis, format_, output, None)
-        text = "the connections that offer HTTP/2 are TLS, for which there are no secrets; what shows all the same is "
-        fail(f"no gRPC traffic found: {text}in the report", NO_GRPC)
+        text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "
+        fail(f"no gRPC traffic found: {text}the report has what is visible without them", NO_GRPC)
 
 
-def _drawn(files: list[str], chosen: How, format_: Format, output: Path | None, quiet: bool) -> Analysis:
-    """Write a report that shows packets against time and give the analysis."""
+def _write_drawing(
+    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool
+) -> Analysis:
+    """Write a report that draws packets on a timeline, and return the analysis."""
     if format_ is Format.perfetto:
-        from .trace import write_trace
+        from .formats.trace import write_trace
 
         return write_trace(files, chosen, output, quiet)
-    from . import html
+    from .formats import html
 
-    return html.write_page(files, chosen, output, quiet, _analysis)
+    return html.write_page(files, chosen, output, quiet, _analyze)
 
 
 def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
     if format_ is Format.json:
-        from ..reports import json_v1
+        from ..reports import analysis_json
 
-        write(json_v1.pieces(analysis), output)
+        write(analysis_json.render_pieces(analysis), output)
     elif format_ is Format.markdown:
         from ..analyzer import _core
         from ..reports import markdown
@@ -153,44 +157,46 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
 
 
-def _analysis(files: list[str], chosen: How, told: Progress | None) -> Analysis:
+def _analyze(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
     if len(files) > 1:
-        from ..analyzer.ends import analyze_files
+        from ..analyzer.two_captures import analyze_files
 
-        return analyze_files(files, described=recorded_beside, progress=told, **chosen)
-    from ..analyzer.reading import Reading
+        return analyze_files(files, described=find_sidecar, progress=report_progress, **chosen)
+    from ..analyzer.decode.runner import Reading
 
     reading = begun(files, chosen) or Reading(files, **chosen)
-    # numpy and the rest are imported while the core reads
+    # numpy and other libraries are imported while the core reads the capture
     from ..analyzer.analysis import of_tables
     from ..analyzer.tables import tables_of
 
-    beside, notes = recorded_beside(files)
-    return of_tables(tables_of(reading.finish(told)), beside, notes)
+    sidecar, notes = find_sidecar(files)
+    return of_tables(tables_of(reading.finish(report_progress)), sidecar, notes)
 
 
-def _part(files: list[str], chosen: Chosen, how: How, told: Progress | None) -> Analysis:
-    """The analysis of some of the RPCs; exits with 2 when there are none."""
-    from ..analyzer import narrowing
+def _analyze_part(
+    files: list[str], chosen: Selection, how: DecodeOptions, report_progress: Progress | None
+) -> Analysis:
+    """Analyze the selected RPCs; exit with 2 if there are none."""
     from ..analyzer.analysis import of_part
-    from ..analyzer.ends import vantages
-    from ..analyzer.errors import NarrowError
+    from ..analyzer.decode.errors import NarrowError
+    from ..analyzer.selection import narrow
+    from ..analyzer.two_captures import vantages
 
     if len(files) > 1:
         places = vantages(files, **how)
         if len(places) > 1:
             names = " and ".join(place[0] for place in places[:2])
-            fail(f"{names} are captures of the same connections at two places: a part of the RPCs is judged in one", 2)
+            fail(f"{names} are captures of the same connections at two places: RPCs can be selected in one only", 2)
     try:
-        return of_part(narrowing.read(files, chosen, told, **how), chosen, *recorded_beside(files))
+        return of_part(narrow.read(files, chosen, report_progress, **how), chosen, *find_sidecar(files))
     except NarrowError as error:
         fail(str(error), 2)
 
 
-def _has(analysis: Analysis, severity: str) -> bool:
-    from ..analyzer.result import SEVERITIES
+def _has_severity(analysis: Analysis, severity: str) -> bool:
+    from ..analyzer.model.finding import SEVERITIES
 
     grave = [str(name) for name in SEVERITIES]
     grave = grave[grave.index(severity) :]
-    analyses = [analysis, *(analysis.apart.others if analysis.apart else ())]
+    analyses = [analysis, *(analysis.apart.analyses if analysis.apart else ())]
     return any(finding.severity in grave for one in analyses for finding in one.findings)

@@ -1,4 +1,4 @@
-"""`grpcdiag capture`: tcpdump around a command."""
+"""`grpcdiag capture`: record packets with tcpdump while a command runs."""
 
 from __future__ import annotations
 
@@ -12,84 +12,97 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from ..interruption import Raising
-from .common import Quiet, fail, say
+from .support.common import Quiet, fail, say
 
 if TYPE_CHECKING:
-    from ..capture.recording import Outcome, Plan
+    from ..capture.plan import Plan
+    from ..capture.recording import Outcome
 
 NAME = "capture"
 CONTEXT = {"allow_interspersed_args": False}
-"""What stands behind the command's name belongs to the command."""
+"""Arguments after COMMAND belong to COMMAND."""
 
 USAGE = 2
 """Exit code: a wrong filter, interface, target, size or user."""
 CANNOT_RECORD = 125
-"""Exit code: nothing can be recorded here, and the command has not run (as timeout(1) and env(1) have it)."""
+"""Exit code: recording is impossible here, and COMMAND has not run (like timeout(1) and env(1))."""
 
 SNAPLEN_COSTS = (
-    "packets are cut at {0:,} bytes: sizes and times stay exact, but HTTP/2 frames and headers behind the cut are not "
-    "seen, so methods, statuses and messages of larger packets will be missing"
+    "packets are truncated at {0:,} bytes: sizes and times stay exact, but HTTP/2 frames and headers beyond that are "
+    "lost, so methods, statuses and messages of larger packets will be missing"
 )
 
 
 class Then(StrEnum):
-    """What to do with the capture afterwards."""
+    """What to do with the capture at the end."""
 
     analyze = "analyze"
 
 
 def command(
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND...]", help="Recorded while it runs; else until Ctrl-C.")
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND...]", help="Record while COMMAND runs. Default: until Ctrl-C."),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="The capture; - streams it. Named by the time.")
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Capture file; - for a stream. Default: named by time."),
     ] = None,
     interface: Annotated[
-        str | None, typer.Option("-i", "--interface", metavar="IF", help="Else the route to --target decides, or any.")
+        str | None,
+        typer.Option("-i", "--interface", metavar="IF", help="Interface. Default: the route to --target, or any."),
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option("-t", "--target", metavar="HOST:PORT", help="Record what goes to this server.")
+        list[str] | None,
+        typer.Option("-t", "--target", metavar="HOST:PORT", help="Record traffic of this server; repeatable."),
     ] = None,
-    port: Annotated[list[int] | None, typer.Option("-p", "--port", min=1, max=65535, help="Record this port.")] = None,
-    host: Annotated[list[str] | None, typer.Option("--host", help="Record this host only.")] = None,
+    port: Annotated[
+        list[int] | None, typer.Option("-p", "--port", min=1, max=65535, help="Record this port; repeatable.")
+    ] = None,
+    host: Annotated[list[str] | None, typer.Option("--host", help="Record only this host; repeatable.")] = None,
     filter_: Annotated[
-        str | None, typer.Option("--filter", metavar="EXPR", help="Must hold besides; see pcap-filter(7).")
+        str | None,
+        typer.Option("--filter", metavar="EXPR", help="Extra pcap filter, combined with AND; see pcap-filter(7)."),
     ] = None,
     snaplen: Annotated[
-        int, typer.Option("-s", "--snaplen", min=0, max=262144, help="Bytes kept of a packet; 0 for all.")
+        int, typer.Option("-s", "--snaplen", min=0, max=262144, help="Bytes recorded of each packet; 0 for all.")
     ] = 0,
-    buffer: Annotated[int, typer.Option("-B", "--buffer", min=1, max=2000, help="Kernel's buffer in MiB.")] = 64,
+    buffer: Annotated[int, typer.Option("-B", "--buffer", min=1, max=2000, help="Kernel buffer in MiB.")] = 64,
     rotate: Annotated[
-        str | None, typer.Option("--rotate", metavar="SIZE[xN]", help="A file per SIZE, such as 100M; keep N of them.")
+        str | None,
+        typer.Option(
+            "--rotate", metavar="SIZE[xN]", help="Start a new file after SIZE, such as 100M; keep the last N."
+        ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option("-u", "--user", help="Run COMMAND as this user; under sudo as the one who called it.")
+        str | None, typer.Option("-u", "--user", help="Run COMMAND as this user. Default under sudo: the caller.")
     ] = None,
     then: Annotated[Then | None, typer.Option("--then", help="What to do with the capture at the end.")] = None,
     also: Annotated[
-        list[str] | None, typer.Option("--also", metavar="SSH_HOST", help="Record there too, and fetch the file.")
+        list[str] | None,
+        typer.Option("--also", metavar="SSH_HOST", help="Record on this host too, and fetch the file; repeatable."),
     ] = None,
     samples: Annotated[
-        int, typer.Option("--samples", metavar="MS", min=0, help="Time between two looks at sockets; 0 for none.")
+        int, typer.Option("--samples", metavar="MS", min=0, help="Time between two samples of sockets; 0 for none.")
     ] = 100,
     linger: Annotated[
-        float, typer.Option("--linger", metavar="S", min=0, max=600, help="How long connections may take to close.")
+        float,
+        typer.Option("--linger", metavar="S", min=0, max=600, help="Time for connections to close after COMMAND."),
     ] = 5.0,
     mode: Annotated[
-        int, typer.Option("--mode", metavar="OCTAL", parser=lambda text: _mode(text), help="Mode of the files.")
+        int, typer.Option("--mode", metavar="OCTAL", parser=lambda text: _mode(text), help="Permissions of the files.")
     ] = "600",  # type: ignore[assignment]
     quiet: Quiet = False,
 ) -> None:
-    """Record the packets of a command, and what this machine's TCP is set to; exits with COMMAND's exit code.
+    """Record the packets of a command and this machine's TCP settings, and exit with COMMAND's exit code.
 
-    125: nothing can be recorded here; 126, 127: COMMAND cannot be started; 128 and more: a signal ended it.
+    125: recording is impossible here. 126, 127: COMMAND cannot be started. 128 and more: a signal ended COMMAND.
     """
     from ..analyzer import _core
     from ..capture import filters, interfaces, tcpdump
     from ..capture.errors import CommandError, RecordingError, UsageError
     from ..capture.output import STDOUT
-    from ..capture.recording import Plan
+    from ..capture.plan import Plan
 
     gc.enable()  # this command may run for days
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
@@ -117,7 +130,7 @@ def command(
             also=tuple(also or ()),
             version=_core.__version__,
         )
-        filters.check(filter_ or "")  # alone first, so that what is wrong with it is said of it
+        filters.check(filter_ or "")  # alone first, so that the error names the user's filter
         filters.check(plan.expression)
         outcome = _record(plan, quiet)
     except CommandError as error:
@@ -132,45 +145,45 @@ def command(
 
 
 def _mode(text: str) -> int:
-    """The mode of a file, as chmod takes it in digits. Raises BadParameter."""
+    """Parse the mode of a file in octal digits, as for chmod. Raises BadParameter."""
     if not re.fullmatch(r"0?[0-7]{3}", text):
-        raise typer.BadParameter(f"{text!r} is no mode: write three octal digits, such as 600 or 640")
+        raise typer.BadParameter(f"{text!r} is not a mode: write three octal digits, such as 600 or 640")
     return int(text, 8)
 
 
 def _record(plan: Plan, quiet: bool) -> Outcome:
-    """Record and tell. Raises RecordingError."""
+    """Record, and report what happens. Raises RecordingError."""
     from ..capture.output import STDOUT
     from ..capture.recording import record
 
-    def tell(text: str) -> None:
+    def warn(text: str) -> None:
         with contextlib.suppress(OSError):  # a message that cannot be written changes no exit code
             typer.echo(f"grpcdiag: {text}", err=True)
 
     def say(text: str) -> None:
         if not quiet:
-            tell(text)
+            warn(text)
 
     if plan.output == STDOUT:
         import sys
 
         if sys.stdout.isatty():
-            fail("-o - writes a capture: pipe it into a file or a program", USAGE)
+            fail("-o - writes a binary capture: pipe it into a file or a program", USAGE)
         if plan.arguments:
-            say("standard output is the capture: what COMMAND writes there goes to standard error")
+            say("standard output is the capture: COMMAND's standard output goes to standard error")
     if plan.snaplen:
         say(SNAPLEN_COSTS.format(plan.snaplen))
     if not plan.arguments:
         say(f"recording on {plan.interface}: {plan.expression}; Ctrl-C ends it")
-    with Raising():  # tcpdump takes an orderly end
+    with Raising():  # a signal must end tcpdump in an orderly way
         outcome = record(plan, say)
     for problem in outcome.problems:
-        tell(problem)
-    say(_summary(plan, outcome))
+        warn(problem)
+    say(_summarize(plan, outcome))
     return outcome
 
 
-def _summary(plan: Plan, outcome: Outcome) -> str:
+def _summarize(plan: Plan, outcome: Outcome) -> str:
     counts = outcome.counts
     packets = f"{counts.captured:,} packets" if counts else "an unknown number of packets"
     lost = bool(outcome.problems) or counts is None or counts.dropped or counts.dropped_by_interface
@@ -179,18 +192,18 @@ def _summary(plan: Plan, outcome: Outcome) -> str:
         return f"{packets}{dropped}"
     more = f" and {len(outcome.files) - 1:,} more files" if len(outcome.files) > 1 else ""
     here = f"{outcome.files[0]}{more}: {packets} on {plan.interface}, {outcome.bytes / 1e6:,.1f} MB{dropped}"
-    return "\n          ".join([here, *(f"{name}: from there" for name in outcome.remote_files)])
+    return "\n          ".join([here, *(f"{name}: from the other host" for name in outcome.remote_files)])
 
 
 def _analyze(files: list[str], quiet: bool) -> None:
-    """The diagnosis, whose exit code is not this command's."""
+    """Analyze the capture; the exit code of the analysis is ignored."""
     from ..streams import StandardOutputError, forget_output
     from . import analyze
 
     try:
         analyze.command(files, quiet=quiet)
     except typer.Exit:
-        return  # it has said why
+        return  # the error is already reported
     except StandardOutputError as error:
         say(f"cannot write standard output: {error.strerror}")
         forget_output()

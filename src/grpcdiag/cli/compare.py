@@ -1,4 +1,4 @@
-"""`grpcdiag compare`: the same work in two or more captures side by side."""
+"""`grpcdiag compare`: compare the same work in two or more captures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..interruption import scratch
-from .beside import recorded_beside
-from .common import (
+from .support.common import (
     UNREADABLE,
     KeyLog,
     Memory,
@@ -28,21 +27,22 @@ from .common import (
     say,
     write,
 )
-from .completion import severities
+from .support.completion import severities
+from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
+    from ..analyzer.model.analysis import Analysis
     from ..reports.compare.regression import Rule
-    from ..reports.compare.saved import Saved
 
 NAME = "compare"
 
 REGRESSED = 1
 """Exit code: `--fail-on` is met."""
 WRONG_USAGE = 2
-"""Exit code: fewer than two captures, or a rule that cannot be read."""
+"""Exit code: fewer than two captures, or an invalid rule."""
 DOCUMENT_BYTES = 256 << 20
-"""Bytes of a saved document that are read: analyses have some ten thousand, and more per connection and method."""
+"""Largest saved document: analyses have some ten thousand bytes, and more for each connection and method."""
 
 
 def command(
@@ -50,8 +50,8 @@ def command(
         list[str],
         typer.Argument(
             metavar="A B [C...]",
-            help="Captures, or what analyze --json wrote of them; the others are held against the first. "
-            "- for standard input. Of rotated files analyze --json makes one.",
+            help="Captures, or files written by analyze --json; all others are compared with the first. "
+            "- for standard input. For rotated files, run analyze --json first.",
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Report as JSON.")] = False,
@@ -62,10 +62,10 @@ def command(
             "--fail-on",
             metavar="RULE",
             autocompletion=severities,
-            help="Exit with 1 when a capture is worse than the first, as often as wanted. "
+            help="Exit with 1 if a capture is worse than the first; repeatable. "
             "latency:1.2 (also p50, p90, p99), throughput:1.2, packets:1.2, control:1.2 (per message): worse by that "
-            "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding that severe appears or "
-            "grows; finding:ID: that one does.",
+            "factor; errors:0.01: 1% more RPCs fail; warning or finding:warning: a finding at least that severe "
+            "appears or grows; finding:ID: that finding appears or grows.",
         ),
     ] = None,
     port: Ports = None,
@@ -73,16 +73,16 @@ def command(
     memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare the same work in two captures: what differs, how much, why. With three or more: how it scales."""
+    """Compare the same work in two captures: what differs, by how much, and why. With three or more: how it scales."""
     if len(captures) < 2:
-        fail("compare needs two captures or more", WRONG_USAGE)
+        fail("compare needs two or more captures", WRONG_USAGE)
     if captures.count("-") > 1:
         fail("standard input can be only one of the captures", WRONG_USAGE)
-    rules = _rules(fail_on or [])
+    rules = _parse_rules(fail_on or [])
     from ..reports.compare.comparison import compare
 
     reading = how(port, keylog, memory)
-    found = compare([_document(capture, reading, quiet) for capture in captures], rules)
+    found = compare([_load(capture, reading, quiet) for capture in captures], rules)
     if as_json:
         from ..reports.compare import json
 
@@ -99,7 +99,7 @@ def command(
         raise typer.Exit(REGRESSED)
 
 
-def _rules(texts: list[str]) -> list[Rule]:
+def _parse_rules(texts: list[str]) -> list[Rule]:
     from ..analyzer.detectors import DETECTORS
     from ..reports.compare.regression import RuleError, parse
 
@@ -109,20 +109,25 @@ def _rules(texts: list[str]) -> list[Rule]:
         fail(f"--fail-on {error}", WRONG_USAGE)
 
 
-def _document(capture: str, reading: How, quiet: bool) -> Saved:
-    """One of the captures: read as it was saved, or analysed."""
-    from ..reports.compare.saved import DocumentError, of_document, of_text
+def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Analysis:
+    """Load a saved analysis, or analyze a capture."""
+    from ..reports import analysis_json
 
     with scratch("grpcdiag-") as folder:
         path = capture
-        if capture == "-" or Path(capture).is_fifo():  # looked at before it is read, which a pipe allows once
+        if capture == "-" or Path(capture).is_fifo():  # it is opened twice, but a pipe can be read only once
             path = str(folder / "piped")
             _spool(capture, Path(path))
         try:
-            saved = _saved_text(path)
-            return of_text(saved) if saved is not None else of_document(_analysed(path, capture, reading, quiet))
-        except DocumentError as error:
-            fail(f"{capture}: no analysis that grpcdiag wrote: {error}", UNREADABLE)
+            saved = _read_saved(path)
+            if saved is None:
+                return _analyze(path, capture, reading, quiet)
+            analysis = analysis_json.read(saved)
+        except analysis_json.DocumentError as error:
+            fail(f"{capture}: not an analysis that grpcdiag wrote: {error}", UNREADABLE)
+    if analysis.narrowed:  # its packets are of all RPCs, its messages of some
+        fail(f"{capture}: it is about some of a capture's RPCs: save the whole analysis", UNREADABLE)
+    return analysis
 
 
 def _spool(pipe: str, path: Path) -> None:
@@ -131,8 +136,8 @@ def _spool(pipe: str, path: Path) -> None:
         shutil.copyfileobj(source, opened.enter_context(path.open("wb")))
 
 
-def _saved_text(path: str) -> bytes | None:
-    """The text of a file that is JSON by its first character, which no capture begins with; None for all others."""
+def _read_saved(path: str) -> bytes | None:
+    """Read a file that begins with the first character of a JSON object, as no capture does; None for other files."""
     try:
         with Path(path).open("rb") as file:
             if not file.read(256).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n").startswith(b"{"):
@@ -140,20 +145,19 @@ def _saved_text(path: str) -> bytes | None:
             file.seek(0)
             text = file.read(DOCUMENT_BYTES + 1)
     except OSError:
-        return None  # reading it as a capture tells why
+        return None  # reading it as a capture reports the error
     if len(text) > DOCUMENT_BYTES:
-        fail(f"{path}: larger than {DOCUMENT_BYTES >> 20} MiB, which no analysis is", UNREADABLE)
+        fail(f"{path}: larger than {DOCUMENT_BYTES >> 20} MiB, the limit for a saved analysis", UNREADABLE)
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
-def _analysed(path: str, name: str, reading: How, quiet: bool) -> dict[str, Any]:
+def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> Analysis:
     from msgspec.structs import replace
 
     from ..analyzer.analysis import of_tables
-    from ..analyzer.decode import decode
-    from ..reports import json_v1
+    from ..analyzer.decode.decode import decode
 
-    with decoding(), progress(quiet) as told:
-        tables = decode([path], rpc_rows=False, progress=told, **reading)
-        analysis = of_tables(tables, *recorded_beside([name]))
-    return json_v1.document(replace(analysis, files=(name,)))
+    with decoding(), progress(quiet) as report_progress:
+        tables = decode([path], rpc_rows=False, progress=report_progress, **reading)
+        analysis = of_tables(tables, *find_sidecar([name]))
+    return replace(analysis, files=(name,))

@@ -1,11 +1,11 @@
-"""`grpcdiag connections`: one row per TCP connection."""
+"""`grpcdiag connections`: write one row per TCP connection."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .common import say
-from .rows import row_command
+from .support.common import say
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 NAME = "connections"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import decode
-    from ..reports import rows
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import decode
+    from ..reports.tables import rows
 
     tables = decode(files, rpc_rows=False, **how)
     if more := tables.capture["connections_not_listed"]:
-        say(f"{more:,} more connections carried no payload: they are counted, not listed")
+        say(f"{more:,} more connections carried no payload and are not listed")
     return rows.connection_pieces(tables)
 
 
-command = row_command(NAME, "Write one row per TCP connection.", _pieces)
+command = row_command(NAME, "Write one row per TCP connection.", _read_pieces)

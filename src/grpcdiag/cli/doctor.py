@@ -1,4 +1,4 @@
-"""`grpcdiag doctor`: what this machine lacks."""
+"""`grpcdiag doctor`: check what this machine lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import coloured, columns, write
+from .support.common import coloured, columns, write
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 NAME = "doctor"
 
 LACKING = 1
-"""Exit code: something that is needed is missing."""
+"""Exit code: something needed is missing."""
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
 
 
 class Area(StrEnum):
-    """What a machine can be fit for."""
+    """What a machine can be used for."""
 
     recording = "recording"
     verifying = "verifying"
@@ -31,24 +31,24 @@ class Area(StrEnum):
 
 def command(
     areas: Annotated[
-        list[Area] | None, typer.Option("--for", help="Look at this only: recording, verifying or lab.")
+        list[Area] | None, typer.Option("--for", help="Check only recording, verifying or lab; repeatable.")
     ] = None,
 ) -> None:
-    """Say what this machine lacks for recording, for verifying and for the lab, and what to do about it.
+    """Check what this machine lacks for recording, verifying and the lab, and say what to do about it.
 
-    Exits with 1 when something is missing that is needed.
+    Exits with 1 if something needed is missing.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    from ..analyzer.model.text import safe
     from ..capture import doctor
     from ..reports import terminal
-    from ..reports.text import safe
 
-    checks = [check for check in chain(doctor.examine(), _implementations()) if not areas or check.area in areas]
+    checks = [check for check in chain(doctor.examine(), _check_implementations()) if not areas or check.area in areas]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for name in ("for", "what", "state", "here", "what to do"):
+    for name in ("for", "what", "state", "found", "what to do"):
         table.add_column(name, overflow="fold", no_wrap=name in ("for", "what", "state"))
     for check in checks:
         state = Text(check.state, style=_STYLES[check.state])
@@ -66,14 +66,14 @@ def command(
         raise typer.Exit(LACKING)
 
 
-def _implementations() -> Iterator[Check]:
-    """Which programs beside grpcio's the lab can build here; none of them is needed."""
+def _check_implementations() -> Iterator[Check]:
+    """Check which optional programs, besides grpcio's, the lab can build here."""
     from ..capture.doctor import Check
     from ..fixtures.lab.programs import PROGRAMS
 
     for name, programs in PROGRAMS.items():
-        if programs.works is None:  # grpcio, which is asked for among the rest
+        if programs.works is None:  # grpcio, which doctor checks itself
             continue
         lacks = programs.lacks()
-        found, do = ("not here", f"{lacks}: lab --implementation {name}") if lacks else (programs.version(), "")
+        found, do = ("not found", f"{lacks}: lab --implementation {name}") if lacks else (programs.version(), "")
         yield Check("lab", name, "optional" if lacks else "ok", found, do)

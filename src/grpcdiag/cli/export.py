@@ -1,4 +1,4 @@
-"""`grpcdiag export`: every table into a folder, for SQL and data frames."""
+"""`grpcdiag export`: write every table to a folder, for SQL and data frames."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from ..files.whole import replacing_in
-from .beside import recorded_beside
-from .common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
-from .rows import Format as RowFormat
-from .rows import write_rows
+from ..files.atomic_file import replacing_in
+from .support.common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .support.sidecar import find_sidecar
+from .support.tables import Format as RowFormat
+from .support.tables import write_rows
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..analyzer.reading import How, Progress
+    from ..analyzer.decode.runner import DecodeOptions, Progress
 
 NAME = "export"
 
@@ -46,31 +46,29 @@ class Table(StrEnum):
 
 
 _STREAMED = (Table.rpcs, Table.messages, Table.frames, Table.packets)
-"""Tables that are written while the capture is read, each in a pass of its own."""
+"""Tables that are written while the capture is read, each in a separate pass."""
 _ANALYSED = (Table.methods, Table.findings, Table.evidence)
 _WITHOUT_GRPC = (Table.connections, Table.waits, Table.problems, Table.packets)
-"""Tables that a capture without gRPC has too."""
+"""Tables that also exist for a capture without gRPC."""
 
 
 def command(
     files: Files,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder; made if need be.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder; created if missing.")],
     format_: Annotated[Format, typer.Option("--format", help="File format.")] = Format.parquet,
-    table: Annotated[
-        list[Table] | None, typer.Option("--table", help="Only this table; may be given several times.")
-    ] = None,
+    table: Annotated[list[Table] | None, typer.Option("--table", help="Write only this table; repeatable.")] = None,
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write every table to a folder as Parquet or CSV, with units and the meaning of columns.
+    """Write every table to a folder as Parquet or CSV, with units and meanings of the columns.
 
-    The file named columns says what they mean; in Parquet the metadata of each column does too.
+    The file named columns has units and meanings; in Parquet the metadata of each column has them too.
     """
     chosen = tuple(dict.fromkeys(table)) if table else tuple(Table)
     if output.exists() and not output.is_dir():
-        fail(f"cannot write {output}: it is no folder", 2)
+        fail(f"cannot write {output}: it is not a folder", 2)
     with decoding(), spooled(files) as paths:
         one_place(paths, how(port, keylog, memory))
         written = _export(paths, how(port, keylog, memory), output, format_, chosen, quiet)
@@ -79,9 +77,9 @@ def command(
 
 
 def _export(
-    files: list[str], chosen: How, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
+    files: list[str], chosen: DecodeOptions, output: Path, format_: Format, tables: tuple[Table, ...], quiet: bool
 ) -> dict[str, int]:
-    """Write the tables and give their numbers of rows; exits with 2 when a file cannot be written."""
+    """Write the tables and return their numbers of rows; exit with 2 if a file cannot be written."""
     written: dict[str, int] = {}
     described: dict[str, list[str]] = {}
 
@@ -92,32 +90,32 @@ def _export(
 
     try:
         with replacing_in(output, parents=True) as make:
-            with progress(quiet) as told:
-                for table, frame in _whole(files, chosen, tables, told):
+            with progress(quiet) as report_progress:
+                for table, frame in _read_whole(files, chosen, tables, report_progress):
                     write(table, [frame], make)
             for table in (table for table in tables if table in _STREAMED):
-                with progress(quiet) as told:
-                    write(table, _STREAMS[table](files, chosen, told), make)
+                with progress(quiet) as report_progress:
+                    write(table, _STREAMS[table](files, chosen, report_progress), make)
             rows = {str(table): written[table] for table in Table if table in written}
-            write("columns", [_columns({table: described[table] for table in rows})], make)
+            write("columns", [_describe_columns({table: described[table] for table in rows})], make)
     except OSError as error:
         fail(f"cannot write {output}: {error.strerror or error}", 2)
     return rows
 
 
-def _whole(
-    files: list[str], chosen: How, tables: tuple[Table, ...], told: Progress | None
+def _read_whole(
+    files: list[str], chosen: DecodeOptions, tables: tuple[Table, ...], report_progress: Progress | None
 ) -> Iterator[tuple[Table, pl.DataFrame]]:
-    """Tables that are complete only at the end of the capture; also says when there is no gRPC. Raises NoGrpcError."""
+    """Read the tables that are complete only at the end of the capture. Raises NoGrpcError if there is no gRPC."""
     from ..analyzer.analysis import of_tables
-    from ..analyzer.decode import decode
-    from ..analyzer.errors import NoGrpcError
-    from ..analyzer.facts import why_no_grpc
-    from ..reports import rows
+    from ..analyzer.decode.decode import decode
+    from ..analyzer.decode.errors import NoGrpcError
+    from ..analyzer.summary.figures import why_no_grpc
+    from ..reports.tables import rows
 
     if all(table in (Table.rpcs, Table.packets) for table in tables):
         return
-    decoded = decode(files, rpc_rows=False, progress=told, **chosen)
+    decoded = decode(files, rpc_rows=False, progress=report_progress, **chosen)
     if not decoded.rpc_count and any(table not in _WITHOUT_GRPC for table in tables):
         raise NoGrpcError(why_no_grpc(decoded))
     of_decoded = {
@@ -127,43 +125,43 @@ def _whole(
     }
     yield from ((table, of_decoded[table](decoded)) for table in tables if table in of_decoded)
     if any(table in _ANALYSED for table in tables):
-        analysis = of_tables(decoded, *recorded_beside(files))
+        analysis = of_tables(decoded, *find_sidecar(files))
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
 
 
-def _rpcs(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.rpc_stream import stream_rpcs
-    from ..reports import rows
+def _rpcs(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.rpc_stream import stream_rpcs
+    from ..reports.tables import rows
 
-    return map(rows.rpcs_of, stream_rpcs(files, progress=told, **chosen))
+    return map(rows.rpcs_of, stream_rpcs(files, progress=report_progress, **chosen))
 
 
-def _messages(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _messages(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
-    from ..reports import rows
+    from ..reports.tables import rows
 
-    return map(rows.messages, stream(Messages, files, progress=told, **chosen))
+    return map(rows.messages, stream(Messages, files, progress=report_progress, **chosen))
 
 
-def _frames(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _frames(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Frames
-    from ..reports import rows
+    from ..reports.tables import rows
 
-    return map(rows.frames, stream(Frames, files, progress=told, **chosen))
+    return map(rows.frames, stream(Frames, files, progress=report_progress, **chosen))
 
 
-def _packets(files: list[str], chosen: How, told: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _packets(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Packets
-    from ..reports import rows
+    from ..reports.tables import rows
 
-    return map(rows.packets, stream(Packets, files, progress=told, **chosen))
+    return map(rows.packets, stream(Packets, files, progress=report_progress, **chosen))
 
 
-_STREAMS: dict[Table, Callable[[list[str], How, Progress | None], Iterable[pl.DataFrame]]] = {
+_STREAMS: dict[Table, Callable[[list[str], DecodeOptions, Progress | None], Iterable[pl.DataFrame]]] = {
     Table.rpcs: _rpcs,
     Table.messages: _messages,
     Table.frames: _frames,
@@ -171,11 +169,11 @@ _STREAMS: dict[Table, Callable[[list[str], How, Progress | None], Iterable[pl.Da
 }
 
 
-def _columns(described: dict[str, list[str]]) -> pl.DataFrame:
-    """What the columns that were written mean."""
+def _describe_columns(described: dict[str, list[str]]) -> pl.DataFrame:
+    """Describe the columns that were written."""
     import polars as pl
 
-    from ..reports.columns import columns
+    from ..reports.tables.columns import columns
 
-    told = [(table, *column) for table, names in described.items() for column in columns(table, names)]
-    return pl.DataFrame(told, schema=dict.fromkeys(("table", "column", "unit", "description"), pl.String), orient="row")
+    rows = [(table, *column) for table, names in described.items() for column in columns(table, names)]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("table", "column", "unit", "description"), pl.String), orient="row")

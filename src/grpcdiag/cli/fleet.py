@@ -1,4 +1,4 @@
-"""`grpcdiag fleet`: captures of many hosts."""
+"""`grpcdiag fleet`: analyze captures of many hosts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
+from .support.common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
 
 if TYPE_CHECKING:
+    from ..fleet.engines.task import Outcome
     from ..fleet.run import Plan, Result, Told
-    from ..fleet.task import Outcome
 
 NAME = "fleet"
 
 app = typer.Typer(
-    help="Analyse captures of many hosts into one dataset, and ask it questions.",
+    help="Analyze captures of many hosts into one dataset, and report on it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 MOST_FILES_NAMED = 5
-"""Files named per host of those left out; the dataset's markers name all."""
+"""Most skipped files named for each host; the dataset's markers name all."""
 _EVERY_S = 10.0
-"""Seconds between two lines of progress where no terminal shows a bar."""
+"""Seconds between two lines of progress when standard error is not a terminal."""
 
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder or URL that fleet analyze wrote.")]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder or URL of a dataset written by fleet analyze.")]
 
 
 @app.command("analyze")
@@ -44,20 +44,20 @@ def analyze(
         ),
     ],
     output: Annotated[
-        str, typer.Option("-o", "--output", metavar="DATASET", help="Folder or URL of the dataset; made if need be.")
+        str, typer.Option("-o", "--output", metavar="DATASET", help="Folder or URL of the dataset; created if missing.")
     ],
     engine: Annotated[
-        str, typer.Option("--engine", metavar="ENGINE", help="local, or dask://HOST:PORT: a scheduler that runs.")
+        str, typer.Option("--engine", metavar="ENGINE", help="local, or dask://HOST:PORT of a running scheduler.")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Processes of the local engine; one per core by default.")
+        int | None, typer.Option("--workers", min=1, help="Processes of the local engine. Default: one per core.")
     ] = None,
     layout: Annotated[
         str | None,
         typer.Option(
             "--layout",
             metavar="REGEX",
-            help="Tells hosts from paths below SOURCE, with the groups (?P<host>...) and perhaps (?P<interface>...).",
+            help="Pattern that finds the host in paths below SOURCE: group (?P<host>...), optional (?P<interface>...).",
         ),
     ] = None,
     port: Ports = None,
@@ -66,39 +66,39 @@ def analyze(
         typer.Option(
             "--keylog",
             metavar="FILE",
-            help="TLS secrets, as programs write them to SSLKEYLOGFILE; a file or URL that the workers can read.",
+            help="TLS secrets in the format of SSLKEYLOGFILE; a file or URL that the workers can read.",
         ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Analyse every recording of the sources into a Parquet dataset; what is in it already is not done again."""
-    gc.enable()  # a run may take hours; the command line has turned it off
-    with _told():
+    """Analyze every recording of the sources into a Parquet dataset; recordings already in it are skipped."""
+    gc.enable()  # a run may take hours, and the command line disables garbage collection
+    with _handle_errors():
         from ..fleet import run
-        from ..fleet.credentials import without_credentials
         from ..fleet.engines import engine as engine_of
+        from ..fleet.recordings.credentials import without_credentials
 
         planned = run.plan(sources, output, port or [], layout, keylog)
         if not planned.recordings:
-            fail("the sources hold no captures", UNREADABLE)
+            fail("the sources contain no captures", UNREADABLE)
         if not quiet:
-            say(_planned(planned))
-            _say_what_is_cut(planned)
-        with engine_of(engine, workers) as chosen, _progress(planned, quiet) as told:
+            say(_describe_plan(planned))
+            _report_cut_key_log(planned)
+        with engine_of(engine, workers) as chosen, _show_progress(planned, quiet) as report_outcome:
             if planned.tasks and not chosen.workers:
-                say(f"{without_credentials(engine)} has no workers now; the work begins when some come")
-            result = run.execute(planned, chosen, told)
-    _tell(result, quiet)
+                say(f"{without_credentials(engine)} has no workers now; work begins when workers connect")
+            result = run.execute(planned, chosen, report_outcome)
+    _report_result(result, quiet)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Turn what the fleet raises into messages and exit codes."""
+def _handle_errors() -> Iterator[None]:
+    """Turn errors of the fleet into messages and exit codes."""
     try:
-        from ..fleet.credentials import without_credentials
         from ..fleet.engines import EngineError
-        from ..fleet.series import LayoutError
-        from ..fleet.store import SchemeError, StoreError, WriteError
+        from ..fleet.recordings.credentials import without_credentials
+        from ..fleet.recordings.series import LayoutError
+        from ..fleet.recordings.store import SchemeError, StoreError, WriteError
     except ImportError as error:
         fail(f"{error}: pip install 'grpcdiag[fleet]'", 2)
     try:
@@ -112,34 +112,34 @@ def _told() -> Iterator[None]:
     except Exception as error:
         if "duckdb" not in type(error).__module__:
             raise
-        told = without_credentials(str(error))
+        reason = without_credentials(str(error))
     else:
         return
-    fail(f"the dataset cannot be queried: {told}", UNREADABLE)
+    fail(f"the dataset cannot be queried: {reason}", UNREADABLE)
 
 
-def _planned(planned: Plan) -> str:
-    from ..reports.text import count, size
+def _describe_plan(planned: Plan) -> str:
+    from ..analyzer.model.text import count, size
 
     hosts = len({recording.host for recording in planned.recordings})
     files = sum(len(recording.files) for recording in planned.recordings)
     text = (
         f"{count(len(planned.recordings), 'recording')} of {count(hosts, 'host')} in {count(files, 'file')}; "
-        f"{len(planned.tasks):,} to do, {size(planned.size)}"
+        f"{len(planned.tasks):,} to analyze, {size(planned.size)}"
     )
-    return f"{text}; {len(planned.done):,} done before" if planned.done else text
+    return f"{text}; {len(planned.done):,} already in the dataset" if planned.done else text
 
 
-def _say_what_is_cut(planned: Plan) -> None:
-    from ..analyzer.reading import KEY_LOG_BYTES
+def _report_cut_key_log(planned: Plan) -> None:
+    from ..analyzer.decode.runner import KEY_LOG_BYTES
 
     if planned.keylog and planned.keylog.size > KEY_LOG_BYTES:
         say(f"{planned.keylog.named}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
 
 
 @contextmanager
-def _progress(planned: Plan, quiet: bool) -> Iterator[Told]:
-    """A bar where a terminal is, else a line now and then, with the time that is left by the bytes that are."""
+def _show_progress(planned: Plan, quiet: bool) -> Iterator[Told]:
+    """Show a bar on a terminal and lines elsewhere; the time left is estimated from the bytes left."""
     if quiet or not planned.tasks:
         yield lambda outcome: None
     elif sys.stderr.isatty():
@@ -166,7 +166,7 @@ def _progress(planned: Plan, quiet: bool) -> Iterator[Told]:
 
 
 class _Lines:
-    """Progress in lines."""
+    """Reports progress in lines."""
 
     def __init__(self, planned: Plan) -> None:
         from time import monotonic
@@ -184,100 +184,98 @@ class _Lines:
             return
         self._said = now
         left = (now - self._began) * max(self._planned.size - self._bytes, 0) / max(self._bytes, 1)
-        say(f"{self._recordings:,} of {total:,} recordings done; about {_minutes(left)} left")
+        say(f"{self._recordings:,} of {total:,} recordings done; about {_format_duration(left)} left")
 
 
-def _minutes(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _tell(result: Result, quiet: bool) -> None:
-    """What a run came to; exits with 3 when something was left out."""
-    from ..reports.text import count
+def _report_result(result: Result, quiet: bool) -> None:
+    """Report the result of a run; exit with 3 if something was skipped."""
+    from ..analyzer.model.text import count
 
     if not quiet:
         done = [outcome for outcome in result.outcomes if outcome.done]
         seconds = sum(outcome.seconds for outcome in done)
         rpcs = sum(outcome.rpcs for outcome in done)
-        say(f"{count(len(done), 'recording')} analysed, {count(rpcs, 'RPC')}, {seconds:,.1f} s of workers' time")
+        say(f"{count(len(done), 'recording')} analyzed, {count(rpcs, 'RPC')}, {seconds:,.1f} s of worker time")
         if result.joined_rpcs:
             say(f"{count(result.joined_rpcs, 'RPC')} recorded at both ends")
     for host, files in result.left_out.items():
         for file in files[:MOST_FILES_NAMED]:
-            say(f"left out: {host}: {file.file}: {file.reason}")
+            say(f"skipped: {host}: {file.file}: {file.reason}")
         if len(files) > MOST_FILES_NAMED:
-            say(f"left out: {host}: {len(files) - MOST_FILES_NAMED:,} more")
+            say(f"skipped: {host}: {len(files) - MOST_FILES_NAMED:,} more")
     if result.left_out:
         number = sum(map(len, result.left_out.values()))
-        again = "; run again to try those anew" if result.failed else ""
-        fail(f"{count(number, 'file or recording', 'files and recordings')} left out{again}", UNREADABLE)
+        again = "; run again to retry them" if result.failed else ""
+        fail(f"{count(number, 'file or recording', 'files and recordings')} skipped{again}", UNREADABLE)
     if not any(outcome.rpcs for outcome in result.outcomes) and not result.plan.done:
         fail("no gRPC traffic found in any recording", NO_GRPC)
 
 
 ROWS_SHOWN = 10
-"""Rows of each table of the report that a reader gets unasked."""
+"""Rows of each table of the report shown by default."""
 
 
 @app.command("report")
 def report(
     dataset: Dataset,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="DATASET2", help="Say what changed since that dataset.")
+        str | None, typer.Option("--against", metavar="DATASET2", help="Report what changed since that dataset.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    as_html: Annotated[bool, typer.Option("--html", help="Write a page; not with --against.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Rows of each table; 0 for all.")] = ROWS_SHOWN,
+    as_html: Annotated[bool, typer.Option("--html", help="Write an HTML page; not with --against.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Most rows of each table; 0 for all.")] = ROWS_SHOWN,
     output: Output = None,
 ) -> None:
-    """Say who is slow, why and since when, over all recordings of a dataset."""
+    """Report what is slow, why and since when, over all recordings of a dataset."""
     if as_html and (as_json or against):
-        fail("--html goes with neither --json nor --against", 2)
-    with _told():
-        from ..fleet import shown
-        from ..fleet.against import against as compared
-        from ..fleet.report import report as report_of
+        fail("--html cannot be combined with --json or --against", 2)
+    with _handle_errors():
+        from ..fleet.answers import terminal
+        from ..fleet.answers.against import against as compared
+        from ..fleet.answers.report import report as report_of
 
         found = report_of(dataset, None if against else limit or None)
         changes = compared(found, report_of(against, None)) if against else None
     if as_json:
-        from msgspec import to_builtins
+        from ..reports import analysis_json
 
-        from ..reports import json_v1
-
-        write(json_v1.encoded(to_builtins(changes or found)), output)
+        write(analysis_json.encode(changes or found), output)
         return
     if as_html:
-        from ..fleet import html
+        from ..fleet.answers import html
 
         write(html.render(found), output)
         return
     width, colour = columns(output, 120), coloured(output)
     if changes:
-        write(shown.render_against(changes, width=width, colour=colour), output)
+        write(terminal.render_against(changes, width=width, colour=colour), output)
     else:
-        write(shown.render(found, width=width, colour=colour), output)
+        write(terminal.render(found, width=width, colour=colour), output)
 
 
 @app.command("fetch")
 def fetch(
     dataset: Dataset,
-    recording: Annotated[str, typer.Argument(metavar="RECORDING", help="As the report names it.")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder; made if need be.")],
+    recording: Annotated[str, typer.Argument(metavar="RECORDING", help="Name of the recording in the report.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder; created if missing.")],
 ) -> None:
     """Copy the captures of a recording from their store into a folder."""
-    with _told():
-        from ..fleet import dataset as dataset_of
-        from ..fleet import store
-        from ..fleet.credentials import without_credentials
+    with _handle_errors():
+        from ..fleet.dataset import catalog as dataset_of
+        from ..fleet.recordings import store
+        from ..fleet.recordings.credentials import without_credentials
 
         present = dataset_of.committed(dataset)
         if not present:
-            fail(f"{without_credentials(dataset)}: no dataset of grpcdiag fleet analyze", UNREADABLE)
+            fail(f"{without_credentials(dataset)}: not a dataset of grpcdiag fleet analyze", UNREADABLE)
         found = present.get(recording)
         if found is None:
-            fail(f"{without_credentials(dataset)}: no recording {recording}", 2)
+            fail(f"{without_credentials(dataset)}: has no recording {recording}", 2)
         for path in store.copy(dataset_of.markers([found])[0].files, output):
             typer.echo(path)

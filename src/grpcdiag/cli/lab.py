@@ -1,4 +1,4 @@
-"""`grpcdiag lab`: the field cases, on this machine."""
+"""`grpcdiag lab`: reproduce the field cases on this machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import typer
 
 from ..capture.command import choose_user
 from ..capture.errors import UsageError
+from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
-from ..files.whole import PRIVATE, replacing
 from ..interruption import Raising, scratch
-from .common import Quiet, coloured, columns, fail, write
-from .completion import lab_cases
+from .support.common import Quiet, coloured, columns, fail, write
+from .support.completion import lab_cases
 
 if TYPE_CHECKING:
     import pwd
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAME = "lab"
 
 NOT_MET = 1
-"""Exit code: something that was expected was not found."""
+"""Exit code: an expected result was not found."""
 CANNOT = 2
 """Exit code: the case cannot run here."""
 
@@ -35,49 +35,52 @@ CANNOT = 2
 def command(
     case: Annotated[
         str | None,
-        typer.Argument(metavar="[CASE]", help="Which case; without it, all are listed.", autocompletion=lab_cases),
+        typer.Argument(metavar="[CASE]", help="Case to run. Default: list all cases.", autocompletion=lab_cases),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer runs.")] = False,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="Leave captures and what the client measured there.")
+        Path | None, typer.Option("--keep", metavar="DIR", help="Keep captures and the client's measurements there.")
     ] = None,
     implementation: Annotated[
         str | None,
-        typer.Option("--implementation", metavar="NAME", help="Client and server of this one; the list says which."),
+        typer.Option(
+            "--implementation", metavar="NAME", help="gRPC implementation of client and server; see the list."
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce a field case: real gRPC programs, a link made here, captures, and what is found against the truth.
+    """Reproduce a field case with real gRPC programs on an emulated link, and compare the findings with the truth.
 
-    Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not, 2 cannot run.
+    Needs root, tcpdump and grpcio (pip install 'grpcdiag[lab]'). Exit codes: 0 as expected, 1 not as expected,
+    2 cannot run.
     """
     from ..fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
     from ..fixtures.lab.perform import PROGRAMS, in_programs_of
 
     if case is None:
-        _print(_listed(CASES, NOT_PROVOKED) + _implementations())
+        _print(_list_cases(CASES, NOT_PROVOKED) + _list_implementations())
         return
     chosen = by_name(case)
     if chosen is None:
-        fail(f"no case is called {case!r}; known: {', '.join(c.name for c in CASES)}", CANNOT)
+        fail(f"no case has the name {case!r}; known: {', '.join(c.name for c in CASES)}", CANNOT)
     if implementation is not None and implementation not in PROGRAMS:
-        fail(f"no programs in {implementation!r}; known: {', '.join(PROGRAMS)}", CANNOT)
+        fail(f"no implementation has the name {implementation!r}; known: {', '.join(PROGRAMS)}", CANNOT)
     if implementation is not None:
         chosen = in_programs_of(chosen, implementation)
-    judgement = _performed(chosen, fast, keep, quiet)
-    _print(_judged(chosen, judgement))
+    judgement = _perform(chosen, fast, keep, quiet)
+    _print(_format_judgement(chosen, judgement))
     if not judgement.met:
         raise typer.Exit(NOT_MET)
 
 
-def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgement:
+def _perform(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgement:
     from ..fixtures.lab.errors import LabError
     from ..fixtures.lab.perform import perform, why_not
 
     if lacks := why_not(case, fast):
         fail(f"the lab cannot run here: {'; '.join(lacks)}", CANNOT)
 
-    def told(run: str, done: int, runs: int) -> None:
+    def report_progress(run: str, done: int, runs: int) -> None:
         if not quiet:
             typer.echo(f"{done} of {runs}: {run}", err=True)
 
@@ -85,7 +88,7 @@ def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgem
         user = choose_user(None)
         with private_files(), scratch("grpcdiag-lab-") as folder, Raising():
             try:
-                return perform(case, folder, fast, told)
+                return perform(case, folder, fast, report_progress)
             finally:
                 if keep:
                     _keep(folder, keep, user)
@@ -95,7 +98,7 @@ def _performed(case: Case, fast: bool, keep: Path | None, quiet: bool) -> Judgem
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Captures hold headers and payload: what programs write inside this block is for nobody else."""
+    """Make files private that are written inside this block: captures contain headers and payload."""
     before = os.umask(0o077)
     try:
         yield
@@ -104,10 +107,7 @@ def private_files() -> Iterator[None]:
 
 
 def _keep(folder: Path, keep: Path, user: pwd.struct_passwd | None) -> None:
-    """Copy the files of the runs to where the user wants them, with the rights of the one who called sudo.
-
-    Raises OSError.
-    """
+    """Copy the files of the runs to the user's folder, with the rights of the caller of sudo. Raises OSError."""
     with Rights(user).taken():
         os.makedirs(keep, exist_ok=True)  # noqa: PTH103
     for path in sorted(folder.iterdir()):
@@ -115,16 +115,16 @@ def _keep(folder: Path, keep: Path, user: pwd.struct_passwd | None) -> None:
             shutil.copyfileobj(source, out)
 
 
-def _listed(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
+def _list_cases(cases: tuple[Case, ...], not_provoked: dict[str, str]) -> str:
     width = max(len(case.name) for case in cases)
     lines = [f"{case.name:<{width}}  {case.about}" for case in cases]
     if not_provoked:
-        lines += ["", "no case:"]
+        lines += ["", "findings without a case:"]
         lines += [f"{finding:<{width}}  {why}" for finding, why in not_provoked.items()]
     return "\n".join(lines) + "\n"
 
 
-def _implementations() -> str:
+def _list_implementations() -> str:
     from ..fixtures.lab.perform import PROGRAMS
 
     width = max(map(len, PROGRAMS))
@@ -132,14 +132,16 @@ def _implementations() -> str:
     return "\n".join(["", "implementations:", *lines]) + "\n"
 
 
-def _judged(case: Case, judgement: Judgement) -> str:
-    from ..reports.table import sentences, table
+def _format_judgement(case: Case, judgement: Judgement) -> str:
+    from ..reports.tables.grid import sentences, table
 
     width, colour = columns(None, 160), coloured(None)
     rows = [(row.cells, row.met) for row in judgement.rows]
-    told = [(conclusion.text, conclusion.met) for conclusion in judgement.conclusions]
-    told.append((f"{case.name}: {'as expected' if judgement.met else 'NOT as expected'}", judgement.met))
-    return table(judgement.columns, rows, width=width, colour=colour) + sentences(told, width=width, colour=colour)
+    statements = [(conclusion.text, conclusion.met) for conclusion in judgement.conclusions]
+    statements.append((f"{case.name}: {'as expected' if judgement.met else 'NOT as expected'}", judgement.met))
+    return table(judgement.columns, rows, width=width, colour=colour) + sentences(
+        statements, width=width, colour=colour
+    )
 
 
 def _print(text: str) -> None:

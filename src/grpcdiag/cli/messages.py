@@ -1,10 +1,10 @@
-"""`grpcdiag messages`: one row per gRPC message."""
+"""`grpcdiag messages`: write one row per gRPC message."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rows import row_command
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 NAME = "messages"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import stream
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import stream
     from ..analyzer.tables import Messages
-    from ..reports import rows
+    from ..reports.tables import rows
 
     return map(rows.messages, stream(Messages, files, require_rows=True, **how))
 
 
-command = row_command(NAME, "Write one row per gRPC message.", _pieces)
+command = row_command(NAME, "Write one row per gRPC message.", _read_pieces)

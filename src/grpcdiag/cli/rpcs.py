@@ -1,11 +1,11 @@
-"""`grpcdiag rpcs`: one row per RPC."""
+"""`grpcdiag rpcs`: write one row per RPC."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .common import fail
-from .rows import row_command
+from .support.common import fail
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
 NAME = "rpcs"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     if len(files) > 1:
-        from ..analyzer.ends import vantages
+        from ..analyzer.two_captures import vantages
 
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
-            return _of_both_ends(places, how)
-    from ..analyzer.rpc_stream import stream_rpcs
-    from ..reports import rows
+            return _read_both_ends(places, how)
+    from ..analyzer.decode.rpc_stream import stream_rpcs
+    from ..reports.tables import rows
 
     return map(rows.rpcs_of, stream_rpcs(files, **how))
 
 
-def _of_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
-    from ..analyzer.ends import SPLIT_CAUSES, NoClock, rpc_budgets
-    from ..analyzer.errors import TooLargeError
-    from ..reports import rows
+def _read_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.errors import TooLargeError
+    from ..analyzer.two_captures import SPLIT_CAUSES, NoClock, rpc_budgets
+    from ..reports.tables import rows
 
     try:
         found = rpc_budgets(places, **how)
     except (NoClock, TooLargeError) as error:
-        fail(f"the captures cannot be put together: {error}; give one of them", 2)
+        fail(f"the captures cannot be combined: {error}; give one of them", 2)
     return rows.rpc_pieces(found.tables, found.budgets, SPLIT_CAUSES)
 
 
 command = row_command(
-    NAME, "Write one row per RPC; of two captures, the client's with both ends known.", _pieces, both_ends=True
+    NAME, "Write one row per RPC; with captures of both ends, time by cause on each side.", _read_pieces, both_ends=True
 )

@@ -1,4 +1,4 @@
-"""`grpcdiag scrub`: a capture that can be posted in public."""
+"""`grpcdiag scrub`: write a capture that can be published."""
 
 from __future__ import annotations
 
@@ -14,95 +14,99 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ..files.whole import replacing
-from .common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
+from ..files.atomic_file import replacing
+from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
 
 if TYPE_CHECKING:
-    from ..analyzer.scrubbing import Report
+    from ..analyzer.scrub import Report
 
 NAME = "scrub"
 
 DIFFERS = 1
-"""Exit code: the scrubbed capture would not tell the same."""
+"""Exit code: the analysis of the scrubbed capture would differ."""
 SHOWN = 5
-"""Differences named."""
+"""Most differences named in a message."""
 KEY_BYTES = 32
-"""Bytes of the key of a run; it is never written."""
+"""Bytes of the random key of a run, which is never written."""
 
-Written = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the scrubbed capture goes.")]
+Written = Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File for the scrubbed capture.")]
 
 
 def command(
     files: Files,
     output: Written,
-    hide_methods: Annotated[bool, typer.Option("--hide-methods", help="Replace the names of methods too.")] = False,
+    hide_methods: Annotated[bool, typer.Option("--hide-methods", help="Also replace the names of methods.")] = False,
     port: Ports = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write a capture that can be posted in public and gives the same analysis.
+    """Write a copy of a capture that can be published and has the same analysis.
 
-    Payloads are zeroed, header values, addresses and names replaced; sizes, times, TCP, HTTP/2, statuses and
-    implementations stay. Nothing is written when the analysis would differ.
+    Payloads are zeroed; header values, addresses and names are replaced. Sizes, times, TCP, HTTP/2, statuses and
+    implementations stay. If the analysis would differ, nothing is written.
     """
-    with spooled(files) as paths, _written(output, paths) as (out, target):
+    with spooled(files) as paths, _open_output(output, paths) as (out, target):
         with decoding():
             report = write_scrubbed(paths, out, hide_methods, port, quiet)
             with busy(quiet, "comparing the analyses"):
-                differences = _differences(paths, target, report, port)
+                differences = _compare(paths, target, report, port)
         if differences:
             more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-            why = "".join(f"\n  {note}" for note in _notes(report))
+            why = "".join(f"\n  {note}" for note in _list_notes(report))
             fail(f"not written: the analysis would differ in {', '.join(differences[:SHOWN])}{more}{why}", DIFFERS)
     if not quiet:
-        say("\n  ".join([f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_notes(report)]))
+        say(
+            "\n  ".join(
+                [f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_list_notes(report)]
+            )
+        )
 
 
 def write_scrubbed(
     paths: list[str], out: IO[bytes], hide_methods: bool, ports: list[int] | None, quiet: bool
 ) -> Report:
-    """Write a scrubbed capture with a key of its own. Raises CaptureError and OSError."""
-    from ..analyzer.scrubbing import Scrubbing
+    """Write a scrubbed capture with a new random key. Raises CaptureError and OSError."""
+    from ..analyzer.scrub import Scrubbing
 
     scrubbing = Scrubbing(paths, key=secrets.token_bytes(KEY_BYTES), hide_methods=hide_methods, ports=ports)
-    with progress(quiet) as told:
-        for piece in scrubbing.pieces(_twice(paths, told)):
+    with progress(quiet) as report_progress:
+        for piece in scrubbing.pieces(_count_both_passes(paths, report_progress)):
             out.write(piece)
         out.flush()
     return scrubbing.report()
 
 
-def _twice(
-    paths: list[str], told: Callable[[int, int | None], None] | None
+def _count_both_passes(
+    paths: list[str], report_progress: Callable[[int, int | None], None] | None
 ) -> Callable[[int, int | None], None] | None:
-    """Progress over both passes."""
-    if told is None:
+    """Report progress over both passes."""
+    if report_progress is None:
         return None
     total = 2 * sum(Path(path).stat().st_size for path in paths)
-    return lambda read, _: told(read, total)
+    return lambda read, _: report_progress(read, total)
 
 
-def _differences(paths: list[str], target: str, report: Report, ports: list[int] | None) -> list[str]:
-    """What differs between the capture as it was and as it is now, read anew from the file."""
-    from ..analyzer.scrubbing import analyses, row_differences
+def _compare(paths: list[str], target: str, report: Report, ports: list[int] | None) -> list[str]:
+    """List the differences between the original capture and the scrubbed file."""
+    from ..analyzer.scrub import analyses, row_differences
     from ..reports.scrub import differences
 
     before, after = analyses(paths, [target], report, ports)
     return [*differences(before, after), *row_differences(paths, [target], ports)]
 
 
-def _notes(report: Report) -> Iterator[str]:
+def _list_notes(report: Report) -> Iterator[str]:
     from ..reports.scrub import notes
 
     return notes(report)
 
 
 @contextmanager
-def _written(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], str]]:
-    """A file for the scrubbed capture, and a path at which it can be read; it becomes the output at the end."""
+def _open_output(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a file for the scrubbed capture, and give a path to read it; it becomes the output at the end."""
     if output.is_dir() or any(output.exists() and Path(p).exists() and output.samefile(p) for p in paths):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
     try:
-        with replacing(output) as out, _readable(out) as written:
+        with replacing(output) as out, _make_readable(out) as written:
             yield written
     except BrokenPipeError:
         raise
@@ -111,8 +115,8 @@ def _written(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], str]]:
 
 
 @contextmanager
-def _readable(out: IO[bytes]) -> Iterator[tuple[IO[bytes], str]]:
-    """The file with a path that leads to it under any name; a temporary one in the place of what cannot be read."""
+def _make_readable(out: IO[bytes]) -> Iterator[tuple[IO[bytes], str]]:
+    """Give the file with a path that is valid under any name; use a temporary file if the output cannot be read."""
     path = f"/proc/self/fd/{out.fileno()}"
     if stat.S_ISREG(os.fstat(out.fileno()).st_mode) and os.path.exists(path):  # noqa: PTH110
         yield out, path

@@ -1,4 +1,4 @@
-"""`grpcdiag verify`: the same capture through Wireshark, and every difference."""
+"""`grpcdiag verify`: compare grpcdiag's decoding of a capture with Wireshark's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .common import (
+from .support.common import (
     NO_GRPC,
     UNREADABLE,
     Files,
@@ -35,18 +35,18 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..analyzer.difference import Comparison
-    from ..analyzer.reading import How
+    from ..analyzer.decode.runner import DecodeOptions
     from ..analyzer.tables import Tables
+    from ..analyzer.verify.difference import Comparison
 
 NAME = "verify"
 
 UNEXPLAINED = 1
-"""Exit code: a difference is not explained."""
+"""Exit code: at least one difference is not explained."""
 LACKS_TOOL = 2
 """Exit code: pyshark or Wireshark is not installed."""
 SHOWN = 5
-"""Differences shown of a kind unasked."""
+"""Differences shown of each kind by default."""
 
 
 def command(
@@ -59,17 +59,17 @@ def command(
     memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Have Wireshark read the same capture and list every difference: whose, why, and who is right.
+    """Decode the same capture with Wireshark and list every difference: why it exists, and who is right.
 
-    Needs tshark and pyshark. Exits with 1 when a difference is not explained.
+    Needs tshark and pyshark. Exits with 1 if a difference is not explained.
     """
-    from ..analyzer.wireshark import WiresharkError, version
+    from ..analyzer.verify.wireshark import WiresharkError, version
 
-    gc.enable()  # pyshark makes objects for every packet
+    gc.enable()  # pyshark creates objects for every packet
     try:
         second = version()
         with spooled(files) as paths, scratch("grpcdiag-") as folder:  # standard input is read twice
-            comparison, tables = _compared(paths, folder, how(port, keylog, memory), keylog, quiet)
+            comparison, tables = _compare(paths, folder, how(port, keylog, memory), keylog, quiet)
     except WiresharkError as error:
         fail(str(error), LACKS_TOOL if "not installed" in str(error) else UNREADABLE)
     names = list(files) if "-" in files else [file["name"] for file in tables.capture["files"]]
@@ -85,41 +85,42 @@ def command(
         raise typer.Exit(UNEXPLAINED)
 
 
-def _compared(
-    paths: list[str], folder: Path, reading: How, keylog: Path | None, quiet: bool
+def _compare(
+    paths: list[str], folder: Path, reading: DecodeOptions, keylog: Path | None, quiet: bool
 ) -> tuple[Comparison, Tables]:
-    """Both readings, held against each other."""
-    from ..analyzer import account, comparison, facts, wireshark
-    from ..analyzer.decode import decode_rows
+    """Decode the capture with both programs and compare the results."""
+    from ..analyzer.decode.decode import decode_rows
+    from ..analyzer.summary import figures
+    from ..analyzer.verify import compare, records, wireshark
 
-    with decoding(), progress(quiet) as told:
-        tables = decode_rows(paths, **reading, progress=told)
+    with decoding(), progress(quiet) as report_progress:
+        tables = decode_rows(paths, **reading, progress=report_progress)
     if not len(tables.connections.protocol):
-        fail(f"no gRPC traffic found: {facts.why_no_grpc(tables)}", NO_GRPC)
-    ours = account.of_tables(tables)
-    path = _one_file([file["name"] for file in tables.capture["files"]], folder)
-    with _counting(quiet, len(ours.packets)) as counted:
-        theirs = wireshark.second_account(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
-    return comparison.compare(ours, theirs), tables
+        fail(f"no gRPC traffic found: {figures.why_no_grpc(tables)}", NO_GRPC)
+    ours = records.of_tables(tables)
+    path = _merge_files([file["name"] for file in tables.capture["files"]], folder)
+    with _show_progress(quiet, len(ours.packets)) as counted:
+        theirs = wireshark.read_wireshark(path, tables, keylog=str(keylog) if keylog else None, progress=counted)
+    return compare.compare(ours, theirs), tables
 
 
-def _one_file(paths: list[str], folder: Path) -> str:
-    """The files of one capture, which Wireshark reads one by one, as one in their order."""
+def _merge_files(paths: list[str], folder: Path) -> str:
+    """Merge the files of one capture in their order: Wireshark reads only one file."""
     if len(paths) == 1:
         return paths[0]
     tool = shutil.which("mergecap")
     if tool is None:
-        fail("mergecap is not installed: Wireshark reads several files only after it (apt install tshark)", LACKS_TOOL)
+        fail("mergecap is not installed: Wireshark needs it for several files (apt install tshark)", LACKS_TOOL)
     merged = folder / "merged.pcapng"
     done = subprocess.run([tool, "-a", "-w", str(merged), *paths], capture_output=True, text=True, check=False)
     if not merged.exists():
-        fail(f"mergecap cannot put the files together: {done.stderr.strip()}", UNREADABLE)
+        fail(f"mergecap cannot merge the files: {done.stderr.strip()}", UNREADABLE)
     return str(merged)
 
 
 @contextmanager
-def _counting(quiet: bool, packets: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar of the packets that Wireshark has read: some thousands a second."""
+def _show_progress(quiet: bool, packets: int) -> Iterator[Callable[[int], None] | None]:
+    """Show a progress bar: Wireshark reads some thousands of packets per second."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -1,10 +1,10 @@
-"""`grpcdiag waits`: one row per interval in which a side owed bytes and sent none."""
+"""`grpcdiag waits`: write one row per blocked interval."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rows import row_command
+from .support.tables import row_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 NAME = "waits"
 
 
-def _pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode import decode
-    from ..reports import rows
+def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+    from ..analyzer.decode.decode import decode
+    from ..reports.tables import rows
 
     return [rows.waits(decode(files, rpc_rows=False, **how))]
 
 
-command = row_command(NAME, "Write one row per interval in which a side owed bytes and sent none.", _pieces)
+command = row_command(
+    NAME, "Write one row per blocked interval: a side had bytes left to send and sent none.", _read_pieces
+)

@@ -1,4 +1,4 @@
-//! Errors of file headers that cannot be read.
+//! Makes the errors of file headers that cannot be read.
 
 use super::error::OpenErrorKind;
 use super::input::Input;

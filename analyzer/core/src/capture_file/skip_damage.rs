@@ -1,4 +1,4 @@
-//! Finding the next record after a damaged one.
+//! Finds the next record after a damaged one.
 
 use crate::limits::CAPTURE_RESYNC_DISTANCE;
 

@@ -1,4 +1,4 @@
-//! What the bytes of a connection are: HTTP/2 with gRPC, in the clear or in TLS, or another protocol.
+//! Reads the bytes of a connection: HTTP/2 with gRPC, in the clear or in TLS, or another protocol.
 
 use crate::at::At;
 use crate::grpc::state::Http2;

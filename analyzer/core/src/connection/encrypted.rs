@@ -1,4 +1,4 @@
-//! A connection that carries TLS: its plaintext goes to HTTP/2 as bytes of the packet that completed their record.
+//! Reads TLS and gives its plaintext to HTTP/2, as bytes of the packet that completed their record.
 
 use crate::at::At;
 use crate::grpc::state::Http2;

@@ -1,4 +1,4 @@
-//! One connection with all its layers: TCP, TLS, HTTP/2 and gRPC, and what their state tells together.
+//! One connection with all its layers: TCP, TLS, HTTP/2 and gRPC.
 
 pub mod content;
 pub mod encrypted;

@@ -1,4 +1,4 @@
-//! When the records of TLS that is not decrypted went, and who was silent between them.
+//! Measures TLS that is not decrypted: when records were sent, and who was silent between them.
 
 use crate::at::At;
 use crate::store::tables::RecordRow;
@@ -50,7 +50,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Takes what the session tells of a record whose last byte is at `at`.
+    /// Takes an event of the session about a record whose last byte is at `at`.
     pub fn take(&mut self, event: &Event<'_, At>, at: At) {
         match *event {
             Event::HandshakeComplete => self.open = true,

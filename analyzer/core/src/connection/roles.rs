@@ -1,9 +1,9 @@
-//! Who is the client, and where the capture was taken.
+//! Decides who is the client, and where the capture was taken.
 
 use crate::packet::{Segment, TcpFlags};
 use crate::tcp::connection::Connection as Tcp;
 
-/// What tells client from server.
+/// How client and server are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RolesFrom {
@@ -45,7 +45,7 @@ pub fn from_ports(source: u16, destination: u16) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Vantage {
-    /// Not told, or the round trip is too short to matter.
+    /// Not known, or the round trip is too short to matter.
     #[default]
     Unknown = 0,
     /// At or near the client.

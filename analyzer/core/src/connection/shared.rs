@@ -6,13 +6,13 @@ use crate::tls::{Decryptor, KeyLog};
 
 use super::tap::Tap;
 
-/// Secrets, and who is shown the bytes.
+/// Secrets, and the tap.
 #[derive(Debug, Default)]
 pub struct Shared {
     keys: Arc<KeyLog>,
     /// Made with the first TLS connection.
     decryptor: Option<Box<Decryptor>>,
-    /// Who is shown the bytes of connections, if anybody is.
+    /// Sees the bytes of all connections.
     pub tap: Option<Box<dyn Tap>>,
 }
 

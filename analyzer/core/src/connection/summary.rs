@@ -1,4 +1,4 @@
-//! A connection's row in the connections table.
+//! Makes a connection's row of the connections table.
 
 use crate::at::At;
 use crate::http2::connection::state::Protocol;

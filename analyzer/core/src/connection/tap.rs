@@ -1,11 +1,11 @@
-//! Somebody who is shown all bytes of all connections.
+//! A tap sees all bytes of all connections.
 
 use crate::grpc::state::Grpc;
 use crate::http2::connection::watch::Watch;
 
-/// Is shown all bytes of all connections, and told what they are as they are read.
+/// Sees all bytes of all connections, and what they are as they are read.
 pub trait Tap: Watch<Grpc> + std::fmt::Debug + Send {
-    /// The next bytes of a side, the first of them at `offset`; what is told of them follows, unless they are `tls`.
+    /// The next bytes of a side, the first of them at `offset`; what they are follows, unless they are `tls`.
     /// Side 0 sent the connection's first packet.
     fn delivered(&mut self, connection: u32, side: usize, offset: i64, bytes: &[u8], tls: bool);
     /// `length` bytes of a side, which come next, are not in the capture.

@@ -1,4 +1,4 @@
-//! An RPC on a stream while it goes on: where its time goes, and who has to act next.
+//! Follows one RPC while it goes on: where its time goes, and who has to act next.
 
 use crate::at::At;
 use crate::http2::connection::streams::NONE;
@@ -99,7 +99,7 @@ impl Call {
         }
     }
 
-    /// Whether the client waits for an answer, or a message is on the way: else the client holds the ball.
+    /// Whether the client waits for an answer, or a message is on the way. Otherwise the server waits for the client.
     #[inline]
     pub fn waits(&self, client: usize) -> bool {
         let (request, response) = (&self.directions[client], &self.directions[1 - client]);
@@ -146,7 +146,7 @@ impl Call {
     /// Accounts the time up to bytes of `side` at `at`.
     ///
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
-    /// the wire, so the side that acted next had held the ball; when the turn passed to it, the round trip from the
+    /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
     /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
     /// What was sent up to `gap_time` is not in the capture.
     #[inline(always)]
@@ -197,13 +197,13 @@ impl Call {
     }
 
     /// The same when lost bytes or a blocked sender held them up. What was sent before bytes that were lost could not
-    /// be read until they were sent again. What follows blocked bytes in one burst stood in the queue behind them.
+    /// be read until they were retransmitted. What follows blocked bytes in one burst stood in the queue behind them.
     /// What came while an earlier byte was missing waited for that.
     #[cold]
     fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, queues: &[SendQueue; 2]) {
         let came = at.time.min(at.ready_time);
         if turn.passed && !self.is_inside(side) {
-            // an answer that came sooner than a round trip after does not answer what was sent again; clocks jitter
+            // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
             let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
             if let Some(time) = queues[1 - side].last_resent_before(self.position, self.since, answered) {
                 self.charge(time, Cause::LossRecovery);

@@ -1,4 +1,4 @@
-//! DATA of streams: the messages in it, and what it waited for.
+//! Reads the messages in DATA, and charges the time for which they waited.
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;

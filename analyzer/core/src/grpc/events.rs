@@ -1,4 +1,4 @@
-//! gRPC on top of HTTP/2: which function receives which event.
+//! Receives the events of HTTP/2 for gRPC.
 
 use crate::at::At;
 use crate::http2::connection::application::Application;

@@ -1,4 +1,4 @@
-//! What header fields mean to gRPC; each HPACK table entry is classified once, when it is inserted.
+//! Gives header fields their meaning in gRPC. Each HPACK table entry is classified once, when it is inserted.
 
 use crate::http2::hpack::{Classifier, Field};
 use crate::store::strings::Strings;

@@ -1,5 +1,5 @@
-//! Streams that were opened before the capture: their header blocks are not in it. What they carry shows in DATA that
-//! is cut as gRPC cuts it (PROTOCOL-HTTP2.md, "Length-Prefixed-Message"); then they are followed like others.
+//! Follows streams that were opened before the capture. Their header blocks are missing, but their DATA shows that they
+//! are gRPC.
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;
@@ -16,8 +16,8 @@ use super::probe::Probe;
 use super::rows::push_rpc;
 use super::state::{Grpc, Http2};
 
-/// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, whose RPC nothing more
-/// can be told of, has one of the server's.
+/// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
+/// is known, has one of the server's.
 const PROOFS: [u8; 2] = [1, 2];
 
 /// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.

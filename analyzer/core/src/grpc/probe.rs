@@ -1,4 +1,5 @@
-//! What DATA proves of streams that were opened before the capture: gRPC's messages show in how it is cut.
+//! Decides from DATA alone whether a stream is gRPC: messages show in how the frames are cut (PROTOCOL-HTTP2.md, "Length-
+//! Prefixed-Message").
 
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ enum Cut {
     Whole,
     /// It begins like a message that needs this many bytes more.
     Begins(u64),
-    /// Neither can be told.
+    /// Neither is known.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of RPCs and what is counted of them: written as they begin, carry messages, and end.
+//! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
 use crate::at::At;
 use crate::http2::connection::streams::{NONE, Streams};

@@ -1,4 +1,4 @@
-//! How RPCs begin and end on HTTP/2 streams (PROTOCOL-HTTP2.md).
+//! Begins and ends RPCs on HTTP/2 streams (PROTOCOL-HTTP2.md).
 
 use crate::at::At;
 use crate::http2::connection::detect::Http1Head;
@@ -170,7 +170,7 @@ pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: A
     end_direction(h2, client, 1, slot, at, reading);
 }
 
-/// END_STREAM of `side`. From the server it ends the RPC, with the status its header fields told, or one made
+/// END_STREAM of `side`. From the server it ends the RPC, with the status of its header fields, or one made
 /// from the HTTP status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
 #[inline]
 pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
@@ -283,7 +283,7 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
     h2.streams.remove(id);
 }
 
-/// Who held the ball of an RPC that its connection's end ended: the side that owed the next bytes. `whole` says that
+/// Whose turn it was in an RPC that ended with its connection: the side that owed the next bytes. `whole` says that
 /// none of the server's were missed.
 fn held_at_the_end(call: &Call, client: usize, end: End, whole: bool) -> Cause {
     let inside = call.is_inside(0) || call.is_inside(1);

@@ -1,4 +1,4 @@
-//! What is known of the RPCs of one connection.
+//! The RPCs of one connection, and what is counted of them.
 
 use crate::http2::connection::state;
 use crate::store::budget::Budget;

@@ -1,12 +1,12 @@
-//! Whose turn it is on a connection: intervals in which the client held the ball, bursts, the limit of streams.
+//! Measures who has to act on a connection: idle intervals of the client, bursts, and the stream limit.
 
 use crate::at::At;
 use crate::store::tables::{IdleRow, Idles, TurnRow};
 
 use super::call::Call;
 
-/// From this length on an interval in which the client holds the ball is its application's own pause; the table's
-/// `PAUSE_NS`. A library takes microseconds to turn round, timers and people take longer.
+/// From this length on an idle interval of the client is its application's own pause; the table's
+/// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
 const PAUSE: i64 = 10_000_000;
 /// Classes of lengths below [`PAUSE`]: the binary logarithm of microseconds.
 const CLASSES: usize = 14;
@@ -112,7 +112,7 @@ impl Turns {
         }
     }
 
-    /// Bytes are missing: who holds the ball is not known until the next message, and neither is what is open.
+    /// Bytes are missing: until the next message it is not known whose turn it is, nor what is open.
     pub fn doubt(&mut self) {
         self.waiting = 0;
         self.idle_since = None;

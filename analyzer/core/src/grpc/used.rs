@@ -1,4 +1,4 @@
-//! Which methods the RPCs of one connection used.
+//! Collects the methods that the RPCs of one connection use.
 
 use crate::store::context::Context;
 use crate::store::tables::ConnectionMethodRow;

@@ -1,4 +1,4 @@
-//! What the layers around a TCP segment say of it.
+//! What the layers around a TCP segment say about it.
 
 use crate::limits::MAX_TUNNELS;
 

@@ -1,4 +1,4 @@
-//! What a dissector answers.
+//! What a dissector returns: where the TCP header is, or why dissecting ended.
 
 use super::around::{Context, Network};
 use super::bytes::View;

@@ -14,7 +14,7 @@ mod field {
 const VXLAN: u16 = 4789;
 /// The generic protocol extension.
 const VXLAN_GPE: u16 = 4790;
-/// Linux's own choice before RFC 7348, still the default of its vxlan device (`drivers/net/vxlan`) and of Flannel.
+/// What Linux chose before RFC 7348, still the default of its vxlan device (`drivers/net/vxlan`) and of Flannel.
 const VXLAN_LINUX: u16 = 8472;
 const GENEVE: u16 = 6081;
 

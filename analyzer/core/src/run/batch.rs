@@ -1,4 +1,4 @@
-//! Segments put by, to be handed to another thread, or to be read connection by connection.
+//! Buffers segments that are handed to another thread, or read connection by connection.
 
 use crate::at::At;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
@@ -56,7 +56,7 @@ impl Batch {
         self.items.len() >= BATCH_SEGMENTS || self.payload.len() >= BATCH_BYTES
     }
 
-    /// Puts a segment by.
+    /// Adds a segment.
     #[inline]
     pub fn push(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
         let payload_start = self.payload.len() as u32; // batches are small

@@ -1,4 +1,4 @@
-//! One result out of what several threads found.
+//! Merges what several threads found into one result.
 
 use crate::store::context::{Context, NO_METHOD};
 

@@ -1,5 +1,5 @@
-//! A connection that has carried no payload yet: its segments are kept, some 100 bytes for a SYN, and read when payload
-//! comes or the capture ends. Floods of SYNs, port scans and idle connections cost no more than that.
+//! Keeps the segments of a connection that has carried no payload yet, some 100 bytes for a SYN. They are read when
+//! payload comes or the capture ends. Floods of SYNs, port scans and idle connections cost no more than that.
 
 use crate::at::At;
 use crate::limits;

@@ -1,5 +1,5 @@
-//! Rows at a run's end, in one order and no more than are kept: the same whatever the number of threads, and however
-//! segments were put by to be read connection by connection.
+//! Sorts rows so that the result does not depend on the number of threads, nor on segments that were buffered to be read
+//! connection by connection. Keeps no more rows than the limits allow.
 //!
 //! A connection is read by one thread in the order of its packets; only how connections are interleaved differs. So
 //! rows are sorted by packet and connection, those of a connection staying as they are, and the first ones are kept.

@@ -1,4 +1,4 @@
-//! From captured packets to tables: one pass, one packet at a time.
+//! Turns captured packets into tables: one pass, one packet at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub struct Finished {
     pub turns: Turns,
     /// Addresses by number.
     pub addresses: Vec<String>,
-    /// Who was shown the bytes, if anybody was.
+    /// The tap, if there was one.
     pub tap: Option<Box<dyn Tap>>,
 }
 
@@ -130,7 +130,7 @@ impl Pipeline {
         &mut self.shards.here.cx
     }
 
-    /// Shows all bytes of all connections that this thread reads to `tap`; [`Finished`] gives it back.
+    /// Shows all bytes of all connections that this thread reads to `tap`. [`Finished`] returns it.
     pub fn show_to(&mut self, tap: Box<dyn Tap>) {
         self.shards.here.shared.tap = Some(tap);
     }
@@ -243,7 +243,7 @@ impl Pipeline {
     /// The same of a capture that lacks packets after its packet `damage`.
     pub fn finish_damaged(mut self, damage: u32) -> (Finished, Context, CaptureCounts) {
         self.read_kept();
-        self.shards.read_held();
+        self.shards.read_buffered();
         if let Some(clock) = &mut self.clock {
             self.counts.clock_steps = std::mem::take(&mut clock.steps);
             self.counts.clock_steps_not_listed = clock.steps_not_listed;
@@ -309,7 +309,7 @@ fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay,
     Finished { connections: table, budgets, directions, turns, addresses, tap: None }
 }
 
-/// Writes the row of a packet that is kept back, if there are to be any.
+/// Writes the row of a packet that is kept, if rows of packets are wanted.
 #[inline]
 fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: Option<u32>) {
     let Options { packets, unlisted_packets, .. } = cx.options;

@@ -1,4 +1,4 @@
-//! Where a segment goes: to which connection, and where that is held.
+//! Where a segment goes: to which connection, and which shard holds that.
 
 use crate::packet::Address;
 

@@ -1,4 +1,4 @@
-//! Which connection a segment belongs to, by addresses, ports and initial sequence numbers.
+//! Finds the connection of a segment by addresses, ports and initial sequence numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -96,7 +96,7 @@ pub struct Router {
     /// their own connection.
     last: Option<(End, End, u32)>,
     shards: Vec<Load>,
-    /// Whether segments of connections without payload are kept back.
+    /// Whether segments of connections without payload are kept.
     keeps_openings: bool,
     /// Rows of connections without payload.
     bare: usize,

@@ -1,4 +1,4 @@
-//! Connections that are read by one thread.
+//! Holds the connections that one thread reads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl Shard {
         entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
     }
 
-    /// The capture is over, at `end`: all connections end. Gives their rows, the tables, and who was shown their bytes.
+    /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.
     pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context, Option<Box<dyn Tap>>) {
         self.end = end;
         for local in 0..self.entries.len() as u32 {

@@ -1,4 +1,4 @@
-//! Connections shared out between this thread and another one, and what is put by for either.
+//! Divides connections between this thread and another one, and buffers their segments.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::route::{REMOTE, Route};
 use super::shard::Shard;
 use super::threads::Remote;
 
-/// Segments after which it is tried again whether putting them by pays.
+/// Segments after which it is tried again whether buffering pays.
 const PAUSE: usize = 50_000;
 
 /// Who reads which connections.
@@ -22,8 +22,8 @@ const PAUSE: usize = 50_000;
 pub struct Shards {
     /// The connections of this thread.
     pub here: Shard,
-    /// Segments of theirs that are put by, when they are many; `None` when the order of rows matters.
-    held: Option<Held>,
+    /// Their buffered segments, if they are many; `None` if the order of rows matters.
+    buffered: Option<Buffered>,
     /// The others, in a thread of their own.
     pub remote: Option<Remote>,
 }
@@ -32,7 +32,7 @@ impl Shards {
     /// Shards without connections; with tables of rows every segment is read when it comes.
     pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
         let rows = options.has_row_tables();
-        Self { here: Shard::with_keys(options, keys), held: (!rows).then(Held::default), remote }
+        Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote }
     }
 
     /// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
@@ -43,7 +43,7 @@ impl Shards {
             Some(remote) if route.place.shard == REMOTE => {
                 remote.segment(route, segment, at);
                 if let Some(old) = elsewhere {
-                    self.read_held();
+                    self.read_buffered();
                     self.here.finish(old.local, true);
                 }
             }
@@ -67,8 +67,10 @@ impl Shards {
     /// Takes a segment of a connection that this thread reads.
     #[inline]
     fn read(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
-        match &mut self.held {
-            Some(held) if held.is_used || batch::pays(&self.here) => held.segment(route, segment, at, &mut self.here),
+        match &mut self.buffered {
+            Some(buffered) if buffered.is_used || batch::pays(&self.here) => {
+                buffered.segment(route, segment, at, &mut self.here)
+            }
             _ => self.here.segment(route, segment, at),
         }
     }
@@ -79,27 +81,27 @@ impl Shards {
         self.here.begun().load(Ordering::Relaxed) + remote
     }
 
-    /// Reads what is put by.
-    pub fn read_held(&mut self) {
-        if let Some(held) = &mut self.held {
-            held.read(&mut self.here);
+    /// Reads the buffered segments.
+    pub fn read_buffered(&mut self) {
+        if let Some(buffered) = &mut self.buffered {
+            buffered.read(&mut self.here);
         }
     }
 }
 
-/// Segments of this thread's connections that are put by, to be read connection by connection.
+/// Buffers segments of this thread's connections, to be read connection by connection.
 #[derive(Debug, Default)]
-struct Held {
-    /// Some are put by.
+struct Buffered {
+    /// Some are buffered.
     is_used: bool,
-    /// Segments that are not put by, for those before them did not take turns enough.
+    /// Segments that are not buffered, because connections did not alternate enough before them.
     pause: usize,
     filling: Batch,
     batches: Batches,
     spent: Vec<Batch>,
 }
 
-impl Held {
+impl Buffered {
     fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At, shard: &mut Shard) {
         if self.pause > 0 {
             self.pause -= 1;

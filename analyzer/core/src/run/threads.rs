@@ -1,4 +1,4 @@
-//! A shard in a thread of its own, fed with batches of segments.
+//! Runs a shard in a thread of its own, and feeds it with batches of segments.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,7 +19,7 @@ use super::shard::{Finished, Shard};
 /// the packets that come next are for the other.
 const BATCHES: usize = 48;
 
-/// What the thread is told.
+/// What the thread has to do.
 #[derive(Debug)]
 enum Job {
     Batch(Batch),

@@ -1,4 +1,4 @@
-//! The first pass: what the decoder tells of the bytes as it reads them.
+//! The first pass: notes what stays of the bytes, as the decoder reports what they are.
 
 use std::any::Any;
 

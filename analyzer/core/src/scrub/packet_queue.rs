@@ -1,4 +1,4 @@
-//! Packets held back: what stays of a fragment is known when its datagram is whole, and packets keep their order.
+//! Holds packets back until it is known what stays of a fragment, and keeps their order.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Both passes over a capture, stepped through packet by packet.
+//! Runs both passes over a capture, packet by packet.
 
 use crate::capture_file::{CaptureReader, OpenError, Source};
 use crate::packet::Dissector;

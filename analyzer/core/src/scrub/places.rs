@@ -1,4 +1,4 @@
-//! Where a segment's payload is in its sender's bytes.
+//! Finds where a segment's payload is in its sender's bytes.
 
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};

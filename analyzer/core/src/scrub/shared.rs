@@ -1,4 +1,4 @@
-//! What all connections of a run share.
+//! What all connections share: replacements, and texts that were left out.
 
 use super::replace::Replacer;
 

@@ -122,7 +122,7 @@ impl Records {
         self.body.clear();
     }
 
-    /// Of a header that is not whole, or none, the two octets stay by which a connection is TLS (`tcp::encrypted`).
+    /// Of a header that is not whole, or none, the two octets stay by which a connection is TLS (`connection::encrypted`).
     fn put_mark(&mut self, edits: &mut Edits) {
         let have = self.head.0.get(..self.have).unwrap_or_default();
         if self.left == 0 && have.starts_with(&HANDSHAKE_RECORD) {

@@ -1,4 +1,4 @@
-//! The second pass: every packet is written anew.
+//! The second pass: writes every packet anew.
 
 use crate::capture_file::CaptureReader;
 use crate::limits;

@@ -1,12 +1,12 @@
-//! The causes among which time is divided (docs/json.md), and sums of them.
+//! The causes among which time is divided (docs/json.md), and sums by cause.
 
 /// Why time passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Cause {
-    /// The client's application or library held the ball.
+    /// The server waited for the client's application or library.
     Client = 0,
-    /// The server's application or library held the ball.
+    /// The client waited for the server's application or library.
     Server = 1,
     /// Propagation.
     Network = 2,
@@ -20,7 +20,7 @@ pub enum Cause {
     StreamWindow = 6,
     /// The connection's HTTP/2 flow-control window was empty.
     ConnectionWindow = 7,
-    /// Lost packets were sent again.
+    /// Lost packets were retransmitted.
     LossRecovery = 8,
     /// Nagle's algorithm waited for a delayed ACK.
     DelayedAck = 9,

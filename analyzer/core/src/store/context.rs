@@ -102,7 +102,7 @@ pub struct Context {
     pub record_waits: Waits,
     /// Records of such TLS, two rows per connection.
     pub records: Records,
-    /// How long clients held the ball, by class of length.
+    /// Idle intervals of clients, by class of length.
     pub idles: Idles,
     /// PING frames, as far as they are kept.
     pub pings: Pings,

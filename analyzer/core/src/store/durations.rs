@@ -1,4 +1,4 @@
-//! Durations of which exact quantiles are wanted: in memory, or in a temporary file when there are too many.
+//! Keeps durations for exact quantiles: in memory, or in a temporary file when there are too many.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Rows of RPCs that are taken out of the tables while the run goes on, so that memory does not grow with them.
+//! Rows of RPCs that are handed on while the run goes on, so that memory does not grow with them.
 //!
-//! Rows are taken in their order. One of an RPC that may still change is taken too when it holds up too many others:
-//! from then on it is kept here, and handed on once more when nothing more comes of it.
+//! Rows are handed on in their order. A row that may still change is handed on, too, if too many others wait behind it. It
+//! is then kept here, and handed on once more when its RPC is over.
 
 use std::collections::HashMap;
 

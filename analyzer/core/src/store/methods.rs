@@ -1,4 +1,4 @@
-//! What is kept per method while packets pass by: counts, times and their distribution.
+//! Statistics of each method: counts, times and their distribution.
 
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! A temporary file without a name for what memory should not hold: nothing of it is left behind, however a run ends.
+//! A temporary file without a name, for what memory should not hold. Nothing of it is left behind, however a run ends.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -26,7 +26,7 @@ impl Spill {
         Ok(Arc::new(Self { inner, most: most.max(1) }))
     }
 
-    /// Adds bytes and gives where they are; after a failure, which `failure` tells, they are lost.
+    /// Adds bytes and returns where they are. After a failure, which `failure` returns, they are lost.
     pub fn add(&self, bytes: &[u8]) -> u64 {
         let mut inner = self.lock();
         let place = inner.end;
@@ -51,7 +51,7 @@ impl Spill {
         inner.failure = read.err();
     }
 
-    /// What went wrong, if anything did: told once.
+    /// What went wrong, if anything did. It is returned once.
     pub fn failure(&self) -> Option<io::Error> {
         self.lock().failure.take()
     }

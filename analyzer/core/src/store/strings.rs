@@ -1,4 +1,4 @@
-//! Strings kept once and referred to by number, bounded in number and length.
+//! Keeps each string once and refers to it by number. Number and length are bounded.
 
 use std::collections::HashMap;
 
@@ -82,7 +82,7 @@ impl Interner {
     }
 }
 
-/// The strings of a run that are told apart.
+/// The strings of a run that rows refer to.
 #[derive(Debug, Default)]
 pub struct Strings {
     /// Methods, `/package.Service/Method`.

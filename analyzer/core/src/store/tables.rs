@@ -205,7 +205,7 @@ table!(
 );
 
 table!(
-    /// One row per connection and length class of the intervals in which the client held the ball.
+    /// One row per connection and length class of the idle intervals of the client.
     Idles, IdleRow {
         connection: u32, length_class: u8, count: u32, total_ns: i64,
         start_time_ns: i64, duration_ns: i64, before_packet: u32, after_packet: u32,
@@ -258,7 +258,7 @@ table!(
 );
 
 impl WaitRow {
-    /// A wait of which TCP tells nothing.
+    /// A wait of which TCP knows nothing.
     pub const NOTHING_KNOWN: Self = Self {
         connection: 0,
         stream: 0,
@@ -306,7 +306,7 @@ pub mod rpc_flag {
     pub const TOUCHES_GAP: u8 = 8;
     /// Fields of the request's headers are not known: its deadline may be among them.
     pub const HEADERS_UNKNOWN: u8 = 16;
-    /// Its end may be among bytes or packets that the capture lacks: it took at least as long as is told.
+    /// Its end may be among bytes or packets that the capture lacks: it took at least as long as its row says.
     pub const END_MISSING: u8 = 32;
     /// The row is there because the RPC was among the longest of its method when it ended; gone when the run is over.
     pub const LONG: u8 = 128;

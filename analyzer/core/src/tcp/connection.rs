@@ -1,4 +1,4 @@
-//! One TCP connection: both senders, and what they deliver in order to the layer above.
+//! One TCP connection: both senders, and the bytes that they deliver in order to the layer above.
 
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
@@ -68,7 +68,7 @@ pub struct Connection {
     pub transport: Transport,
     /// No further packet comes.
     ending: bool,
-    /// Somebody is shown its bytes, and counts them as they are counted here.
+    /// A tap sees its bytes, and counts them as they are counted here.
     is_shown: bool,
     /// What is counted.
     pub counters: Counters,
@@ -93,7 +93,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection whose first packet is `segment`, from side 0. With `is_shown` somebody is shown its bytes.
+    /// A connection whose first packet is `segment`, from side 0. With `is_shown` a tap sees its bytes.
     pub fn new(row: u32, segment: &Segment<'_>, at: At, is_shown: bool) -> Self {
         let opening_seen = segment.flags.contains(TcpFlags::SYN);
         let mut halves: [Half; 2] = Default::default();
@@ -144,7 +144,7 @@ impl Connection {
         nothing || self.transport.unheard[side] && self.counters.bytes[side] == 0
     }
 
-    /// Payload bytes of a full segment of `side`; 0 when nothing tells.
+    /// Payload bytes of a full segment of `side`; 0 if it is not known.
     #[inline]
     pub fn segment_size(&self, side: usize) -> i64 {
         i64::from(self.halves[side].segment_size(&self.halves[1 - side]))

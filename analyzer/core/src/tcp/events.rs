@@ -1,4 +1,4 @@
-//! The events of a connection, which the layer above TCP receives.
+//! The events of a TCP connection. The layer above implements the trait that receives them.
 
 use crate::at::At;
 use crate::store::context::Context;

@@ -1,4 +1,4 @@
-//! TCP (RFC 9293): in which order the bytes of a connection were meant, and what its senders could send.
+//! Follows TCP connections (RFC 9293): puts bytes in order, and estimates what each sender could send.
 
 pub mod congestion;
 pub mod connection;

@@ -1,10 +1,10 @@
-//! What held up the bytes of a sender below HTTP/2, for streams whose own bytes do not show it: a stream whose answer
-//! stood in the sender's queue behind blocked bytes, or whose request waited for a lost segment in front of it.
+//! Remembers what blocked a sender below HTTP/2. A stream's own bytes do not show it: an answer may have waited behind
+//! blocked bytes, and a request behind a lost segment.
 
 use crate::limits;
 use crate::store::budget::Cause;
 
-/// Bytes sent again within this count as one resending, nanoseconds: 1 ms.
+/// Retransmissions within this time count as one, nanoseconds: 1 ms.
 const TOGETHER: i64 = 1_000_000;
 
 /// An interval in which a sender was blocked.
@@ -75,7 +75,7 @@ impl SendQueue {
         self.kept > 0
     }
 
-    /// Bytes from `offset` on were sent again at `time`: nothing behind them could be read before.
+    /// Bytes from `offset` on were retransmitted at `time`: nothing behind them could be read before.
     pub fn resent(&mut self, offset: i64, time: i64) {
         let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
         self.resendings += usize::from(!joins);
@@ -84,18 +84,18 @@ impl SendQueue {
         self.last_resent = time;
     }
 
-    /// The receiver had the bytes at `offset` twice (RFC 2883): what was sent again was not missing.
+    /// The receiver had the bytes at `offset` twice (RFC 2883): the retransmitted bytes were not missing.
     pub fn was_not_missing(&mut self, offset: i64) {
         self.resent.iter_mut().filter(|resent| resent.offset == offset).for_each(|resent| resent.offset = i64::MAX);
     }
 
-    /// Whether anything was sent again after `time`.
+    /// Whether anything was retransmitted after `time`.
     #[inline]
     pub fn resent_after(&self, time: i64) -> bool {
         self.resendings > 0 && self.last_resent > time
     }
 
-    /// When bytes before `position` were last sent again, after `since` and not after `until`.
+    /// When bytes before `position` were last retransmitted, after `since` and not after `until`.
     pub fn last_resent_before(&self, position: i64, since: i64, until: i64) -> Option<i64> {
         let kept = self.resent.iter().take(self.resendings);
         kept.filter(|r| r.offset < position && r.time > since && r.time <= until).map(|r| r.time).max()

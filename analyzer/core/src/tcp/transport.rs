@@ -1,4 +1,4 @@
-//! What layers above TCP read of a connection: how far each side is from the capture point, and what held up its bytes.
+//! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
 
 use super::send_queue::SendQueue;
 

@@ -1,5 +1,5 @@
-//! Bytes of one direction that wait, with their places in the capture: for the other side's hello, or for the proof of a
-//! record boundary.
+//! Buffers bytes of one direction with their places in the capture: until the other side's hello comes, or a record
+//! boundary is proved.
 
 use std::collections::VecDeque;
 

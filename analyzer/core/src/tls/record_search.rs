@@ -1,5 +1,5 @@
-//! Finding a record boundary again after bytes that the capture lacks: where the lengths of two records link three
-//! headers of application data.
+//! Finds a record boundary after bytes that the capture lacks: the lengths of two records link three headers of
+//! application data.
 
 use crate::limits::{TLS_RESYNC_HEADERS, TLS_RESYNC_STEP};
 

@@ -1,4 +1,4 @@
-//! Which cause a wait has: what was binding at the stop must agree with what came right before the sender resumed.
+//! Names the cause of a wait. What was binding at the stop must agree with what came right before the sender resumed.
 
 use crate::at::At;
 use crate::store::budget::Cause;
@@ -67,7 +67,7 @@ pub(super) fn flows(layers: &Layers<'_>, side: usize, stop: &Stop, at: At) -> bo
 }
 
 /// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if the side is still inside a
-/// frame, all of which they had allowed, if what is known to be left proves it, or if no credit came right before the
+/// frame, all of which they had allowed, if what is known to be left proves it, or if no WINDOW_UPDATE arrived right before the
 /// sender resumed: it was not what the sender waited for.
 pub(super) fn are_open(layers: &Layers<'_>, side: usize, stop: &Stop, right_before: bool) -> bool {
     match (stop.stream_window, stop.connection_window) {
@@ -88,7 +88,7 @@ pub(super) fn closed_window(stop: &Stop, segment: i64) -> Option<Cause> {
     connection.or_else(|| closed(stop.stream_window).then_some(Cause::StreamWindow))
 }
 
-/// Whether HTTP/2 credit came right before the sender resumed, and whether any came since it stopped.
+/// Whether a WINDOW_UPDATE arrived right before the sender resumed, and whether any came since it stopped.
 pub(super) fn credit(layers: &Layers<'_>, side: usize, at: At) -> (bool, bool) {
     let near = layers.tcp.transport.near_rtt[side].max(0);
     let Some(credit) = layers.http2.sides[side].credited_at else { return (false, false) };
@@ -141,7 +141,7 @@ fn is_known(layers: &Layers<'_>, side: usize) -> bool {
 }
 
 /// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
-/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for half a round trip
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that is blocked for half a round trip
 /// or more with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is
 /// still in slow start is no more than twice that.
 pub(super) fn stands_at_its_window(layers: &Layers<'_>, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {

@@ -1,4 +1,5 @@
-//! Bytes that a side did not owe, and that were held back all the same: by Nagle's algorithm or the congestion window.
+//! Finds bytes that a side did not owe but that were held back all the same, by Nagle's algorithm or by the congestion
+//! window.
 
 use crate::at::At;
 use crate::grpc::call::Kind;

@@ -1,4 +1,4 @@
-//! The layers of one connection whose state tells the cause of a wait.
+//! The layers of a connection by which waits are judged.
 
 use crate::grpc::state::Http2;
 use crate::http2::connection::state::Protocol;

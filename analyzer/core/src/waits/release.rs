@@ -1,4 +1,4 @@
-//! Which packet released a sender.
+//! Finds the ACK that released a sender.
 
 use crate::at::At;
 use crate::tcp::half::{self, Ack};

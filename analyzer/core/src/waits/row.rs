@@ -1,4 +1,4 @@
-//! The row of a wait.
+//! Makes the row of a wait.
 
 use crate::at::At;
 use crate::store::tables::WaitRow;

@@ -1,4 +1,4 @@
-//! What is binding when a sender stops: windows, and bytes in flight.
+//! Records what is binding when a sender stops: windows, and bytes in flight.
 
 use crate::tcp::half::{self, Half};
 

@@ -1,4 +1,4 @@
-//! Waits of a sender that owes bytes: from its last bytes to its next ones.
+//! Measures the waits of a sender that owes bytes, from its last bytes to its next ones.
 
 use crate::at::At;
 use crate::grpc::data::charge_wait;
@@ -56,7 +56,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     });
 }
 
-/// A sender that stopped inside a message, behind a whole DATA frame, goes on right when credit comes: that may prove
+/// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove
 /// where the connection's window is used up.
 #[cold]
 fn note_stop_for_credit(layers: &mut Layers<'_>, side: usize, stop: &Stop, at: At) {
@@ -68,7 +68,7 @@ fn note_stop_for_credit(layers: &mut Layers<'_>, side: usize, stop: &Stop, at: A
     }
 }
 
-/// The congestion window at the stop, bytes: where it was binding, what was in flight tells it.
+/// The congestion window at the stop, bytes. If it was binding, it is what was in flight.
 fn at_its_window(
     layers: &mut Layers<'_>,
     side: usize,
@@ -95,7 +95,7 @@ fn at_its_window(
     stop.congestion_window
 }
 
-/// What TCP holds up stands in a queue, and so does what is written meanwhile. Other waits end the queue.
+/// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. Other waits show that it was empty.
 fn hold(layers: &mut Layers<'_>, side: usize, interval: BlockedInterval) {
     let held = &mut layers.tcp.transport.queues[side];
     match interval.cause {

@@ -1,4 +1,4 @@
-//! The protocol on top of HTTP/2, as far as a connection keeps its state.
+//! The protocol on top of HTTP/2: the types of its state that a connection keeps.
 
 use std::fmt::Debug;
 

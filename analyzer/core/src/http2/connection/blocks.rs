@@ -1,4 +1,5 @@
-//! Header blocks (RFC 9113 section 4.3): one HEADERS or PUSH_PROMISE frame and the CONTINUATION frames after it.
+//! Collects and decodes header blocks (RFC 9113 section 4.3): one HEADERS or PUSH_PROMISE frame and the CONTINUATION
+//! frames after it.
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;

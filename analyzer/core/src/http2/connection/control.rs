@@ -1,4 +1,4 @@
-//! Frames other than DATA, once they are whole.
+//! Applies frames other than DATA once they are whole.
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;

@@ -1,5 +1,5 @@
-//! Telling HTTP/2 from other protocols by a direction's first bytes: the connection preface (RFC 9113 section 3.4),
-//! a server's first SETTINGS, an HTTP/1.1 upgrade to h2c (RFC 7540 section 3.2), a TLS record (RFC 8446 section 5.1).
+//! Tells HTTP/2 from other protocols by a direction's first bytes: the connection preface (RFC 9113 section 3.4), a
+//! server's first SETTINGS, an HTTP/1.1 upgrade to h2c (RFC 7540 section 3.2), a TLS record (RFC 8446 section 5.1).
 
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 

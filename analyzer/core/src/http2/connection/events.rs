@@ -1,4 +1,4 @@
-//! The events of a connection, which the protocol on top of HTTP/2 receives.
+//! The events of a connection. The protocol on top of HTTP/2 implements the trait that receives them.
 
 use crate::at::At;
 use crate::http2::frame::header::FrameHeader;

@@ -1,4 +1,5 @@
-//! Both directions of one connection: its bytes are cut into frames, and frames change settings, windows and streams.
+//! Follows both directions of one connection: cuts bytes into frames, and applies frames to settings, windows and
+//! streams.
 
 pub mod application;
 mod blocks;

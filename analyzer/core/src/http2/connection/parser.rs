@@ -1,5 +1,5 @@
-//! The octets of one direction, cut into frames. DATA is read in place and never kept; other frames are kept only
-//! when they are cut over segments.
+//! Cuts the octets of one direction into frames. DATA is read in place and never kept. Other frames are kept only when
+//! they are cut over segments.
 
 use crate::at::At;
 use crate::http2::connection::events::Events;
@@ -46,7 +46,7 @@ impl<A: Events> Http2<A> {
         gap(self, side, length, at, reading, watch);
     }
 
-    /// The connection is over, or the capture: open streams end. `end` tells how (see [`End`]).
+    /// The connection or the capture is over. Open streams end as [`End`] says.
     pub fn finish(&mut self, end: End, at: At, reading: &mut Reading<'_>) {
         for side in 0..2 {
             let buffered = self.sides[side].buffered();

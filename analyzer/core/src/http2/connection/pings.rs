@@ -1,4 +1,4 @@
-//! PING and GOAWAY: what a PING is for, and the frames that end connections.
+//! Notes PING and GOAWAY frames: what a PING is for, and why a connection ends.
 
 use crate::at::At;
 use crate::http2::frame::goaway::Goaway;

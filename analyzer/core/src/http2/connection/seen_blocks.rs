@@ -1,4 +1,4 @@
-//! Header blocks that came before, with their meaning.
+//! Remembers the meaning of header blocks that came before.
 
 /// Longest block that is remembered: a gRPC client's steady requests are some ten octets of indices.
 const REMEMBERED: usize = 24;

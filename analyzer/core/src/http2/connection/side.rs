@@ -1,4 +1,4 @@
-//! What is known of one sender: its parser, its HPACK table, its settings and its connection window.
+//! One sender: its parser, its HPACK table, its settings and its connection window.
 
 use std::collections::VecDeque;
 

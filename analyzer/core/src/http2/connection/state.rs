@@ -1,4 +1,4 @@
-//! The state of one connection.
+//! The state of one HTTP/2 connection.
 
 use crate::at::At;
 use crate::http2::frame::settings::Settings;
@@ -16,7 +16,7 @@ use super::streams::Streams;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Protocol {
-    /// Nothing that tells has been seen.
+    /// Nothing was seen that shows it.
     #[default]
     Undecided = 0,
     /// HTTP/2 in the clear.

@@ -1,7 +1,7 @@
-//! Where the window of a connection is used up whose beginning is not in the capture: stops of the sender prove it.
+//! Finds where a connection's window is used up if its beginning is not in the capture: the stops of the sender prove it.
 
 /// Stops at one level, and of them those at which the stream's window was another one, that prove the connection's to be
-/// used up there (own choice: by chance a level is not met again to the byte, let alone so often).
+/// used up there (heuristic: by chance a level is not met again to the byte, let alone so often).
 const PROVING_STOPS: [u32; 2] = [4, 3];
 
 /// A sender may not exceed a window (RFC 9113 section 6.9.1), and one that stops for it always stops at the same level of

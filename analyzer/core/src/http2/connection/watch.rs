@@ -1,5 +1,5 @@
-//! Who is told what the octets of a connection are, at the moment they are read. The ordinary reader tells nobody, and
-//! that costs nothing: all functions between here and there are made for each kind of watcher.
+//! Reports what the octets of a connection are, at the moment they are read. In the ordinary run nobody watches, and that
+//! costs nothing: the functions that read are compiled once for each kind of watcher.
 
 use crate::http2::frame::header::FrameHeader;
 use crate::http2::hpack::Representation;
@@ -7,7 +7,7 @@ use crate::http2::hpack::Representation;
 use super::application::Application;
 use super::detect::Opening;
 
-/// Somebody who is told. All of it is about the side whose bytes are being read, or are missing. Places are told by
+/// Receives what the octets are. Every call is about the side whose bytes are being read, or are missing. Places are given by
 /// `left`, the octets from there to the end of the slice that is being read.
 pub trait Watch<A: Application> {
     /// Whether anything is looked at.
@@ -33,7 +33,7 @@ pub trait Watch<A: Application> {
     fn searched(&mut self, _left: usize, _boundary: Option<usize>) {}
 
     /// No boundary is found yet, as these may be frame headers: how many octets before the end of the slice each one
-    /// begins, and the length that it tells.
+    /// begins, and the length in it.
     fn held(&mut self, _headers: &[(usize, u32)]) {}
 
     /// This is another protocol, from the last `left` octets on.
@@ -57,7 +57,7 @@ pub trait Watch<A: Application> {
     /// DATA that is read, from here on.
     fn data(&mut self, _left: usize) {}
 
-    /// It is of a stream from before the capture, and tells no message boundary yet.
+    /// It is of a stream from before the capture, and shows no message boundary yet.
     fn beginnings(&mut self, _octets: &[u8], _header: FrameHeader) {}
 
     /// It goes to the protocol on top, which has this state of the stream before it. `begins` when it is the first of its

@@ -1,5 +1,5 @@
-//! Flow-control windows (RFC 9113 section 6.9): what they are where all credit is in the capture, and what is known
-//! of them where their beginning is not.
+//! Computes flow-control windows (RFC 9113 section 6.9). They are exact if all credit is in the capture; otherwise bounds
+//! are known.
 
 use crate::http2::frame::settings;
 

@@ -1,4 +1,4 @@
-//! Finding the next frame boundary in the middle of a connection, by runs of plausible frame headers.
+//! Finds the next frame boundary in the middle of a connection, by runs of plausible frame headers.
 
 use crate::at::At;
 use crate::limits;

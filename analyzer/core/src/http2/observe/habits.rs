@@ -1,4 +1,4 @@
-//! What a sender does with its packets and frames: counts that cost no more than an addition each.
+//! Counts what a sender does with its packets and frames. Each count costs no more than an addition.
 
 use crate::at::At;
 use crate::http2::frame::header::FrameType;

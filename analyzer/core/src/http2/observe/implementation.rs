@@ -1,4 +1,4 @@
-//! Guessing a gRPC implementation from habits on the wire, where no header names it.
+//! Guesses a gRPC implementation from its habits on the wire, where no header names it.
 
 use crate::http2::frame::settings::Pairs;
 
@@ -6,7 +6,7 @@ use crate::http2::frame::settings::Pairs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Implementation {
-    /// Nothing tells.
+    /// Not known.
     #[default]
     Unknown = 0,
     /// grpc-go.

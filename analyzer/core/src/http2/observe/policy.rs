@@ -1,4 +1,4 @@
-//! PINGs under the policy of gRPC servers (gRFC A8).
+//! Counts PINGs under the policy of gRPC servers (gRFC A8).
 
 use crate::limits;
 use crate::store::context::Context;

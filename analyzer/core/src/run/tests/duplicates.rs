@@ -135,7 +135,7 @@ fn keep_alives_are_no_retransmissions() {
     assert_eq!(seen.notes(), [Note::None, Note::KeepAlive]);
 }
 
-/// A byte that is sent again although it was not acknowledged is a probe of a zero window or a retransmission.
+/// A byte that is retransmitted although it was not acknowledged is a probe of a zero window or a retransmission.
 #[test]
 fn an_unacknowledged_byte_again_is_a_retransmission() {
     let bytes = call("/a/B", 100);

@@ -34,7 +34,7 @@ struct Request {
     late: i64,
     /// Another ACK comes a millisecond before.
     acked_before: bool,
-    /// The first segment was lost, and sent again before the others.
+    /// The first segment was lost, and retransmitted before the others.
     lost: bool,
     /// The server says something meanwhile.
     answered: bool,

@@ -155,7 +155,7 @@ fn a_longer_out_of_order_segment_adds_its_end_only() {
 }
 
 /// Late by less than a round trip, bytes were passed on their way; later than that, lost before the capture point and
-/// sent again.
+/// retransmitted.
 /// The sender's clock tells a quick retransmission from reordering; it wraps like sequence numbers.
 #[test]
 fn a_clock_past_that_of_later_bytes_means_sent_again() {
@@ -196,7 +196,7 @@ fn a_clock_in_front_decides_nothing() {
     assert_eq!(seen.notes(), [Note::None, Note::OutOfOrder, Note::OutOfOrder, Note::OutOfOrder]);
 }
 
-/// A segment that waits behind a hole and comes once more was sent again, however soon.
+/// A segment that waits behind a hole and comes once more was retransmitted, however soon.
 #[test]
 fn a_kept_segment_that_comes_again_was_sent_again() {
     let bytes = call("/a/B", 300);

@@ -145,7 +145,7 @@ fn after_a_loss_what_was_in_flight_is_the_window() {
     assert_eq!(seen.connections.congestion_after_loss_ns[0], 0);
 }
 
-/// A request sent again at 220 ms, answered at `answer`.
+/// A request retransmitted at 220 ms, answered at `answer`.
 fn answered(answer: i64, twice: bool) -> Seen {
     let bytes = call("/a/B", 100);
     let mut capture = beside_the_client();

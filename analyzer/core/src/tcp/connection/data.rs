@@ -1,4 +1,4 @@
-//! Payload of one sender: new or sent before, in order or not, and to whom it is handed.
+//! Decides whether payload is new or retransmitted, puts it in order and hands it up.
 
 use crate::at::At;
 use crate::limits;
@@ -73,7 +73,7 @@ impl Connection {
     }
 
     /// Bytes that are new although later ones came before: reordered on the way if they are late by less than a round
-    /// trip, for a sender cannot know sooner that they are lost; else sent again (Wireshark's rule, 3 ms when the
+    /// trip, for a sender cannot know sooner that they are lost; else retransmitted (Wireshark's rule, 3 ms when the
     /// round trip is not known). The sender's clock decides where it can: it does not run backwards along the bytes
     /// (RFC 7323 section 3.2), so that bytes whose clock is past that of later ones were sent after those.
     #[inline]
@@ -144,7 +144,7 @@ impl Connection {
         self.count_new_data(side, offset, end, at);
     }
 
-    /// A segment in front of kept ones: if it was sent again, its bytes would have come before theirs.
+    /// A segment in front of kept ones: if it is a retransmission, its bytes would have come before theirs.
     #[cold]
     pub(super) fn fill<U: Events>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Flights: what a sender sends until all of it is acknowledged.
+//! Counts new data. A flight begins when nothing is in flight, and lasts until all of it is acknowledged.
 
 use crate::at::At;
 

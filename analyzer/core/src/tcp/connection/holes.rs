@@ -1,4 +1,4 @@
-//! Segments that wait for bytes before them, and bytes that the capture lacks.
+//! Keeps segments that wait for bytes before them, and gives up on bytes that the capture lacks.
 
 use crate::at::At;
 use crate::limits;

@@ -1,4 +1,4 @@
-//! What each segment tells of a connection: its handshake, acknowledgements, windows, and its end.
+//! Reads what a segment says about its connection: handshake, acknowledgements, windows, and the end.
 
 use crate::at::At;
 use crate::limits;
@@ -115,11 +115,11 @@ impl Connection {
         self.refresh_near(1 - side);
     }
 
-    /// `side` acknowledges a peer of which the capture has no packet: its SYN was answered, or it has talked to somebody
+    /// `side` acknowledges a peer of which the capture has no packet: its SYN was answered, or it has sent packets
     /// for long. The peer's bytes then count from this ACK on, and what is acknowledged later is missing.
     #[cold]
     fn hears_of(&mut self, side: usize, segment: &Segment<'_>) -> bool {
-        // where somebody counts with us, by what both see
+        // a tap counts the bytes as well, from the SYN on
         let for_long = !self.is_shown && self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
         let answered = self.halves[side].isn.is_some() || for_long;
         let unheard = answered && !segment.flags.contains(TcpFlags::SYN);

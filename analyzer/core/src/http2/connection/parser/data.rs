@@ -1,4 +1,4 @@
-//! DATA frames, read in place and never kept.
+//! Reads DATA frames in place.
 
 use crate::at::At;
 use crate::http2::connection::events::Events;

@@ -1,4 +1,4 @@
-//! What happens when the last byte of a frame is in.
+//! Finishes a frame when its last byte is in.
 
 use crate::at::At;
 use crate::http2::connection::application::Application;

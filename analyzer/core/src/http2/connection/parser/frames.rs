@@ -1,4 +1,4 @@
-//! Frames other than DATA: their headers, and their payload as far as it is kept.
+//! Reads frame headers, and the payload of frames other than DATA.
 
 use crate::at::At;
 use crate::http2::connection::application::Application;

@@ -1,4 +1,4 @@
-//! Octets that are missing, and the search for the next frame boundary.
+//! Handles octets that are missing, and searches for the next frame boundary.
 
 use crate::at::At;
 use crate::http2::connection::blocks;

@@ -1,4 +1,4 @@
-//! The first octets of a direction: what they are, and which state reads them.
+//! Decides what the first octets of a direction are, and which state reads them.
 
 use crate::at::At;
 use crate::http2::connection::application::Application;

@@ -1,0 +1,1 @@
+"""Run the core over captures: options, rows in memory or on disk, errors."""

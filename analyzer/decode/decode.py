@@ -1,0 +1,68 @@
+"""Run the core over a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack
+
+from ..summary.figures import why_no_grpc
+from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
+from .errors import CaptureError, NoGrpcError
+from .runner import STEP, DecodeOptions, Progress, Reading, Run
+
+__all__ = ["CaptureError", "Progress", "decode", "stream"]
+
+_STREAMED: dict[type[Any], str] = {Frames: "frames", Messages: "messages", Packets: "packets"}
+
+
+def decode(
+    paths: Sequence[str], *, rpc_rows: bool = True, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+) -> Tables:
+    """Decode a capture into its tables; frames, messages and packets are counted only.
+
+    Without `rpc_rows` only the RPCs that serve as examples have rows, which is what `analyze` needs: less memory, and
+    two threads read.
+
+    `paths` are files of one capture in any order, or `-` for standard input; `how` are `DecodeOptions`. Raises
+    CaptureError.
+    """
+    return tables_of(Reading(paths, rpc_rows=rpc_rows, **how).finish(progress))
+
+
+def stream(
+    kind: type[Table],
+    paths: Sequence[str],
+    *,
+    require_rows: bool = False,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> Iterator[Table]:
+    """Decode a capture and yield one of the tables `Frames`, `Messages`, `Packets` piece by piece.
+
+    Raises CaptureError, KeyError for tables that are complete only at the end, and with `require_rows` NoGrpcError
+    after a capture without rows.
+    """
+    name = _STREAMED[kind]
+    wanted = {table: table == name for table in _STREAMED.values()}
+    run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
+    rows = 0
+    while run.step(STEP):
+        columns = run.take(name)
+        rows += len(columns["connection"])
+        yield table_of(kind, columns)
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    result = run.finish()
+    rows += len(result[name]["connection"])
+    yield table_of(kind, result[name])
+    if require_rows and not rows:
+        raise NoGrpcError(why_no_grpc(tables_of(result)))
+
+
+def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Tables:
+    """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, file_times=True, **how)
+    while run.step(STEP):
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    return tables_of(run.finish())

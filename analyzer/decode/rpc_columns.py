@@ -1,0 +1,95 @@
+"""Rows of RPCs that are more than memory should hold: numpy's memory maps of temporary files without a name."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from .disk_columns import append, nameless, renumber
+
+IN_MEMORY = 65_536
+"""Rows of RPCs, some 200 bytes each, that go to the files together; a capture with fewer needs none."""
+
+_OF_THEIR_OWN = ("deadlines", "budgets")
+"""Columns that are no part of the table."""
+
+
+class RpcRun(Protocol):
+    """A run of the core, as far as rows of RPCs are taken from it."""
+
+    def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
+        """Take rows when there are at least so many."""
+
+    def take_settled(self) -> dict[str, Any]:
+        """Take rows again that were taken before they were complete."""
+
+    def finish(self) -> dict[str, Any]:
+        """End the run and give what it found."""
+
+
+class RpcColumns:
+    """The rows that a run gives, piece by piece. Raises SpillError."""
+
+    def __init__(self) -> None:
+        """Begin without rows."""
+        self._columns: dict[str, _Column] = {}
+
+    def take(self, run: RpcRun) -> None:
+        """Take the rows that are complete when they are many; called after each step."""
+        self._add(run.take_rpcs(IN_MEMORY, 2 * IN_MEMORY))
+        if self._columns:
+            self._correct(run.take_settled())
+
+    def finish(self, run: RpcRun) -> dict[str, Any]:
+        """End the run and give what it found, with all rows of RPCs."""
+        result = run.finish()
+        if self._columns:
+            self._correct(result["settled"])
+            self._columns["method"].renumber(result["renumbered"])
+            self._add(result["rpcs"] | {"deadlines": result["deadlines"], "budgets": result["rpc_budgets"]})
+            result["rpcs"] = {name: column.mapped() for name, column in self._columns.items()}
+            result["deadlines"], result["rpc_budgets"] = (result["rpcs"].pop(name) for name in _OF_THEIR_OWN)
+        return result
+
+    def _add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        rows = len(columns["connection"])
+        if not rows:
+            return
+        deadlines = np.full(rows, -1, dtype=np.int64)
+        deadlines[: len(columns["deadlines"])] = columns["deadlines"]
+        for name, cells in (columns | {"deadlines": deadlines}).items():
+            if name not in self._columns:
+                self._columns[name] = _Column(cells)
+            self._columns[name].add(cells)
+
+    def _correct(self, settled: dict[str, npt.NDArray[Any]]) -> None:
+        """Write rows again that were taken before they were complete."""
+        numbers = settled["numbers"]
+        if len(numbers):
+            for name, column in self._columns.items():
+                column.mapped()[numbers] = settled[name]
+
+
+class _Column:
+    """One column in a file."""
+
+    def __init__(self, like: npt.NDArray[Any]) -> None:
+        """Of the type and width of such cells."""
+        self._dtype, self._width = like.dtype, like.shape[1:]
+        self._rows, self._end = 0, 0
+        self._file = nameless()
+
+    def add(self, cells: npt.NDArray[Any]) -> None:
+        self._end = append(self._file, self._end, cells)
+        self._rows += len(cells)
+
+    def renumber(self, numbers: npt.NDArray[Any]) -> None:
+        """Put other numbers in the place of those that have any."""
+        for begin in range(0, self._rows if len(numbers) else 0, IN_MEMORY):
+            renumber(self.mapped()[begin : begin + IN_MEMORY], numbers)
+
+    def mapped(self) -> npt.NDArray[Any]:
+        """Map the whole column into memory: what is written there is in the file."""
+        return np.asarray(np.memmap(self._file, self._dtype, "r+", shape=(self._rows, *self._width)))

@@ -1,0 +1,239 @@
+"""Rows of RPCs while a capture is read, in the order in which the RPCs began, with little of them in memory.
+
+The core hands rows on once nothing more comes of them, and the next piece is read while one is written. A row that
+holds up many others, of an RPC that lasts long, is handed on as it is and once more when it is complete; from it on
+rows wait in a temporary file. So do rows of methods without a name, whose labels are known only at the end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from .. import _core
+from ..summary.figures import why_no_grpc
+from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
+from .disk_columns import Columns, DiskColumns, Part, renumber
+from .errors import NoGrpcError
+from .runner import PATIENCE_S, STOP_S, DecodeOptions, Progress
+
+STEP = 25_000
+"""Packets between two looks at what is complete."""
+LEAST = 16_384
+"""Rows of a piece, as a rule."""
+MOST = 131_072
+"""Rows that one RPC may hold up in memory."""
+
+
+class RpcRows(Struct, frozen=True, eq=False):
+    """Rows of RPCs that follow one another."""
+
+    rpcs: Rpcs
+    deadlines: Ints
+    """In nanoseconds, -1 without."""
+    budgets: Ints
+    """Nanoseconds per RPC and cause."""
+    names: Names
+    """Of their methods."""
+
+
+class _Read(Struct):
+    """What the core gave at one time."""
+
+    rows: dict[str, Any]
+    settled: dict[str, Any]
+    names: list[str | None]
+    """Of methods not known before, by number."""
+    end: Tables | None = None
+    renumbered: npt.NDArray[np.uint32] | None = None
+    """At the end: the numbers of methods by those that rows have which were given before."""
+    error: BaseException | None = None
+
+
+class _Reader(threading.Thread):
+    """Reads ahead, one piece."""
+
+    def __init__(self, paths: Sequence[str], how: DecodeOptions) -> None:
+        super().__init__(name="grpcdiag-read", daemon=True)
+        self._paths, self._how = list(paths), how
+        self.total: int | None = None
+        self.read = 0
+        self.found: queue.Queue[_Read] = queue.Queue(1)
+        self.stopped = False
+
+    def run(self) -> None:
+        try:
+            self._read()
+        except BaseException as error:  # told to whoever waits
+            self._give(_Read({}, {}, [], error=error))
+
+    def _read(self) -> None:
+        run = _core.Run(self._paths, rpc_rows=True, **self._how)
+        self.total = run.bytes_total
+        known = 0
+        more = True
+        while more and not self.stopped:
+            more = run.step(STEP)
+            self.read = run.bytes_read
+            rows = run.take_rpcs(LEAST, MOST)
+            settled, names = run.take_settled(), run.methods_from(known)
+            known += len(names)
+            if len(rows["connection"]) or len(settled["numbers"]) or names:
+                self._give(_Read(rows, settled, names))
+        if not self.stopped:
+            end = run.finish()
+            rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
+            self._give(_Read(rows, end["settled"], [], end=tables_of(end), renumbered=end["renumbered"]))
+
+    def _give(self, read: _Read) -> None:
+        while not self.stopped:
+            try:
+                self.found.put(read, timeout=PATIENCE_S)
+            except queue.Full:
+                continue
+            return
+
+
+def stream_rpcs(
+    paths: Sequence[str], *, require_rows: bool = True, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+) -> Iterator[RpcRows]:
+    """Decode a capture and yield the rows of all RPCs piece by piece; at least one piece.
+
+    Raises CaptureError, SpillError, MemoryLimitError, and with `require_rows` NoGrpcError after a capture without RPCs.
+    """
+    reader = _Reader(paths, how)
+    reader.start()
+    rows = _Rows()
+    given = 0
+    try:
+        while True:
+            try:
+                read = reader.found.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                read = None
+            if progress:
+                progress(reader.read, reader.total)
+            if read is None:
+                continue
+            if read.error is not None:
+                raise read.error
+            rows.add(read)
+            for piece in rows.ready():
+                given += 1
+                yield piece
+            if read.end is not None:
+                break
+        if require_rows and not read.end.rpc_count:
+            raise NoGrpcError(why_no_grpc(read.end))
+        if not given:
+            yield rows.nothing(read.end)
+    finally:
+        reader.stopped = True
+        reader.join(STOP_S)
+
+
+class _Waiting(Struct):
+    """Rows in the temporary file."""
+
+    part: Part
+    changing: int
+    """How many of them are not as they will stay."""
+    unnamed: bool
+    """Whether labels of their methods are not known yet."""
+    before_end: bool
+    """Whether they came before the end of the run, at which methods get other numbers."""
+
+
+class _Rows:
+    """Rows on their way: those that are as they will stay, and those that wait."""
+
+    def __init__(self) -> None:
+        self._names: Names = {NO_METHOD: (None, None)}
+        self._unnamed: list[int] = []
+        self._next = 0
+        self._waiting: list[_Waiting] = []
+        """Those that wait, behind those that wait no longer."""
+        self._firsts: list[int] = []
+        """Numbers of their first rows."""
+        self._gone = 0
+        """How many wait no longer."""
+        self._spilled = DiskColumns()
+        self._direct: Columns | None = None
+        self._ended = False
+        self._renumbered: npt.NDArray[np.uint32] | None = None
+
+    def add(self, read: _Read) -> None:
+        """Take in what came; `ready` is asked before the next."""
+        for number, name in enumerate(read.names, start=len(self._names) - 1):
+            self._names[number] = (name, None)
+            if name is None:
+                self._unnamed.append(number)
+        if read.end is not None:
+            self._ended = True
+            self._names = names_of(read.end.methods)
+            self._renumbered = read.renumbered
+            self._unnamed = []
+        self._correct(read.settled)
+        columns = {name: column for name, column in read.rows.items() if name in _WIDE or name in _COLUMNS}
+        rows = len(columns["connection"])
+        if not rows:
+            return
+        deadlines = np.full(rows, -1, dtype=np.int64)
+        deadlines[: len(columns["deadlines"])] = columns["deadlines"]
+        columns["deadlines"] = deadlines
+        changing = 0 if self._ended else int(np.count_nonzero(read.rows["settled"] == 0))
+        unnamed = bool(self._unnamed) and bool(np.isin(columns["method"], self._unnamed).any())
+        if changing or unnamed or self._gone < len(self._waiting):
+            self._waiting.append(_Waiting(self._spilled.add(self._next, columns), changing, unnamed, not self._ended))
+            self._firsts.append(self._next)
+        else:
+            self._direct = columns
+        self._next += rows
+
+    def ready(self) -> Iterator[RpcRows]:
+        """The pieces that nothing changes any more, in order."""
+        if self._direct is not None:
+            columns, self._direct = self._direct, None
+            yield self._rows(columns)
+        while self._gone < len(self._waiting):
+            waiting = self._waiting[self._gone]
+            if (waiting.changing or waiting.unnamed) and not self._ended:
+                return
+            self._gone += 1
+            columns = self._spilled.read(waiting.part)
+            if self._renumbered is not None and waiting.before_end:
+                renumber(columns["method"], self._renumbered)
+            yield self._rows(columns)
+        if self._waiting:
+            self._waiting, self._firsts, self._gone = [], [], 0
+            self._spilled.clear()
+
+    def nothing(self, tables: Tables) -> RpcRows:
+        """No row."""
+        return RpcRows(tables.rpcs, tables.deadlines, tables.rpc_budgets, self._names)
+
+    def _correct(self, settled: dict[str, Any]) -> None:
+        """Write rows again that were handed on too early."""
+        numbers, begin = settled["numbers"], 0
+        while begin < len(numbers):  # ascending
+            waiting = self._waiting[bisect_right(self._firsts, int(numbers[begin])) - 1]
+            part = waiting.part
+            end = int(np.searchsorted(numbers, part.first + part.rows))
+            columns = {name: settled[name][begin:end] for name in part.places}
+            self._spilled.correct(part, numbers[begin:end], columns)
+            waiting.changing -= end - begin
+            begin = end
+
+    def _rows(self, columns: Columns) -> RpcRows:
+        return RpcRows(table_of(Rpcs, columns), columns["deadlines"], columns["budgets"], self._names)
+
+
+_COLUMNS = frozenset(Rpcs.__struct_fields__)
+_WIDE = frozenset(("deadlines", "budgets"))

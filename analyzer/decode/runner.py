@@ -1,0 +1,182 @@
+"""Read a capture in the background; imports nothing slow, so that reading begins at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
+
+from .. import _core
+
+if TYPE_CHECKING:
+    from .rpc_columns import RpcColumns
+
+_T = TypeVar("_T")
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes read and, for files, the bytes of all files."""
+
+STEP = 100_000
+"""Packets between two reports of progress."""
+
+MOST_THREADS = 2
+"""Threads between which the core divides a capture's connections."""
+THREADS_VARIABLE = "GRPCDIAG_THREADS"
+"""Environment variable with the number of threads; other text is ignored."""
+
+KEY_LOG_BYTES = 256 << 20
+"""Bytes of a key log that are read: some 280,000 connections, more than the core keeps."""
+
+PATIENCE_S = 0.1
+"""Seconds between two checks of progress and signals; signals wake no thread after polars is imported."""
+
+
+STOP_S = 1.0
+"""Seconds to wait for a thread to leave the core, which must not happen while the interpreter finalises."""
+
+
+def threads() -> int:
+    """Return the number of threads for the core: one per available CPU core, or GRPCDIAG_THREADS.
+
+    The result is the same whatever their number.
+    """
+    wanted = os.environ.get(THREADS_VARIABLE, "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return min(int(wanted), MOST_THREADS)
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, MOST_THREADS)
+
+
+class DecodeOptions(TypedDict, total=False):
+    """How captures are read, besides their paths."""
+
+    ports: list[int]
+    """Ports whose connections are HTTP/2 whatever they look like."""
+    keylog: bytes
+    """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
+    own_secrets: bool
+    """Whether secrets in the file are used; true by default."""
+    memory: int
+    """Bytes that this process may use, as the operating system counts them; above it MemoryLimitError is raised."""
+    spill: int
+    """Durations of a method that are kept in memory before they go to a temporary file; 0 keeps all."""
+
+
+class Reading:
+    """A run of the core over one capture, in a thread of its own."""
+
+    def __init__(self, paths: Sequence[str], *, rpc_rows: bool = False, **how: Unpack[DecodeOptions]) -> None:
+        """Begin to open the files and to read."""
+        self._found: dict[str, Any] | None = None
+        self._wanted: dict[str, Any] = {"rpc_rows": rpc_rows, "threads": threads(), **how}
+        self._kept: RpcColumns | None = None
+        if rpc_rows:
+            from .rpc_columns import RpcColumns
+
+            self._kept = RpcColumns()
+        self._total: int | None = None
+        self._read = 0
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._step, args=(list(paths),), name="grpcdiag-read", daemon=True)
+        self._thread.start()
+
+    def _step(self, paths: list[str]) -> None:
+        try:
+            run = _core.Run(paths, **self._wanted)
+            self._total = run.bytes_total
+            while not self._stopped and run.step(STEP):
+                self._read = run.bytes_read
+                if self._kept:
+                    self._kept.take(run)
+            if not self._stopped:  # in this thread, because Ctrl-C would interrupt the core in the main one
+                self._found = self._kept.finish(run) if self._kept else run.finish()
+        except BaseException as error:  # raised again in the waiting thread
+            self._error = error
+
+    def finish(self, progress: Progress | None = None) -> dict[str, Any]:
+        """Wait for the end and give what the core found; `tables.tables_of` makes tables of it. Raises CaptureError."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(PATIENCE_S)
+                if progress:
+                    progress(self._read, self._total)
+        except BaseException:
+            self._stopped = True
+            self._thread.join(STOP_S)
+            raise
+        if self._found is None:
+            raise self._error or AssertionError
+        return self._found
+
+
+class Run:
+    """A run of the core that is stepped through, as `_core.Run` is, but Ctrl-C ends it even where a pipe stalls.
+
+    The core works in other threads than the main one, in which Ctrl-C would be raised in the middle of it.
+    """
+
+    def __init__(self, paths: Sequence[str], **wanted: Any) -> None:
+        """Open the files. Raises CaptureError."""
+        self._run = _run_interruptibly(lambda: _core.Run(list(paths), **wanted))
+        self.bytes_total = self._run.bytes_total
+        self.bytes_read = 0
+
+    def step(self, packets: int = STEP) -> bool:
+        """Read up to that many packets; False at the end."""
+        going = _run_interruptibly(lambda: self._run.step(packets))
+        self.bytes_read = self._run.bytes_read
+        return going
+
+    def take(self, table: str) -> dict[str, Any]:
+        """See `_core.Run.take`."""
+        return _run_interruptibly(lambda: self._run.take(table))
+
+    def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
+        """See `_core.Run.take_rpcs`."""
+        return _run_interruptibly(lambda: self._run.take_rpcs(least, most))
+
+    def take_settled(self) -> dict[str, Any]:
+        """See `_core.Run.take_settled`."""
+        return _run_interruptibly(lambda: self._run.take_settled())
+
+    def finish(self) -> dict[str, Any]:
+        """See `_core.Run.finish`."""
+        return _run_interruptibly(lambda: self._run.finish())
+
+
+def _run_interruptibly(work: Callable[[], _T]) -> _T:
+    """Run a blocking call outside Python in a thread and wait for it, so that signals are handled meanwhile."""
+    results: list[_T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # raised again by the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=call, name="grpcdiag-read", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(PATIENCE_S)
+    except BaseException:
+        thread.join(STOP_S)
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def unreadable(path: str) -> str | None:
+    """Say why a file cannot be read as a capture; None when it can, even if it is damaged later."""
+    from .errors import CaptureError
+
+    try:
+        _core.Run([path]).step(1)
+    except CaptureError as error:
+        return str(error)
+    return None

@@ -1,0 +1,1 @@
+"""What an analysis is: the types that reports read and that JSON documents are made of."""

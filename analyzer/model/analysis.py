@@ -1,0 +1,394 @@
+"""What an analysis is: facts that reports show and never compute.
+
+These types are the document `grpcdiag.analysis/1` as well (docs/json.md): JSON is written from them and read back into
+them, and its published schema is generated from them. A name here is a key there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from .. import _core
+from ..tables.durations import Count
+from ..tables.durations import Interval as Interval
+from .finding import Finding, Skipped
+from .tls import TlsReport
+
+SCHEMA = "grpcdiag.analysis/1"
+"""Name and version of the document's structure."""
+
+Nanoseconds = Annotated[int, Meta(ge=1)]
+Budget = Annotated[Mapping[str, Nanoseconds], Meta(extra_json_schema={"propertyNames": {"enum": list(_core.CAUSES)}})]
+"""Nanoseconds by cause; causes without time are left out."""
+SplitBudget = Annotated[
+    Mapping[str, Nanoseconds],
+    Meta(extra_json_schema={"propertyNames": {"enum": [*_core.CAUSES, "network_up", "network_down"]}}),
+]
+"""The same with both ends known: `network` is what could not be divided."""
+
+
+class Quantiles(Struct, frozen=True):
+    """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
+
+    min: Count
+    p50: Count
+    p90: Count
+    p99: Count
+    p999: Count
+    max: Count
+    mean: Count
+
+
+class CaptureFacts(Struct, frozen=True):
+    """The capture as a whole."""
+
+    packets: Count
+    bytes: Count
+    """On the wire."""
+    first_time_ns: int | None
+    last_time_ns: int | None
+    link_types: tuple[str, ...]
+    snaplen: Count | None
+    dropped_packets: Count | None
+    """Not recorded for want of buffer, when the file says so."""
+
+
+class Quality(Struct, frozen=True):
+    """How far the capture can be trusted."""
+
+    truncated_packets: Count
+    """Cut by the snaplen."""
+    missing_bytes: Count
+    """Payload bytes that the capture lacks."""
+    undecoded_bytes: Count
+    """Payload bytes of HTTP/2 or TLS that could not be read."""
+    warnings: tuple[str, ...]
+    """Sentences for a reader, each with packet or offset where there is one."""
+
+
+class Totals(Struct, frozen=True):
+    """Counts over the capture."""
+
+    connections: Count
+    """HTTP/2 connections."""
+    rpcs: Count
+    rpcs_begun_before: Count
+    """Of them, those that began before the capture."""
+    rpcs_without_known_end: Count
+    """Of them, those whose end may be among bytes or packets that the capture lacks: their time counts up to the last
+    frame seen of them."""
+    frames: Mapping[str, Count]
+    """By type."""
+    messages: Count
+    other_streams: Count
+    """HTTP/2 streams that are not gRPC."""
+
+
+class ConnectionFacts(Struct, frozen=True):
+    """A connection of the report; the names are those of `docs/json.md`."""
+
+    connection: Count
+    client: str
+    server: str
+    protocol: str
+    opened_time_ns: int | None
+    closed_time_ns: int | None
+    handshake_rtt_ns: Count | None
+    min_rtt_ns: Count | None
+    vantage: str
+    roles_from: str
+    mss: Count | None
+    complete: bool
+    tls: bool
+    client_implementation: str | None
+    client_implementation_inferred: bool
+    server_implementation: str | None
+    server_implementation_inferred: bool
+    rpcs: Count
+    max_concurrent_rpcs: Count
+    other_streams: Count
+    peer_max_concurrent_streams: Count | None
+    packets_client: Count
+    packets_server: Count
+    bytes_client: Count
+    bytes_server: Count
+    retransmitted_packets: Count
+    duplicate_packets: Count
+    keep_alives: Count
+    out_of_order_packets: Count
+    urgent_packets: Count
+    missing_bytes: Count
+    budget: Budget
+
+
+class Traffic(Struct, frozen=True):
+    """What one side sent on all HTTP/2 connections together."""
+
+    packets: Count
+    """All of them, also those that only acknowledge, open or close."""
+    payload_packets: Count
+    """Of them, those with payload, retransmissions left out."""
+    control_packets: Count
+    """Of these, those with PING, WINDOW_UPDATE or SETTINGS alone."""
+    ping_packets: Count
+    """Of the control packets, those with a PING that is no acknowledgement."""
+    ping_ack_packets: Count
+    window_update_packets: Count
+    settings_packets: Count
+    payload_bytes: Count
+    """Of TCP, on the wire."""
+    data_frames: Count
+    header_frames: Count
+    """HEADERS, CONTINUATION and PUSH_PROMISE."""
+    pings: Count
+    """PING frames, acknowledgements left out."""
+    ping_acks: Count
+    window_updates: Count
+    settings: Count
+    messages: Count
+    message_bytes: Count
+    """Without prefixes."""
+    message_packets: Count
+    """Packets in which a message ended."""
+    busy_intervals_10ms: Count
+    """Intervals of 10 ms in which a message of the connection ended, of all connections together."""
+
+
+class TrafficOfSides(Struct, frozen=True):
+    """What each side sent."""
+
+    client: Traffic
+    server: Traffic
+
+    def __iter__(self) -> Iterator[Traffic]:
+        """Give the clients' traffic, then the servers'."""
+        yield self.client
+        yield self.server
+
+
+class MethodFacts(Struct, frozen=True):
+    """A method of the report."""
+
+    method: str | None
+    """None when it is not in the capture."""
+    label: str | None
+    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
+    rpcs: Count
+    latency_ns: Quantiles | None
+    """Of complete RPCs; None when there is none."""
+    statuses: Mapping[str, Count]
+    """By name; `not_seen` for RPCs whose status is not on the wire."""
+    messages: Count
+    messages_per_s: float | None
+    """Over the time from the method's first RPC to the end of its last."""
+    turnaround_ns: Quantiles | None
+    """From a request message's last byte to the next response message's first byte on its stream."""
+    latency_intervals_ns: Mapping[str, Interval] | None
+    """By quantile, where that quantile of the RPCs' distribution lies, with 95 % confidence."""
+    turnaround_intervals_ns: Mapping[str, Interval] | None
+    """The same for `turnaround_ns`."""
+    first_start_time_ns: int
+    """When the first RPC began."""
+    last_end_time_ns: int
+    """When the last one ended or was last seen."""
+    budget: Budget
+
+
+class Narrowed(Struct, frozen=True):
+    """Which RPCs the analysis is about when it is not about all of a capture's."""
+
+    connections: tuple[int, ...] | None
+    """The connections asked for."""
+    method: str | None
+    """The method asked for, as a pattern."""
+    from_ns: int | None
+    """RPCs begun then or later, after the capture's first packet."""
+    to_ns: int | None
+    """RPCs begun then or earlier."""
+    rpcs: Count
+    """RPCs judged."""
+    of_rpcs: Count
+    """RPCs of the capture."""
+    rpc_time_ns: int
+    """Time of those judged."""
+    of_rpc_time_ns: int
+    """Time of all."""
+    connections_in_part: tuple[int, ...]
+    """Connections of which only a part of the RPCs is judged."""
+
+
+class Verdict(Struct, frozen=True):
+    """What to do first."""
+
+    text: str
+    """One sentence."""
+    finding: str | None
+    """The finding it speaks of."""
+
+
+class RecordingFacts(Struct, frozen=True):
+    """The files beside the capture that were used."""
+
+    file: str
+    host: str
+    """The host that recorded."""
+    kernel: str
+    samples: Count
+    """Looks at its sockets."""
+    waits_measured: Count
+    """Waits whose congestion window its kernel told."""
+    window_samples: Count
+    """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
+    window_samples_near_estimate: Count
+    """Of these, those within a tenth or two segments of the estimate."""
+
+
+class LostPacket(Struct, frozen=True):
+    """A packet that its sender's capture has and the receiver's has not."""
+
+    connection: Count
+    """Row of the connection in the client's capture."""
+    packet: Count
+    """Number in the capture of the end that sent it."""
+    time_ns: int
+    """When it was sent, by that capture's clock."""
+    payload_bytes: Count
+
+
+class Way(Struct, frozen=True):
+    """One way between two capture points."""
+
+    delay_ns: Quantiles
+    """Time on the way."""
+    packets: Count
+    """Packets sent that way."""
+    lost_packets: Count
+    """Of these, lost between the capture points."""
+    lost: tuple[LostPacket, ...]
+    """The first of them."""
+    not_recorded_packets: Count
+    """Packets with data that arrived, for they were acknowledged, and that the receiver's capture lacks."""
+    not_seen_sent_packets: Count
+    """Packets received that the sender's capture lacks."""
+    retransmissions: Count
+    """Packets with bytes sent before."""
+    needless_retransmissions: Count
+    """Of these, those whose bytes had arrived, or still did."""
+
+
+class EndsCapture(Struct, frozen=True):
+    """One of the two captures."""
+
+    files: tuple[str, ...]
+    other_connections: Count
+    """HTTP/2 and TLS connections that the other capture lacks."""
+
+
+class EndsConnection(Struct, frozen=True):
+    """A connection that both captures have."""
+
+    connection: int
+    """Row in the client's capture, which the report shows."""
+    server_connection: int
+    """Row in the server's capture."""
+    client_at_server: str
+    """The client as the server's capture has it: another address behind address translation."""
+    server_at_server: str
+    """The server as the server's capture has it."""
+    up_ns: Quantiles | None
+    """Time on the way of the client's packets."""
+    down_ns: Quantiles | None
+    """Time on the way of the server's packets."""
+    lost_up: int
+    """Packets of the client that were lost."""
+    lost_down: int
+    """Packets of the server that were lost."""
+
+
+class EndsMethod(Struct, frozen=True):
+    """RPC time of a method with both ends known."""
+
+    method: str | None
+    label: str | None
+    """What tells it apart where it has no name, as in `MethodFacts`."""
+    rpcs: Count
+    divided_rpcs: Count
+    """Of these, those whose network time is divided."""
+    budget: SplitBudget
+
+
+class ClockFacts(Struct, frozen=True):
+    """The server's clock against the client's."""
+
+    since_time_ns: int
+    """Time of the client's clock at which the offset is given."""
+    offset_ns: int
+    """The server's clock less the client's, if the fastest packets take as long on both ways."""
+    uncertainty_ns: int
+    """By how much more or less it may be whatever the path."""
+    drift_ppb: int | None
+    """Parts per billion that the server's clock runs faster; None when it cannot be told from none."""
+    drift_low_ppb: int
+    drift_high_ppb: int
+    """What the drift is between."""
+
+
+class Ends(Struct, frozen=True):
+    """What two captures of the same connections say together."""
+
+    client: EndsCapture
+    """The capture nearer to the client, which the rest of the report is about."""
+    server: EndsCapture
+    """The capture nearer to the server."""
+    clock: ClockFacts
+    matched_packets: int
+    """Packets found in both captures."""
+    up: Way
+    down: Way
+    budget: SplitBudget
+    """RPC time by cause; `network_up` and `network_down` divide what `network` is without both ends."""
+    methods: tuple[EndsMethod, ...]
+    connections: tuple[EndsConnection, ...]
+
+
+class Apart(Struct, frozen=True):
+    """Captures of the same connections that could not be put together."""
+
+    reason: str
+    """Why."""
+    analyses: tuple[Analysis, ...]
+    """The analyses of the other captures."""
+
+
+class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=SCHEMA):
+    """Everything a report may show."""
+
+    version: str
+    """Version of grpcdiag that made it."""
+    files: Annotated[tuple[str, ...], Meta(min_length=1)]
+    capture: CaptureFacts
+    quality: Quality
+    totals: Totals
+    traffic: TrafficOfSides
+    budget: Budget
+    """RPC time by cause."""
+    verdict: Verdict
+    connections: tuple[ConnectionFacts, ...]
+    methods: tuple[MethodFacts, ...]
+    """The one with the most RPC time first."""
+    findings: tuple[Finding, ...]
+    """The one that lost the most time first."""
+    skipped: tuple[Skipped, ...]
+    recording: RecordingFacts | None
+    """What was recorded beside the capture; None when nothing was, or it is another capture's."""
+    tls: TlsReport | None = None
+    """TLS connections that were not decrypted."""
+    narrowed: Narrowed | None = None
+    """Which RPCs this is about; None when it is about all of them."""
+    ends: Ends | None = None
+    """What a second capture of the same connections adds."""
+    apart: Apart | None = None
+    """A second capture of the same connections that could not be put together with this one."""

@@ -1,0 +1,43 @@
+"""How a detector's finding relates to other findings, and what it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from ..tables import Tables
+from .analysis import Analysis
+from .finding import Finding, Skipped
+
+
+class About(Struct, frozen=True, eq=False):
+    """How a detector's finding is treated; every detector's file has one, named `ABOUT`."""
+
+    example: str
+    """The capture in fixtures/ whose finding its page shows."""
+    figure: Callable[[Analysis], str]
+    """Writes the figure that contradicts the finding when the detector finds nothing, as Markdown."""
+    caused_by: tuple[str, ...] = ()
+    """Findings of which this one is part when both are on one connection; the most likely first."""
+    counts_own_time: bool = False
+    """No other finding counts this time, so the finding keeps it even as part of another."""
+    precedence: int = 100
+    """Rank among equally severe findings without lost time: the verdict names the lowest."""
+    whole_connections: bool = False
+    """It counts whole connections: it cannot judge only some RPCs of a connection."""
+    one_direction: bool = False
+    """It judges what one side sent: it needs no packet of the other side."""
+
+
+class Detector(Struct, frozen=True, eq=False):
+    """A detector, ready to run."""
+
+    id: str
+    """The finding's id, also the name of its file, fixtures, test and docs page."""
+    page: str
+    """Its explanation, with the headings of `HEADINGS`."""
+    detect: Callable[[Tables], Iterator[Finding | Skipped]]
+    """Runs it with its default limits."""
+    about: About
+    """How its finding is treated."""

@@ -1,0 +1,1 @@
+"""The analysis of some of the RPCs of a capture."""

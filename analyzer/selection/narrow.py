@@ -1,0 +1,82 @@
+"""Judge some of a capture's RPCs as if there were no others: by connection, method or time of beginning.
+
+Everything is decoded, so that windows and header tables are right; counts per RPC are recomputed. Counts over whole
+connections (packets, pauses, PINGs) are judged for connections all of whose RPCs are selected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.analysis import Narrowed
+from ..model.detector import About
+from ..tables import Tables
+from ..tables.durations import total_ns
+from .methods import methods
+from .part import part
+from .reading import Mask, Read, read
+from .rpcs import NAMED, select_rpcs, select_without_rpcs
+from .selection import Selection
+
+__all__ = ["Part", "Read", "narrow", "read", "select_rpcs"]
+
+
+class Part(Struct, frozen=True, eq=False):
+    """The tables of the selected RPCs."""
+
+    tables: Tables
+    """Tables of all selected RPCs."""
+    whole: Tables
+    """Tables of connections all of whose RPCs are selected; methods are those of all selected RPCs."""
+    narrowed: Narrowed
+    """What was selected, and how much it is."""
+
+    def choose_tables(self, about: About) -> Tables:
+        """Return the tables that a detector may use."""
+        return self.whole if about.whole_connections else self.tables
+
+    def explain_skipped(self, about: About) -> str | None:
+        """Say why a finding cannot be judged on some connections; None when it can on all."""
+        in_part = self.narrowed.connections_in_part
+        if not about.whole_connections or not in_part:
+            return None
+        shown = ", ".join(map(str, in_part[:NAMED]))
+        shown += f" and {len(in_part) - NAMED:,} more" if len(in_part) > NAMED else ""
+        return (
+            f"not judged on connection{'s' * (len(in_part) > 1)} {shown}, where only a part of the RPCs is selected: "
+            "it is counted over whole connections"
+        )
+
+
+def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
+    """Take the selected part of `tables`, which are those of `seen`, perhaps with a sidecar. Raises NarrowError."""
+    rpcs = tables.rpcs
+    mine = select_rpcs(tables, chosen)
+    on = np.bincount(rpcs.connection, minlength=len(tables.connections.rpcs))
+    kept = np.bincount(rpcs.connection[mine], minlength=len(on))
+    whole = (kept > 0) & (kept == on)
+    if chosen.method is None:
+        whole |= (on == 0) & select_without_rpcs(tables, chosen)
+    counted = methods(tables, mine, seen)
+    judged = part(tables, mine, whole | (kept > 0), counted, seen, whole)
+    apart = (kept > 0) & ~whole
+    alone = judged
+    if apart.any():
+        alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole)
+    return Part(judged, alone, _describe_selection(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
+
+
+def _describe_selection(tables: Tables, mine: Mask, chosen: Selection, in_part: tuple[int, ...]) -> Narrowed:
+    rpcs = tables.rpcs
+    return Narrowed(
+        connections=chosen.connections or None,
+        method=chosen.method,
+        from_ns=chosen.from_ns,
+        to_ns=chosen.to_ns,
+        rpcs=int(mine.sum()),
+        of_rpcs=len(mine),
+        rpc_time_ns=total_ns(rpcs.duration_ns[mine]),
+        of_rpc_time_ns=total_ns(rpcs.duration_ns),
+        connections_in_part=in_part,
+    )

@@ -1,0 +1,64 @@
+"""Select RPCs, and explain when none is selected."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..decode.errors import NarrowError
+from ..tables import Tables
+from .reading import Mask
+from .selection import Selection, matches
+
+NAMED = 10
+"""Methods or connections that a message names at most."""
+
+
+def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
+    """Mark the selected rows of the RPCs table. Raises NarrowError when there are none."""
+    rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
+    mine = np.ones(len(rpcs.connection), dtype=np.bool_)
+    if chosen.connections:
+        number = len(tables.connections.rpcs)
+        wrong = [connection for connection in chosen.connections if not 0 <= connection < number]
+        if wrong:
+            raise NarrowError(f"there is no connection {wrong[0]}; the capture has {number:,}, numbered from 0")
+        mine &= np.isin(rpcs.connection, chosen.connections)
+        if not mine.any():
+            raise NarrowError(f"no RPC is on connection {', '.join(map(str, chosen.connections))}")
+    if chosen.method is not None:
+        mine &= np.isin(rpcs.method, _find_methods(tables, chosen.method))
+    if chosen.from_ns is not None:
+        mine &= rpcs.start_time_ns >= first + chosen.from_ns
+    if chosen.to_ns is not None:
+        mine &= rpcs.start_time_ns <= first + chosen.to_ns
+    if not mine.any():
+        raise NarrowError(_explain_none(tables, chosen))
+    return mine
+
+
+def _explain_none(tables: Tables, chosen: Selection) -> str:
+    starts = tables.rpcs.start_time_ns - (tables.capture["first_time_ns"] or 0)
+    span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s of the capture"
+    return f"none of {len(starts):,} RPCs is selected; {span}"
+
+
+def _find_methods(tables: Tables, pattern: str) -> list[int]:
+    names = {method.number: method.name or method.label for method in tables.methods}
+    found = [number for number, name in names.items() if name is not None and matches(name, pattern)]
+    if not found:
+        there = [name for name in names.values() if name]
+        more = f" and {len(there) - NAMED:,} more" if len(there) > NAMED else ""
+        has = f"the capture has {', '.join(there[:NAMED])}{more}" if there else "the capture has no method name"
+        raise NarrowError(f"no method matches {pattern!r}; {has}")
+    return found
+
+
+def select_without_rpcs(tables: Tables, chosen: Selection) -> Mask:
+    """Mark selected connections without RPCs: they open in the selected time."""
+    first, opened = tables.capture["first_time_ns"] or 0, tables.connections.first_time_ns
+    meant = np.ones(len(opened), dtype=np.bool_)
+    if chosen.connections:
+        meant &= np.isin(np.arange(len(opened)), chosen.connections)
+    if chosen.from_ns is not None:
+        meant &= opened >= first + chosen.from_ns
+    return meant & (opened <= first + chosen.to_ns) if chosen.to_ns is not None else meant

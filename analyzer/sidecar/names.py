@@ -1,0 +1,47 @@
+"""Names, structure and size limits of the sidecar files, which `grpcdiag capture` writes and `analyze` reads.
+
+This module imports nothing that takes long: `capture` and the start of every command need it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+SCHEMA = "grpcdiag.recording/1"
+"""Name and version of the schema of a description."""
+SUFFIX = ".grpcdiag.json"
+"""Suffix of a description, after the capture's name."""
+SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
+"""Suffix of the samples of sockets, after the capture's name."""
+MOST_BYTES = 8_000_000
+"""Largest description that is read; a large host has many routes and interfaces."""
+MOST_SAMPLE_BYTES = 80_000_000
+"""Largest samples file that is read; recordings stop below."""
+
+_COMPRESSED = re.compile(r"\.(gz|zst|lz4)$")
+_NUMBER = re.compile(r"\d+$")
+
+
+def descriptions(capture: str) -> list[str]:
+    """List possible names of a capture's description; the capture may be compressed, or part of a rotated one."""
+    plain = _COMPRESSED.sub("", capture)
+    names = (capture, _NUMBER.sub("", capture), plain, _NUMBER.sub("", plain))
+    return [name + SUFFIX for name in dict.fromkeys(names)]
+
+
+def samples(description: str) -> str:
+    """Name the samples file that belongs to a description."""
+    return description.removesuffix(SUFFIX) + SAMPLES_SUFFIX
+
+
+def is_sidecar_file(name: str) -> bool:
+    """Check whether a file is a sidecar and not a capture."""
+    return name.endswith((SUFFIX, SAMPLES_SUFFIX))
+
+
+def encode_description(document: Mapping[str, Any]) -> bytes:
+    """Write a description as JSON, with its schema."""
+    return (json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n").encode()

@@ -1,0 +1,63 @@
+"""Quantiles of durations, as the core counts them: nearest ranks, and ranks between which a quantile lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ..tables.durations import Interval, total_ns
+
+Durations = npt.NDArray[np.int64]
+
+QUANTILES: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+"""The quantiles that reports give."""
+
+_TAIL = 0.025
+"""The chance that is left to each end."""
+
+
+def quantiles_of(durations: Durations) -> dict[str, int] | None:
+    """Exact quantiles by nearest rank with count, min, max and mean, nanoseconds; None without any."""
+    count = len(durations)
+    if not count:
+        return None
+    ordered = np.sort(durations)
+    found = {name: int(ordered[max(1, math.ceil(share * count)) - 1]) for name, share in QUANTILES.items()}
+    mean = total_ns(durations) // count
+    return {"count": count, "min": int(ordered[0]), **found, "max": int(ordered[-1]), "mean": mean}
+
+
+def interval_of(durations: Durations) -> dict[str, Interval] | None:
+    """By quantile the two durations between which it lies in 95 of 100 cases or more; None for an end without bound.
+
+    As many values lie below a quantile as a binomial distribution says (David and Nagaraja, Order Statistics, section
+    7.1).
+    """
+    count = len(durations)
+    if not count:
+        return None
+    ordered = np.sort(durations)
+
+    def value(rank: int | None) -> int | None:
+        return None if rank is None else int(ordered[rank - 1])
+
+    found: dict[str, Interval] = {}
+    for name, share in QUANTILES.items():
+        high = _lower_rank(1 - share, count)
+        found[name] = (value(_lower_rank(share, count)), value(None if high is None else count + 1 - high))
+    return found
+
+
+@lru_cache(maxsize=4_096)
+def _lower_rank(share: float, count: int) -> int | None:
+    """The largest rank with a chance of `_TAIL` at most that fewer values than it lie below the quantile."""
+    below = np.arange(count + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log((count - below[:-1]) / below[1:] * (share / (1 - share))))])
+    chances = np.exp(logs - logs.max())
+    at_most = np.cumsum(chances / chances.sum())  # the chance that so many or fewer lie below
+    rank = int(np.searchsorted(at_most, _TAIL, side="right"))
+    return rank if rank > 0 else None

@@ -1,0 +1,19 @@
+"""Group rows with one sort: a search per group would cost groups times rows, and both may be many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import Ints
+
+
+def group_rows(numbers: npt.NDArray[Any]) -> dict[int, Ints]:
+    """Group the rows of a column by its number; each group keeps the order of its rows."""
+    if not len(numbers):
+        return {}
+    order = np.argsort(numbers, kind="stable")
+    first = np.flatnonzero(np.diff(numbers[order], prepend=numbers[order[0]]) != 0)
+    return {int(numbers[rows[0]]): rows for rows in np.split(order, first)}

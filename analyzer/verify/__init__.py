@@ -1,0 +1,1 @@
+"""Compare grpcdiag's reading of a capture with Wireshark's."""

@@ -1,0 +1,340 @@
+"""What happened on one connection, in order: bursts of either side, waits, silences; and where that repeats itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..tables import DIRECTIONS, Ints, Packets, Waits
+from ..tables.durations import total_ns
+from .excerpt import Excerpt
+
+_Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When packets belong together, and what is too short to draw."""
+
+    burst_rtt_share: float = 0.25
+    """Packets of one side belong to one burst when they are closer than this share of the round trip [a sender that
+    waits for nothing sends its window within a small part of it]."""
+    burst_ns: int = 100_000
+    """And always when they are closer than this [Linux paces and interrupts within tens of microseconds]."""
+    silence_ns: int = 1_000_000
+    """Shortest silence drawn [what a reader of a trace of calls would notice]."""
+    wait_rtt_share: float = 0.05
+    """Waits shorter than this share of the round trip are counted only [they change no call's latency to be seen]."""
+    wait_rpc_share: float = 0.05
+    """Share of an RPC's time from which waits of other streams are drawn with it [as for round trips]."""
+    period: int = 16
+    """Longest pattern of lines looked for when repetitions are folded."""
+    repeats: int = 4
+    """A pattern is folded when it comes this many times [three can be read more quickly than the line that folds]."""
+
+
+LIMITS = Limits()
+"""The limits in use."""
+
+BURST, WAIT, SILENCE = range(3)
+"""Kinds of events."""
+SYN, FIN, RST, ACK = 2, 1, 4, 16
+"""TCP flags (RFC 9293 section 3.1)."""
+RETRANSMISSION = _core.PACKET_NOTES.index("retransmission")
+"""`Packets.note` of a packet with bytes sent before."""
+_DUPLICATE = _core.PACKET_NOTES.index("duplicate")
+_DATA_OR_HEADERS = 1 << _core.FRAME_TYPES.index("DATA") | 1 << _core.FRAME_TYPES.index("HEADERS")
+_KINDS = len(_core.FRAME_TYPES) + 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bursts:
+    """Packets of one side with nothing of the other side and no pause in between."""
+
+    direction: Ints
+    first_packet: Ints
+    last_packet: Ints
+    first_time_ns: Ints
+    last_time_ns: Ints
+    packets: Ints
+    bytes: Ints
+    """TCP payload."""
+    retransmissions: Ints
+    flags: Ints
+    """SYN, FIN, RST and ACK of its first packet."""
+    offset: Ints
+    """Offset of its first byte in its direction."""
+    frames_from: Ints
+    """Its frames are among the rows of `Sequence.frame_rows` of its direction from this one on."""
+    frames_to: Ints
+    """And in front of this one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Silences:
+    """Intervals in which no side sent bytes."""
+
+    start_time_ns: Ints
+    duration_ns: Ints
+    open_rpcs: Ints
+    acks: Ints
+    """Packets during it: without payload, or of other streams when one stream is looked at."""
+    before_packet: Ints
+    after_packet: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequence:
+    """The events of a connection; `kind` and `row` say which row of which table an event is."""
+
+    bursts: Bursts
+    silences: Silences
+    waits: Waits
+    wait_rows: Ints
+    """Rows of `waits` that are drawn."""
+    frame_rows: tuple[Ints, Ints]
+    """Rows of the excerpt's frames by direction, in the order of their bytes."""
+    short_waits: int
+    """Waits too short to be drawn."""
+    short_waits_ns: int
+    """Their time."""
+    kind: Ints
+    row: Ints
+    shape: Ints
+    """Events of equal shape look alike: side and frame types, or cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Events one after the other: one event, or `repeats` repetitions of the `period` events before it."""
+
+    start: int
+    stop: int
+    repeats: int = 0
+
+
+def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
+    """Order what an excerpt holds into events."""
+    rtt = max(int(excerpt.tables.connections.min_rtt_ns[excerpt.connection]), 0)
+    wait_rows, short = _waits(excerpt, int(limits.wait_rtt_share * rtt), limits.wait_rpc_share)
+    frame_rows = _frame_rows(excerpt)
+    packets = excerpt.packets
+    sent = _sent(excerpt, frame_rows)
+    gap = max(limits.burst_ns, int(limits.burst_rtt_share * rtt))
+    bursts = _bursts(packets, sent, gap, excerpt.tables.waits.resumed_at_packet[wait_rows], excerpt, frame_rows)
+    silences = _silences(excerpt, bursts, wait_rows, max(limits.silence_ns, int(limits.burst_rtt_share * rtt)))
+    kind, row, shape = _ordered(excerpt, bursts, silences, wait_rows, frame_rows)
+    short_ns = total_ns(excerpt.tables.waits.duration_ns[short])
+    return Sequence(
+        bursts, silences, excerpt.tables.waits, wait_rows, frame_rows, len(short), short_ns, kind, row, shape
+    )
+
+
+def steps(shape: Ints, limits: Limits = LIMITS) -> Iterator[Step]:
+    """Events with repetitions folded: a pattern in full, then how often it came again."""
+    count, place = len(shape), 0
+    changes = {p: np.flatnonzero(shape[p:] != shape[:-p]) for p in range(1, min(limits.period, count - 1) + 1)}
+    while place < count:
+        best, repeats = 0, 0
+        for period, changed in changes.items():
+            after = int(np.searchsorted(changed, place))
+            same = (int(changed[after]) if after < len(changed) else count - period) - place
+            times = max(same, 0) // period + 1
+            if times >= limits.repeats and times * period > best * repeats:
+                best, repeats = period, times
+        for event in range(place, place + max(best, 1)):
+            yield Step(event, event + 1)
+        place += max(best, 1)
+        if best:
+            yield Step(place, place + best * (repeats - 1), repeats - 1)
+            place += best * (repeats - 1)
+
+
+def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
+    """The most bytes one side had in flight in each of some equal parts of the packets' time, 0 where it sent none."""
+    if not len(packets.packet) or columns < 1:
+        return np.zeros(0, dtype=np.int64)
+    mine = packets.direction == direction
+    ends = np.where(mine, packets.seq.astype(np.int64) + packets.payload_bytes, 0)
+    acked = np.where(mine | (packets.flags & ACK == 0), 0, packets.ack.astype(np.int64))
+    before = int(packets.seq[mine].min()) if mine.any() else 0  # what was sent before the first packet is not in flight
+    known = np.maximum(np.maximum.accumulate(acked), before)
+    flight = np.maximum(np.maximum.accumulate(ends) - known, 0)
+    span = max(int(packets.time_ns[-1] - packets.time_ns[0]), 1)
+    column = np.minimum((packets.time_ns - packets.time_ns[0]) * columns // (span + 1), columns - 1).clip(0)
+    most = np.full(columns, -1, dtype=np.int64)
+    np.maximum.at(most, column, flight)
+    last = np.zeros(columns, dtype=np.int64)
+    last[column] = flight  # the latest packet of a column tells what is left for columns without packets
+    filled = np.maximum.accumulate(np.where(most >= 0, np.arange(columns), 0))
+    return np.where(most >= 0, most, last[filled])
+
+
+def _waits(excerpt: Excerpt, shortest_ns: int, share: float) -> tuple[Ints, Ints]:
+    """Rows of the waits to draw, and of those too short.
+
+    Of an RPC's excerpt, waits of other streams are among them that last `share` of its time.
+    """
+    waits = excerpt.tables.waits
+    mine = waits.connection == excerpt.connection
+    if excerpt.stream is not None:
+        own = waits.stream == excerpt.stream
+        if (
+            excerpt.rpc is not None
+        ):  # what held up other streams of the connection may have held up this one behind them
+            own |= waits.duration_ns >= share * (excerpt.end_ns - excerpt.start_ns)
+        mine &= own
+    mine &= (waits.start_time_ns <= excerpt.end_ns) & (waits.start_time_ns + waits.duration_ns >= excerpt.start_ns)
+    short = mine & (waits.duration_ns < shortest_ns)
+    return np.flatnonzero(mine & ~short), np.flatnonzero(short)
+
+
+def _frame_rows(excerpt: Excerpt) -> tuple[Ints, Ints]:
+    direction = excerpt.frames.direction
+    return np.flatnonzero(direction == 0), np.flatnonzero(direction == 1)
+
+
+def _span(excerpt: Excerpt, rows: Ints) -> tuple[Ints, Ints]:
+    """First and last packets of frames, made to rise and no tighter than they are: a lost packet comes later."""
+    first = excerpt.frames.first_packet[rows].astype(np.int64)
+    last = excerpt.frames.last_packet[rows].astype(np.int64)
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last)
+
+
+def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
+    """Rows of the packets that are drawn: with payload or an end of the connection; of one stream when asked for."""
+    packets = excerpt.packets
+    drawn = (packets.payload_bytes > 0) & (packets.note != _DUPLICATE)
+    if excerpt.stream is None:
+        return np.flatnonzero(drawn | (packets.flags & (SYN | FIN | RST) != 0))
+    for direction, rows in enumerate(frame_rows):
+        mine = packets.direction == direction
+        first, last = _span(excerpt, rows)
+        at = np.searchsorted(first, packets.packet, side="right") - 1
+        within = (at >= 0) & (last[at] >= packets.packet) if len(rows) else np.zeros(len(mine), dtype=bool)
+        drawn &= ~mine | within
+    return np.flatnonzero(drawn)
+
+
+def _bursts(
+    packets: Packets,
+    sent: Ints,
+    gap_ns: int,
+    resumed: npt.NDArray[np.uint32],
+    excerpt: Excerpt,
+    frames: tuple[Ints, Ints],
+) -> Bursts:
+    direction, time, number = packets.direction[sent], packets.time_ns[sent], packets.packet[sent].astype(np.int64)
+    flags = packets.flags[sent].astype(np.int64)
+    ends = flags & (SYN | FIN | RST)
+    new = np.ones(len(sent), dtype=bool)
+    new[1:] = (direction[1:] != direction[:-1]) | (np.diff(time) >= gap_ns) | (ends[1:] != ends[:-1])
+    new |= np.isin(number, resumed)
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(sent))[: len(first)] - 1
+    bursts_from, bursts_to = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
+    for side, rows in enumerate(frames):
+        mine = direction[first] == side
+        begins, stops = _span(excerpt, rows)
+        bursts_from[mine] = np.searchsorted(stops, number[first][mine])
+        bursts_to[mine] = np.searchsorted(begins, number[last][mine], side="right")
+    return Bursts(
+        direction=direction[first].astype(np.int64),
+        first_packet=number[first],
+        last_packet=number[last],
+        first_time_ns=time[first],
+        last_time_ns=time[last],
+        packets=last - first + 1,
+        bytes=_sums(packets.payload_bytes[sent], first),
+        retransmissions=_sums(packets.note[sent] == RETRANSMISSION, first),
+        flags=flags[first],
+        offset=packets.seq[sent][first].astype(np.int64),
+        frames_from=bursts_from,
+        frames_to=np.maximum(bursts_to, bursts_from),
+    )
+
+
+def _sums(values: npt.NDArray[Any], first: Ints) -> Ints:
+    """Sums from each first row to the next one."""
+    return np.add.reduceat(values.astype(np.int64), first) if len(first) else first
+
+
+def _silences(excerpt: Excerpt, bursts: Bursts, wait_rows: Ints, shortest_ns: int) -> Silences:
+    """Gaps between bursts that no wait already tells: none that covers all but a fifth at either end."""
+    start, stop = bursts.last_time_ns[:-1], bursts.first_time_ns[1:]
+    long = (stop > start) & (stop - start >= shortest_ns)  # not where times step back, by whatever
+    if len(wait_rows):
+        waits, rest = excerpt.tables.waits, (stop - start) // 5
+        begun = waits.start_time_ns[wait_rows]
+        order = np.argsort(begun, kind="stable")
+        until = np.maximum.accumulate((begun + waits.duration_ns[wait_rows])[order])
+        latest = np.searchsorted(begun[order], start + rest, side="right") - 1
+        long &= (latest < 0) | (until[latest] < stop - rest)
+    chosen = np.flatnonzero(long)
+    before, after = bursts.last_packet[:-1][chosen], bursts.first_packet[1:][chosen]
+    number = excerpt.packets.packet
+    return Silences(
+        start_time_ns=start[chosen],
+        duration_ns=(stop - start)[chosen],
+        open_rpcs=_open_rpcs(excerpt, start[chosen]),
+        acks=np.searchsorted(number, after) - np.searchsorted(number, before, side="right"),
+        before_packet=before,
+        after_packet=after,
+    )
+
+
+def _open_rpcs(excerpt: Excerpt, times: Ints) -> Ints:
+    """How many RPCs of the connection, or of its one stream, are open right after some instants."""
+    rpcs = excerpt.tables.rpcs
+    mine = rpcs.connection == excerpt.connection
+    if excerpt.stream is not None:
+        mine &= rpcs.stream == excerpt.stream
+    starts = np.sort(rpcs.start_time_ns[mine])
+    ended = mine & (rpcs.last_packet > 0)
+    stops = np.sort((rpcs.start_time_ns + rpcs.duration_ns)[ended])
+    return np.searchsorted(starts, times, side="right") - np.searchsorted(stops, times, side="right")
+
+
+def _ordered(
+    excerpt: Excerpt, bursts: Bursts, silences: Silences, wait_rows: Ints, frame_rows: tuple[Ints, Ints]
+) -> tuple[Ints, Ints, Ints]:
+    """Kind, row and shape of all events, by the packet behind which they come."""
+    waits = excerpt.tables.waits
+    shapes = (
+        _burst_shapes(excerpt, bursts, frame_rows) * 4 + BURST,
+        (waits.cause[wait_rows].astype(np.int64) * len(DIRECTIONS) + waits.direction[wait_rows]) * 4 + WAIT,
+        np.minimum(silences.open_rpcs, 1) * 4 + SILENCE,
+    )
+    behind = (bursts.first_packet, waits.stopped_at_packet[wait_rows].astype(np.int64), silences.before_packet)
+    kind = np.concatenate([np.full(len(rows), which) for which, rows in enumerate(behind)])
+    order = np.lexsort((kind, np.concatenate(behind)))
+    row = np.concatenate([np.arange(len(bursts.packets)), wait_rows, np.arange(len(silences.acks))])
+    return kind[order], row[order], np.concatenate(shapes)[order]
+
+
+def _burst_shapes(excerpt: Excerpt, bursts: Bursts, frame_rows: tuple[Ints, Ints]) -> Ints:
+    """Bits: side, types of frames, connection's ends, retransmissions, an RPC that failed.
+
+    Control frames count where they travel alone: beside HEADERS or DATA they come and go without changing anything.
+    """
+    types = np.zeros(len(bursts.packets), dtype=np.int64)
+    for side, rows in enumerate(frame_rows):
+        mine = bursts.direction == side
+        kinds = np.minimum(excerpt.frames.kind[rows], _KINDS - 1)
+        for kind in range(_KINDS):
+            seen = np.concatenate([[0], np.cumsum(kinds == kind)])
+            present = seen[bursts.frames_to[mine]] > seen[bursts.frames_from[mine]]
+            types[mine] |= present.astype(np.int64) << kind
+    payload = types & _DATA_OR_HEADERS
+    shape = bursts.direction | np.where(payload, payload, types) << 1
+    shape |= (bursts.flags & (SYN | FIN | RST)) << (_KINDS + 1)
+    shape |= (bursts.retransmissions > 0).astype(np.int64) << (_KINDS + 5)
+    rpcs = excerpt.tables.rpcs
+    failed = np.sort(rpcs.last_packet[(rpcs.connection == excerpt.connection) & (rpcs.status != 0)]).astype(np.int64)
+    has = np.searchsorted(failed, bursts.last_packet, side="right") > np.searchsorted(failed, bursts.first_packet)
+    return shape | has.astype(np.int64) << (_KINDS + 6)

@@ -1,0 +1,204 @@
+"""One connection out of a capture: its frames and packets within a time range, never those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from ..decode.decode import decode
+from ..decode.errors import NoGrpcError
+from ..decode.rpc_columns import RpcColumns
+from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..selection.narrow import select_rpcs
+from ..selection.selection import Selection
+from ..summary.figures import why_no_grpc
+from ..tables import Frames, Ints, Packets, Tables, tables_of
+
+_SLACK_NS = 1_000_000_000
+"""How far a packet's time may lie before that of packets recorded earlier without being lost to a range."""
+
+_Row = TypeVar("_Row", Frames, Packets)
+_Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A connection's part of a capture."""
+
+    tables: Tables
+    """The tables that are whole only at the end, of all connections."""
+    connection: int
+    """Row of the connection."""
+    stream: int | None
+    """The only stream whose frames are here; None for all."""
+    start_ns: int
+    """Beginning of the range, since the epoch."""
+    end_ns: int
+    """End of the range, since the epoch."""
+    frames: Frames
+    """Frames of the connection that touch the range."""
+    packets: Packets
+    """Packets of the connection within the range."""
+    rpc: int | None
+    """Row of the RPC that this is an excerpt for; None for a connection's or stream's."""
+    streams: Ints
+    """Identifiers of the streams that have frames on the connection, in any range; empty unless one was asked for."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the capture has the connection."""
+        return self.connection < len(self.tables.connections.protocol)
+
+
+class _Kept:
+    """Rows of one table that belong to the excerpt, collected piece by piece."""
+
+    def __init__(self, kind: type[Frames] | type[Packets]) -> None:
+        self.pieces: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in kind.__struct_fields__}
+
+    def add(self, columns: Mapping[str, Any], mask: _Mask) -> None:
+        if mask.any():
+            for name, kept in self.pieces.items():
+                kept.append(columns[name][mask])
+
+    def table(self, kind: type[_Row], columns: Mapping[str, Any]) -> _Row:
+        """All of them; `columns` gives the types of a table without rows."""
+        return kind(**{n: np.concatenate(kept) if kept else columns[n][:0] for n, kept in self.pieces.items()})
+
+
+class _Filter:
+    """Which rows of a piece are wanted, as far as it can be told before the end."""
+
+    def __init__(self, connection: int, stream: int | None, from_ns: int | None, to_ns: int | None) -> None:
+        self.connection, self.stream = connection, stream
+        self.from_ns, self.to_ns = from_ns, to_ns
+        self.first_ns: int | None = None
+        self.streams = np.zeros(0, dtype=np.int64)
+        self.frames, self.packets = _Kept(Frames), _Kept(Packets)
+
+    def add(self, frames: Mapping[str, Any], packets: Mapping[str, Any]) -> None:
+        """Keep what is wanted of a piece."""
+        if self.first_ns is None and len(packets["packet"]):
+            # without the capture's first packet its time is not known before the end: then nothing is left out
+            self.first_ns = int(packets["time_ns"][0]) if packets["packet"][0] == 1 else -1
+        self.packets.add(packets, self._mine(packets, "time_ns", "time_ns"))
+        mask = self._mine(frames, "first_time_ns", "last_time_ns")
+        if self.stream is not None:
+            seen = frames["stream"][frames["connection"] == self.connection]
+            self.streams = np.union1d(self.streams, seen.astype(np.int64))
+            mask &= frames["stream"] == self.stream
+        self.frames.add(frames, mask)
+
+    def _mine(self, columns: Mapping[str, Any], first: str, last: str) -> _Mask:
+        mask: _Mask = columns["connection"] == self.connection
+        if self.first_ns is None or self.first_ns < 0:
+            return mask
+        if self.from_ns is not None:
+            mask &= columns[last] >= self.first_ns + self.from_ns - _SLACK_NS
+        if self.to_ns is not None:
+            mask &= columns[first] <= self.first_ns + self.to_ns + _SLACK_NS
+        return mask
+
+
+def excerpt(
+    paths: Sequence[str],
+    connection: int,
+    *,
+    stream: int | None = None,
+    from_ns: int | None = None,
+    to_ns: int | None = None,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> Excerpt:
+    """Read a capture once and keep one connection; `from_ns` and `to_ns` count from the capture's first packet.
+
+    Raises CaptureError.
+    """
+    wanted = _Filter(connection, stream, from_ns, to_ns)
+    tables = _read(paths, [wanted], progress, how)
+    return _within(tables, wanted, None)
+
+
+def slowest(
+    paths: Sequence[str],
+    number: int,
+    chosen: Selection,
+    *,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> list[Excerpt]:
+    """Read a capture twice and keep the streams of the chosen RPCs that took longest, the longest one first.
+
+    Raises CaptureError, and NarrowError when no RPC is chosen.
+    """
+    filters = _slowest(decode(paths, progress=progress, **how), number, chosen)
+    whole = _read(paths, list(filters.values()), progress, how)
+    return [_within(whole, wanted, row) for row, wanted in filters.items()]
+
+
+def _slowest(tables: Tables, number: int, chosen: Selection) -> dict[int, _Filter]:
+    """What to keep of the RPCs that took longest, by their rows, the longest one first."""
+    if not len(tables.rpcs.connection):
+        raise NoGrpcError(why_no_grpc(tables))
+    rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
+    rows = np.flatnonzero(select_rpcs(tables, chosen))
+    took = rpcs.duration_ns[rows]
+    if len(rows) > number:  # the others need not be sorted
+        rows = rows[took >= np.partition(took, -number)[-number]]
+    rows = rows[np.lexsort((rpcs.start_time_ns[rows], -rpcs.duration_ns[rows]))][:number]
+    filters = {}
+    for row in rows.tolist():
+        start = int(rpcs.start_time_ns[row]) - first
+        end = start + int(rpcs.duration_ns[row])
+        filters[row] = _Filter(int(rpcs.connection[row]), int(rpcs.stream[row]), start, end)
+    return filters
+
+
+def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: DecodeOptions) -> Tables:
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
+    kept = RpcColumns()
+    while run.step(STEP):
+        kept.take(run)
+        frames, packets = run.take("frames"), run.take("packets")
+        for wanted in filters:
+            wanted.add(frames, packets)
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    result = kept.finish(run)
+    for wanted in filters:
+        wanted.add(result["frames"], result["packets"])
+    return tables_of(result)
+
+
+def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:
+    first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
+    start = first if wanted.from_ns is None else first + wanted.from_ns
+    end = last if wanted.to_ns is None else first + wanted.to_ns
+    frames = wanted.frames.table(Frames, _columns(tables.frames))
+    packets = wanted.packets.table(Packets, _columns(tables.packets))
+    return Excerpt(
+        tables=tables,
+        connection=wanted.connection,
+        stream=wanted.stream,
+        start_ns=start,
+        end_ns=end,
+        frames=rows(frames, (frames.last_time_ns >= start) & (frames.first_time_ns <= end)),
+        packets=rows(packets, (packets.time_ns >= start) & (packets.time_ns <= end)),
+        rpc=rpc,
+        streams=wanted.streams,
+    )
+
+
+def _columns(table: Frames | Packets) -> dict[str, npt.NDArray[Any]]:
+    return {name: getattr(table, name) for name in table.__struct_fields__}
+
+
+def rows(table: _Row, mask: _Mask) -> _Row:
+    """Those rows of a table that the mask is true of."""
+    if mask.all():
+        return table
+    return type(table)(**{name: column[mask] for name, column in _columns(table).items()})

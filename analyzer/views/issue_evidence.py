@@ -1,0 +1,212 @@
+"""What is shown of a capture beside its analysis: the packets that prove it, the work it holds, one example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+from msgspec import Struct
+
+from .. import _core
+from ..decode.runner import STEP, DecodeOptions, Run
+from ..model.analysis import Analysis
+from ..model.finding import Finding
+from ..tables import COMPLETE, Ints, Rpcs, Tables
+from .excerpt import Excerpt, excerpt
+
+MOST_EVIDENCE = 8
+"""Packets of a finding that are looked up."""
+MOST_FRAMES = 6
+"""Frames named of a packet; the rest are counted."""
+MOST_WORK = 8
+"""Methods whose work is told."""
+MOST_PACKETS = 100
+"""Packets from an example's first to its last."""
+LONGEST_NS = 20_000_000_000
+"""Time of the slowest RPC that is shown."""
+AROUND_NS = 1_000_000
+"""Time shown on each side of an example's packets."""
+
+_Place = tuple[int, int | None, int, int]
+"""Connection, stream or all of them, begin and end."""
+_FLAGS = ((0x02, "SYN"), (0x01, "FIN"), (0x04, "RST"))
+_NAMES = (*_core.FRAME_TYPES, "UNKNOWN")
+_ACKED = ("SETTINGS", "PING")
+
+
+class PacketFacts(Struct, frozen=True):
+    """A packet of the capture."""
+
+    packet: int
+    connection: int
+    direction: int
+    """0 for the client's."""
+    payload_bytes: int
+    """Of TCP, on the wire."""
+    flags: str
+    """SYN, FIN and RST as far as they are set."""
+    note: str
+    """`retransmission` and the like; empty for none."""
+    frames: tuple[str, ...]
+    """Frames with bytes in it, dots for those that began before or go on later; as in the time line."""
+
+
+class Work(Struct, frozen=True):
+    """What the RPCs of a method carried, for who wants to do the same."""
+
+    method: str | None
+    """Its name, or what stands for it; None where nothing tells methods apart."""
+    rpcs: int
+    messages: tuple[int, int]
+    """Request and response messages of the median RPC."""
+    request_bytes: tuple[int, int]
+    """Request message bytes of an RPC, without prefixes: median and largest."""
+    response_bytes: tuple[int, int]
+    """The same of responses."""
+    gap_ns: int | None
+    """Median time from the beginning of an RPC to that of the next on its connection; None for a single one."""
+
+
+class IssueEvidence(Struct, frozen=True, eq=False):
+    """What an attachment shows of a capture beside its analysis."""
+
+    packets: Mapping[int, PacketFacts]
+    """The packets that findings name, by number."""
+    work: tuple[Work, ...]
+    """By method, the one with the most RPCs first."""
+    example: Excerpt
+    """One example against time."""
+    of: str | None
+    """The finding that it is an example of; None when it is the slowest RPC."""
+
+
+def collect_evidence(paths: Sequence[str], analysis: Analysis, **how: Unpack[DecodeOptions]) -> IssueEvidence:
+    """Read the capture again and pick what is shown. Raises CaptureError."""
+    wanted = np.unique([e.packet for f in analysis.findings for e in f.evidence[:MOST_EVIDENCE]]).astype(np.int64)
+    packets, tables = _packets(paths, wanted, how)
+    finding, (connection, stream, begin, end) = _place(analysis, packets, tables)
+    first = analysis.capture.first_time_ns or 0
+    span = max(begin - first, 0), max(end - first, 0)
+    part = excerpt(paths, connection, stream=stream, from_ns=span[0], to_ns=span[1], **how)
+    return IssueEvidence(packets=packets, work=_work(tables), example=part, of=finding.id if finding else None)
+
+
+def _packets(paths: Sequence[str], wanted: Ints, how: DecodeOptions) -> tuple[dict[int, PacketFacts], Tables]:
+    from ..decode.rpc_columns import RpcColumns
+    from ..tables import tables_of
+
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
+    rows: dict[int, tuple[int, ...]] = {}
+    frames: dict[tuple[int, int, int], list[str]] = {}
+    kept = RpcColumns()
+    going = True
+    while going:
+        going = run.step(STEP)
+        kept.take(run)
+        source: Any = run.take if going else (result := kept.finish(run)).__getitem__
+        _keep_packets(source("packets"), wanted, rows)
+        _keep_frames(source("frames"), wanted, frames)
+    return {number: _facts(number, row, frames) for number, row in rows.items()}, tables_of(result)
+
+
+def _keep_packets(packets: Mapping[str, Any], wanted: Ints, rows: dict[int, tuple[int, ...]]) -> None:
+    names = ("connection", "direction", "payload_bytes", "flags", "note")
+    for row in np.flatnonzero(np.isin(packets["packet"], wanted)).tolist():
+        rows[int(packets["packet"][row])] = tuple(int(packets[name][row]) for name in names)
+
+
+def _keep_frames(columns: Mapping[str, Any], wanted: Ints, frames: dict[tuple[int, int, int], list[str]]) -> None:
+    """Names of the frames that have bytes in a wanted packet, by packet, connection and direction."""
+    first, last = columns["first_packet"].astype(np.int64), columns["last_packet"].astype(np.int64)
+    begin, end = np.searchsorted(wanted, first), np.searchsorted(wanted, last, side="right")
+    for row in np.flatnonzero(end > begin).tolist():
+        ends = int(columns["connection"][row]), int(columns["direction"][row])
+        for packet in wanted[begin[row] : end[row]].tolist():
+            name = _frame(columns, row, int(first[row]) < packet, int(last[row]) > packet)
+            frames.setdefault((packet, *ends), []).append(name)
+
+
+def _frame(columns: Mapping[str, Any], row: int, before: bool, later: bool) -> str:
+    name, flags = _NAMES[min(int(columns["kind"][row]), len(_NAMES) - 1)], int(columns["flags"][row])
+    stream = int(columns["stream"][row])
+    ended = " END" if name in ("DATA", "HEADERS") and flags & 1 and not later else ""
+    name += " ACK" if name in _ACKED and flags & 1 else ""
+    return ".." * before + name + (f"[{stream}]" if stream else "") + ".." * later + ended
+
+
+def _facts(number: int, row: tuple[int, ...], frames: Mapping[tuple[int, int, int], list[str]]) -> PacketFacts:
+    connection, direction, payload, flags, note = row
+    named = frames.get((number, connection, direction), []) if payload else []
+    more = (f"and {len(named) - MOST_FRAMES:,} more",) if len(named) > MOST_FRAMES else ()
+    return PacketFacts(
+        packet=number,
+        connection=connection,
+        direction=direction,
+        payload_bytes=payload,
+        flags=" ".join(name for bit, name in _FLAGS if flags & bit),
+        note=_core.PACKET_NOTES[note],
+        frames=(*named[:MOST_FRAMES], *more),
+    )
+
+
+def _place(analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Tables) -> tuple[Finding | None, _Place]:
+    """Where the example is: that of the gravest finding whose packets are close to each other."""
+    costly = [finding for finding in analysis.findings if finding.severity != "info"]
+    for finding in sorted(costly, key=lambda f: f.id != analysis.verdict.finding):
+        if place := _of(finding, packets):
+            return finding, place
+    return None, _slowest(tables)
+
+
+def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> _Place | None:
+    """The first of its packets that are on one connection, as long as they follow each other closely."""
+    shown = [e for e in finding.evidence[:MOST_EVIDENCE] if e.packet in packets]
+    if not shown or finding.id == "capture-quality":
+        return None
+    first = packets[shown[0].packet]
+    begin = end = shown[0].time_ns
+    for item in shown[1:]:
+        if packets[item.packet].connection != first.connection or not 0 <= item.packet - first.packet <= MOST_PACKETS:
+            break
+        end = max(end, item.time_ns)
+    return first.connection, None, begin - AROUND_NS, end + AROUND_NS
+
+
+def _slowest(tables: Tables) -> _Place:
+    """The whole RPC that took longest, or the longest one when none is whole."""
+    rpcs = tables.rpcs
+    row = int(np.lexsort((rpcs.duration_ns, (rpcs.flags & COMPLETE) != 0))[-1])
+    begin, lasted = int(rpcs.start_time_ns[row]), min(int(rpcs.duration_ns[row]), LONGEST_NS)
+    return int(rpcs.connection[row]), int(rpcs.stream[row]), begin, begin + lasted
+
+
+def _work(tables: Tables) -> tuple[Work, ...]:
+    rpcs = tables.rpcs
+    numbers, counts = np.unique(rpcs.method, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    most = numbers[order[:MOST_WORK]]
+    return tuple(_of_method(tables, np.flatnonzero(rpcs.method == number), int(number)) for number in most)
+
+
+def _of_method(tables: Tables, rows: Ints, number: int) -> Work:
+    rpcs = tables.rpcs
+    return Work(
+        method=next((m.name or m.label for m in tables.methods if m.number == number), None),
+        rpcs=len(rows),
+        messages=(_median(rpcs.request_messages[rows]), _median(rpcs.response_messages[rows])),
+        request_bytes=(_median(rpcs.request_bytes[rows]), int(rpcs.request_bytes[rows].max())),
+        response_bytes=(_median(rpcs.response_bytes[rows]), int(rpcs.response_bytes[rows].max())),
+        gap_ns=_gap(rpcs, rows),
+    )
+
+
+def _median(values: Any) -> int:
+    return int(np.partition(values, len(values) // 2)[len(values) // 2])
+
+
+def _gap(rpcs: Rpcs, rows: Ints) -> int | None:
+    """The upper median of times between two begins on the same connection."""
+    order = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
+    gaps = np.diff(rpcs.start_time_ns[order])[np.diff(rpcs.connection[order].astype(np.int64)) == 0]
+    return _median(gaps) if len(gaps) else None

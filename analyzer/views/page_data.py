@@ -1,0 +1,325 @@
+"""What a drawing of a capture needs: its RPCs, waits, frames and packets against time, bounded in number.
+
+A small capture is here whole. Of a large one every connection is here, RPCs and waits up to a bound (the longest, the
+failed, and of the others a part spread evenly), and frames and packets around the findings' evidence and in the slowest
+RPCs. `halve_page_data` halves what is here, for who needs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..decode.decode import decode_rows
+from ..decode.disk_columns import gathered
+from ..decode.runner import DecodeOptions, Progress
+from ..model.analysis import Analysis
+from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, NOT_SEEN, PROTOCOLS, WINDOW_NOT_KNOWN, Ints, Tables
+from .sampling import BOUNDS, PIECE, Bounds, Flights, Spans, read_around
+
+Column = npt.NDArray[Any]
+_Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
+
+
+BINS_PER_DECADE = 12
+"""Classes of the latency distributions for each factor of ten."""
+_CLASSES = 13 * BINS_PER_DECADE + 1
+
+
+class PageRpcs(Struct, frozen=True, eq=False):
+    """RPCs in the order of their beginnings; times count from the capture's first packet."""
+
+    connection: Annotated[Column, "row of its connection"]
+    stream: Annotated[Column, "HTTP/2 stream identifier"]
+    method: Annotated[Column, "index into `PageData.methods`"]
+    start_ns: Annotated[Column, "first byte"]
+    duration_ns: Annotated[Column, "until its end, or as far as it was seen"]
+    status: Annotated[Column, "gRPC status code, `NOT_SEEN` when not on the wire"]
+    complete: Annotated[Column, "1 when its beginning and its end were seen"]
+    first_packet: Annotated[Column, "packet of the first byte"]
+    last_packet: Annotated[Column, "packet of the last byte, 0 when the end was not seen"]
+    shares: Annotated[Column, "thousandths of its duration by cause, shape (RPCs, causes)"]
+
+
+class PageWaits(Struct, frozen=True, eq=False):
+    """Waits in the order of their beginnings; sizes are -1 where they are not known."""
+
+    connection: Annotated[Column, "row of its connection"]
+    stream: Annotated[Column, "stream whose bytes came last before the stop"]
+    direction: Annotated[Column, "the side that owed"]
+    start_ns: Annotated[Column, "the stop, after the capture's first packet"]
+    duration_ns: Annotated[Column, "until its next bytes"]
+    cause: Annotated[Column, "index into `CAUSES`"]
+    owed_bytes: Annotated[Column, "still to come at the stop"]
+    in_flight_bytes: Annotated[Column, "sent and not acknowledged at the stop"]
+    congestion_window_bytes: Annotated[Column, "at the stop, an estimate unless the sender's kernel told it"]
+    receive_window_bytes: Annotated[Column, "the peer's TCP window at the stop"]
+    stream_window_bytes: Annotated[Column, "HTTP/2 window of the stream, `WINDOW_NOT_KNOWN` when not known"]
+    connection_window_bytes: Annotated[Column, "HTTP/2 window of the connection, `WINDOW_NOT_KNOWN` when not known"]
+    stopped_at_packet: Annotated[Column, "packet of the last bytes before the stop"]
+    released_by_packet: Annotated[Column, "the ACK right before the sender resumed, 0 for none"]
+    resumed_at_packet: Annotated[Column, "packet of the next bytes"]
+
+
+class PageFrames(Struct, frozen=True, eq=False):
+    """Frames in the order of their first bytes."""
+
+    connection: Annotated[Column, "row of its connection"]
+    direction: Annotated[Column, "sender"]
+    stream: Annotated[Column, "HTTP/2 stream identifier, 0 for the connection"]
+    kind: Annotated[Column, "frame type"]
+    flags: Annotated[Column, "flags as sent"]
+    length: Annotated[Column, "payload bytes"]
+    start_ns: Annotated[Column, "first byte, after the capture's first packet"]
+    duration_ns: Annotated[Column, "until its last byte"]
+    first_packet: Annotated[Column, "packet of its first byte"]
+    last_packet: Annotated[Column, "packet of its last byte"]
+
+
+class PagePackets(Struct, frozen=True, eq=False):
+    """Packets in the order of the capture."""
+
+    packet: Annotated[Column, "number in the capture, from 1"]
+    time_ns: Annotated[Column, "after the capture's first packet"]
+    connection: Annotated[Column, "row of its connection"]
+    direction: Annotated[Column, "sender"]
+    flags: Annotated[Column, "TCP flags"]
+    payload_bytes: Annotated[Column, "TCP payload on the wire"]
+    window: Annotated[Column, "its sender's receive window, -1 when its scale is not known"]
+    note: Annotated[Column, "index into `PACKET_NOTES`"]
+    client_in_flight: Annotated[Column, "bytes of the client not acknowledged after it"]
+    server_in_flight: Annotated[Column, "bytes of the server not acknowledged after it"]
+
+
+class PageConnection(Struct, frozen=True):
+    """When a connection was seen, after the capture's first packet."""
+
+    connection: int
+    start_ns: int
+    end_ns: int
+
+
+class PageMethod(Struct, frozen=True):
+    """A method with the distribution of its latencies."""
+
+    name: str | None
+    label: str | None
+    first_class: int
+    """Class of `counts[0]`: class n holds durations from 10^(n / BINS_PER_DECADE) nanoseconds to the next class."""
+    counts: tuple[int, ...]
+    """Complete RPCs by class."""
+
+
+class PageData(Struct, frozen=True, eq=False):
+    """What is drawn."""
+
+    duration_ns: int
+    """Time of the capture's last packet after its first."""
+    connections: tuple[PageConnection, ...]
+    methods: tuple[PageMethod, ...]
+    rpcs: PageRpcs
+    waits: PageWaits
+    frames: PageFrames
+    packets: PagePackets
+    rpcs_total: int
+    waits_total: int
+    frames_total: int
+    packets_total: int
+    connections_total: int
+    spans: Spans
+    """Where frames and packets are here."""
+
+
+def collect_page_data(
+    paths: Sequence[str],
+    analysis: Analysis,
+    *,
+    bounds: Bounds = BOUNDS,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> PageData:
+    """Read the capture of an analysis again and keep what is drawn. Raises CaptureError."""
+    whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
+    if whole:
+        tables = decode_rows(paths, progress=progress, **how)
+        flights = Flights().add(tables.packets)
+        return _page_data(tables, flights, Spans.everything(), bounds)
+    tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
+    return _page_data(tables, flights, spans, bounds)
+
+
+def halve_page_data(page: PageData) -> PageData:
+    """The same with at most half of the rows."""
+    spans = page.spans.halved(page.packets.connection, page.packets.packet)
+    kept = spans.holds(page.packets.connection, page.packets.packet, page.packets.packet)
+    frames, rpcs, waits = page.frames, page.rpcs, page.waits
+    of_frames = spans.holds(frames.connection, frames.first_packet, frames.last_packet)
+    return replace(
+        page,
+        spans=spans,
+        packets=_rows(page.packets, kept),
+        frames=_rows(frames, of_frames & (np.cumsum(of_frames) <= len(of_frames) // 2)),
+        rpcs=_rows(rpcs, _telling(rpcs.duration_ns, rpcs.status, len(rpcs.stream) // 2)),
+        waits=_rows(waits, _longest(waits.duration_ns, len(waits.stream) // 2)),
+    )
+
+
+def _page_data(tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds: Bounds) -> PageData:
+    zero = tables.capture["first_time_ns"] or 0
+    connections = _connections(tables, zero, bounds.connections)
+    return PageData(
+        duration_ns=max((tables.capture["last_time_ns"] or 0) - zero, 0),
+        connections=connections,
+        methods=_methods(tables),
+        rpcs=_rpcs(tables, zero, bounds.rpcs),
+        waits=_waits(tables, zero, bounds.waits),
+        frames=_frames(tables, zero),
+        packets=_packets(tables, flights, zero),
+        rpcs_total=tables.rpc_count,
+        waits_total=len(tables.waits.cause),
+        frames_total=sum(tables.frame_counts.values()),
+        packets_total=tables.capture["packets"],
+        connections_total=int(_ours(tables).sum()),
+        spans=spans,
+    )
+
+
+def _ours(tables: Tables) -> npt.NDArray[np.bool_]:
+    protocol = tables.connections.protocol
+    found: npt.NDArray[np.bool_] = (protocol == PROTOCOLS.index("http2")) | (protocol == PROTOCOLS.index("tls"))
+    return found
+
+
+def _connections(tables: Tables, zero: int, most: int) -> tuple[PageConnection, ...]:
+    """Those with the most RPCs, in the order of their first packets."""
+    c = tables.connections
+    rows = np.flatnonzero(_ours(tables))
+    busiest = np.sort(rows[np.argsort(-c.rpcs[rows].astype(np.int64), kind="stable")[:most]])
+    return tuple(
+        PageConnection(int(row), int(c.first_time_ns[row]) - zero, int(c.last_time_ns[row]) - zero) for row in busiest
+    )
+
+
+def _method_numbers(tables: Tables, methods: Column) -> Ints:
+    """Place in `tables.methods` of the methods of some RPCs."""
+    numbers = np.array([method.number for method in tables.methods] or [NO_METHOD], dtype=np.int64)
+    order = np.argsort(numbers)
+    places: Ints = order[np.searchsorted(numbers[order], methods).clip(0, len(numbers) - 1)]
+    return places
+
+
+def _methods(tables: Tables) -> tuple[PageMethod, ...]:
+    rpcs = tables.rpcs
+    counts = np.zeros((len(tables.methods), _CLASSES), dtype=np.int64)
+    for begin in range(0, len(rpcs.flags), PIECE):
+        piece = np.s_[begin : begin + PIECE]
+        whole = _seen_whole(rpcs.flags[piece])
+        durations = np.maximum(rpcs.duration_ns[piece][whole], 1)
+        classes = np.floor(np.log10(durations) * BINS_PER_DECADE + 1e-9).astype(np.int64)
+        places = _method_numbers(tables, rpcs.method[piece][whole]) * _CLASSES + classes.clip(0, _CLASSES - 1)
+        counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)
+    return tuple(
+        PageMethod(method.name, method.label, *_trimmed(row))
+        for method, row in zip(tables.methods, counts, strict=True)
+    )
+
+
+def _seen_whole(flags: Column) -> npt.NDArray[np.bool_]:
+    whole: npt.NDArray[np.bool_] = (flags & (COMPLETE | BEGUN_BEFORE)) == COMPLETE
+    return whole
+
+
+def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:
+    """Counts without the empty classes at either end, and the first class that is left."""
+    filled = np.flatnonzero(counts)
+    if not len(filled):
+        return 0, ()
+    return int(filled[0]), tuple(counts[filled[0] : filled[-1] + 1].tolist())
+
+
+def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
+    rpcs = tables.rpcs
+    kept = np.flatnonzero(_telling(rpcs.duration_ns, rpcs.status, most))
+    budgets = gathered(tables.rpc_budgets, kept)
+    total = np.maximum(budgets.sum(axis=1, keepdims=True, dtype=np.float64), 1)
+    names = ("connection", "stream", "duration_ns", "status", "first_packet", "last_packet")
+    table = PageRpcs(
+        method=_method_numbers(tables, gathered(rpcs.method, kept)),
+        start_ns=gathered(rpcs.start_time_ns, kept) - zero,
+        complete=_seen_whole(gathered(rpcs.flags, kept)),
+        shares=np.rint(budgets / total * 1000).clip(0, 1000).astype(np.int64),
+        **{name: gathered(getattr(rpcs, name), kept) for name in names},
+    )
+    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+
+
+def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_]:
+    """Which RPCs are kept when they are too many: the longest, the failed, and every n-th of the others."""
+    if len(durations) <= most:
+        return np.ones(len(durations), dtype=bool)
+    kept = _longest(durations, most // 3)
+    failed = np.flatnonzero(~kept & (status != 0) & (status != NOT_SEEN))
+    kept[_spread(failed, most // 3)] = True
+    kept[_spread(np.flatnonzero(~kept), most - int(kept.sum()))] = True
+    return kept
+
+
+def _longest(durations: Ints, most: int) -> npt.NDArray[np.bool_]:
+    """Which are the longest ones; of equally long ones those that come first."""
+    if len(durations) <= most:
+        return np.ones(len(durations), dtype=bool)
+    if not most:
+        return np.zeros(len(durations), dtype=bool)
+    least = np.partition(durations, -most)[-most]
+    kept: npt.NDArray[np.bool_] = durations > least
+    kept[np.flatnonzero(durations == least)[: most - int(kept.sum())]] = True
+    return kept
+
+
+def _spread(rows: Ints, most: int) -> Ints:
+    return rows if len(rows) <= most else rows[np.arange(most) * len(rows) // max(most, 1)]
+
+
+def _waits(tables: Tables, zero: int, most: int) -> PageWaits:
+    w = tables.waits
+    names = set(PageWaits.__struct_fields__) - {"start_ns"}
+    table = PageWaits(start_ns=w.start_time_ns - zero, **{name: getattr(w, name) for name in names})
+    table = _rows(table, _longest(w.duration_ns, most))
+    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+
+
+def _frames(tables: Tables, zero: int) -> PageFrames:
+    f = tables.frames
+    names = set(PageFrames.__struct_fields__) - {"start_ns", "duration_ns"}
+    table = PageFrames(
+        start_ns=f.first_time_ns - zero,
+        duration_ns=np.maximum(f.last_time_ns - f.first_time_ns, 0),
+        **{name: getattr(f, name) for name in names},
+    )
+    return _rows(table, np.argsort(table.start_ns, kind="stable"))
+
+
+def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> PagePackets:
+    p = tables.packets
+    names = ("packet", "connection", "direction", "flags", "payload_bytes", "note")
+    scaled = tables.connections.complete[p.connection] == 1  # else the factor of the windows is not known
+    return PagePackets(
+        window=np.where(scaled, p.window.astype(np.int64), -1),
+        time_ns=p.time_ns - zero,
+        client_in_flight=flights[0],
+        server_in_flight=flights[1],
+        **{name: getattr(p, name) for name in names},
+    )
+
+
+def _rows(table: _Table, rows: Column) -> _Table:
+    """Rows of a table by mask or number."""
+    return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
+
+
+__all__ = ["BOUNDS", "WINDOW_NOT_KNOWN", "Bounds", "PageData", "collect_page_data", "halve_page_data"]

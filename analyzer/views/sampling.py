@@ -1,0 +1,345 @@
+"""Which packets and frames of a large capture are drawn, and the bytes in flight at each packet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..decode.rpc_columns import RpcColumns
+from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..model.analysis import Analysis
+from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
+
+_Mask = npt.NDArray[np.bool_]
+_SHIFT = 33
+"""Packet numbers have 32 bits: a connection and a packet are one number that keeps their order."""
+_SLOWEST_PER_METHOD = 3
+_MOST_METHODS = 40
+
+
+class Bounds(NamedTuple):
+    """How much of a capture is drawn in detail."""
+
+    packets: int = 200_000
+    """Packets with rows [a browser has them ready within a second]."""
+    frames: int = 500_000
+    """Frames with rows."""
+    rpcs: int = 250_000
+    """RPCs with rows."""
+    waits: int = 60_000
+    """Waits with rows."""
+    around: int = 150
+    """Packets of its connection before and after one that is evidence."""
+    slow_rpcs: int = 60
+    """Slowest RPCs whose packets have rows."""
+    slow_packets: int = 300
+    """Packets of a slow RPC's connection at its beginning, and as many at its end."""
+    begun: int = 20
+    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
+    connections: int = 2_000
+    """Connections that are named."""
+
+
+BOUNDS = Bounds()
+"""The bounds in use."""
+
+PIECE = 1 << 16
+"""RPCs that are looked at together."""
+
+
+class Spans(Struct, frozen=True, eq=False):
+    """Ranges of packets of single connections, apart from each other, in the order of connections and packets."""
+
+    connection: Ints
+    first_packet: Ints
+    last_packet: Ints
+    rank: Ints
+    """0 for what matters most."""
+    whole: bool = False
+    """The whole capture; the columns are empty then."""
+
+    @staticmethod
+    def everything() -> Spans:
+        """All packets of all connections."""
+        none = np.zeros(0, dtype=np.int64)
+        return Spans(none, none, none, none, whole=True)
+
+    def holds(self, connection: npt.NDArray[Any], first: npt.NDArray[Any], last: npt.NDArray[Any]) -> _Mask:
+        """Which of some rows, from a first to a last packet, touch a span."""
+        if self.whole:
+            return np.ones(len(connection), dtype=bool)
+        if not len(self.rank):
+            return np.zeros(len(connection), dtype=bool)
+        begins, ends = _key(self.connection, self.first_packet), _key(self.connection, self.last_packet)
+        at = np.searchsorted(begins, _key(connection, last), side="right") - 1
+        found: _Mask = (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
+        return found
+
+    def halved(self, connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Spans:
+        """Those that matter most, with at most half of some packets."""
+        if self.whole:
+            # the first half of each connection's packets, for want of a better reason
+            spans = [(int(c), *_ends(packet[connection == c]), i) for i, c in enumerate(np.unique(connection).tolist())]
+            return _spans(spans)
+        order = np.argsort(self.rank, kind="stable")
+        return _taken(self, order[: len(order) // 2])
+
+
+def _ends(packets: npt.NDArray[Any]) -> tuple[int, int]:
+    return int(packets[0]), int(packets[(len(packets) - 1) // 2])
+
+
+def _taken(spans: Spans, rows: Ints) -> Spans:
+    rows = np.sort(rows)
+    names = ("connection", "first_packet", "last_packet", "rank")
+    return replace(spans, **{name: getattr(spans, name)[rows] for name in names})
+
+
+def _key(connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Ints:
+    return connection.astype(np.int64) << _SHIFT | packet.astype(np.int64)
+
+
+Span = tuple[int, int, int, int]
+"""Connection, first and last packet, rank."""
+
+
+def _spans(found: Sequence[Span]) -> Spans:
+    """Ranges that touch become one, as weighty as the weightiest of them."""
+    merged: list[list[int]] = []
+    for connection, first, last, rank in sorted(found):
+        if merged and merged[-1][0] == connection and first <= merged[-1][2] + 1:
+            merged[-1][2] = max(merged[-1][2], last)
+            merged[-1][3] = min(merged[-1][3], rank)
+        else:
+            merged.append([connection, first, last, rank])
+    columns = np.array(merged, dtype=np.int64).reshape(-1, 4).T
+    return Spans(*columns)
+
+
+class Flights:
+    """Bytes in flight on every connection while packets pass by."""
+
+    def __init__(self) -> None:
+        """Nothing has passed by."""
+        self._sent = np.full((2, 0), -1, dtype=np.int64)
+        self._acked = np.full((2, 0), -1, dtype=np.int64)
+
+    def add(self, packets: Packets) -> tuple[Ints, Ints]:
+        """Bytes of the client, and of the server, that are sent and not acknowledged after each packet."""
+        rows = len(packets.packet)
+        if not rows:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        connection = packets.connection.astype(np.int64)
+        self._grow(int(connection.max()) + 1)
+        order = np.argsort(connection, kind="stable")
+        connection = connection[order]
+        starts = np.flatnonzero(np.diff(connection, prepend=-1))
+        group = np.cumsum(np.diff(connection, prepend=connection[0]) != 0)
+        seq, ack = packets.seq[order].astype(np.int64), packets.ack[order].astype(np.int64)
+        direction, has_ack = packets.direction[order], packets.flags[order] & 16 != 0
+        both = []
+        for side in (0, 1):
+            mine = direction == side
+            sent = np.where(mine, seq + packets.payload_bytes[order], -1)
+            acked = np.where(~mine & has_ack, ack, -1)
+            # what was sent before a connection's first packet in the capture is not in flight
+            acked = np.where(mine & self._first(mine, group, connection, side), seq, acked)
+            sent = _running(sent, group, starts, connection, self._sent[side])
+            acked = _running(acked, group, starts, connection, self._acked[side])
+            flight = np.empty(rows, dtype=np.int64)
+            flight[order] = np.where(sent >= 0, np.maximum(sent - np.maximum(acked, 0), 0), 0)
+            both.append(flight)
+        return both[0], both[1]
+
+    def _grow(self, connections: int) -> None:
+        more = connections - self._sent.shape[1]
+        if more > 0:
+            self._sent = np.pad(self._sent, ((0, 0), (0, more)), constant_values=-1)
+            self._acked = np.pad(self._acked, ((0, 0), (0, more)), constant_values=-1)
+
+    def _first(self, mine: _Mask, group: Ints, connection: Ints, side: int) -> _Mask:
+        """Which rows are the first ones of their connection's side."""
+        rows = np.flatnonzero(mine)
+        first = np.zeros(len(mine), dtype=bool)
+        _, places = np.unique(group[rows], return_index=True)
+        first[rows[places]] = True
+        first &= self._sent[side][connection] < 0
+        return first
+
+
+def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried: Ints) -> Ints:
+    """The largest value so far of each row's connection; `carried` goes from piece to piece."""
+    values = np.minimum(values, (1 << 40) - 1)
+    values[starts] = np.maximum(values[starts], carried[connection[starts]])
+    # rows of a connection lie together: a later connection's values are made larger than all of the one before
+    running: Ints = np.maximum.accumulate(values + (group << 41)) - (group << 41)
+    ends = np.append(starts[1:], len(values)) - 1
+    carried[connection[ends]] = running[ends]
+    return running
+
+
+def read_around(
+    paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
+) -> tuple[Tables, tuple[Ints, Ints], Spans]:
+    """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
+    spans, whole = _looked_over(paths, analysis, bounds, progress, how)
+    frames, packets, flights = _read(paths, spans, bounds, progress, how)
+    return replace(whole, frames=frames, packets=packets), flights, spans
+
+
+def _looked_over(
+    paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
+) -> tuple[Spans, Tables]:
+    """What matters, and the tables without frames and packets."""
+    index = _Index()
+    run = Run(paths, packets=True, rpc_rows=True, **how)
+    kept = RpcColumns()
+    for piece in _pieces(run, "packets", progress):
+        kept.take(run)
+        index.add(piece)
+    result = kept.finish(run)
+    index.add(result["packets"])
+    tables = tables_of(result)
+    return _chosen(index, tables, analysis, bounds), tables
+
+
+def _pieces(run: Run, name: str, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
+    while run.step(STEP):
+        yield run.take(name)
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+
+
+class _Index:
+    """Which connection every packet belongs to."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[npt.NDArray[Any]]] = {"packet": [], "connection": []}
+        self._rows: dict[int, npt.NDArray[Any]] = {}
+
+    def add(self, packets: Mapping[str, Any]) -> None:
+        """Take the next ones."""
+        for name, pieces in self._pieces.items():
+            pieces.append(packets[name])
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[Any]:
+        return np.concatenate(self._pieces.pop("packet"))
+
+    @cached_property
+    def connections(self) -> npt.NDArray[Any]:
+        return np.concatenate(self._pieces.pop("connection"))
+
+    def connection(self, packet: int) -> int | None:
+        at = int(np.searchsorted(self.numbers, packet))
+        found = at < len(self.numbers) and self.numbers[at] == packet
+        return int(self.connections[at]) if found else None
+
+    def of(self, connection: int) -> npt.NDArray[Any]:
+        """Numbers of a connection's packets."""
+        if connection not in self._rows:
+            self._rows[connection] = self.numbers[self.connections == connection]
+        return self._rows[connection]
+
+    def around(self, connection: int, packet: int, before: int, after: int) -> tuple[int, int, int]:
+        """First and last packet of a range, and how many of the connection's packets are in it."""
+        mine = self.of(connection)
+        at = int(np.searchsorted(mine, packet))
+        first, last = max(at - before, 0), min(at + after, len(mine) - 1)
+        return int(mine[first]), int(mine[last]), last - first + 1
+
+
+def _chosen(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Spans:
+    """Spans by weight as long as they hold few enough packets: evidence of the gravest findings first."""
+    chosen: list[Span] = []
+    frames = max(sum(analysis.totals.frames.values()), 1)
+    left = min(bounds.packets, bounds.frames * analysis.capture.packets // frames)
+    for rank, (connection, packet, before, after) in enumerate(_wanted(index, tables, analysis, bounds)):
+        first, last, packets = index.around(connection, packet, before, after)
+        left -= packets
+        if left < 0:
+            break
+        chosen.append((connection, first, last, rank))
+    return _spans(chosen)
+
+
+def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Iterator[Span]:
+    """Connection, packet, and how many packets before and after it are of interest."""
+    for finding in analysis.findings:
+        for evidence in finding.evidence:
+            connection = index.connection(evidence.packet)
+            if connection is not None:
+                yield connection, evidence.packet, bounds.around, bounds.around
+    rpcs = tables.rpcs
+    for row in _slowest(tables, bounds.slow_rpcs):
+        connection = int(rpcs.connection[row])
+        yield connection, int(rpcs.first_packet[row]), 10, bounds.slow_packets
+        if rpcs.last_packet[row]:
+            yield connection, int(rpcs.last_packet[row]), bounds.slow_packets, 10
+    for row in np.argsort(-tables.connection_budgets.sum(axis=1), kind="stable")[: bounds.begun].tolist():
+        yield row, int(tables.connections.first_packet[row]), 0, bounds.packets // bounds.begun
+
+
+def _slowest(tables: Tables, most: int) -> list[int]:
+    """The slowest RPCs of all and of each method."""
+    rows = np.arange(len(tables.rpcs.flags))
+    pieces = [_slowest_of(tables, rows[begin : begin + PIECE], most) for begin in range(0, len(rows), PIECE)]
+    return _slowest_of(tables, np.unique(np.concatenate(pieces)), most).tolist() if pieces else []
+
+
+def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
+    """The slowest among some, which are in ascending order."""
+    rpcs = tables.rpcs
+    durations = np.where(rpcs.flags[rows] & BEGUN_BEFORE, -1, rpcs.duration_ns[rows])
+    order = rows[np.argsort(-durations, kind="stable")]
+    methods = rpcs.method[order]
+    found = [order[:most]]
+    found += [order[methods == method.number][:_SLOWEST_PER_METHOD] for method in tables.methods[:_MOST_METHODS]]
+    together = np.concatenate(found)
+    _, first = np.unique(together, return_index=True)
+    slowest: Ints = together[np.sort(first)]
+    return slowest
+
+
+def _read(
+    paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: DecodeOptions
+) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
+    """Frames and packets within spans; frames up to twice the bound, which only tiny ones reach."""
+    run = Run(paths, frames=True, packets=True, **how)
+    flights, left = Flights(), 2 * bounds.frames
+    frames: list[Mapping[str, Any]] = []
+    packets: list[Mapping[str, Any]] = []
+    for piece in _both(run, progress):
+        table = table_of(Packets, piece["packets"])
+        client, server = flights.add(table)
+        columns = dict(piece["packets"]) | {"client_in_flight": client, "server_in_flight": server}
+        packets.append(_within(columns, spans, "packet", "packet"))
+        frames.append({name: column[:left] for name, column in _frames_within(piece["frames"], spans).items()})
+        left -= len(frames[-1]["stream"])
+    together = {name: np.concatenate([piece[name] for piece in packets]) for name in packets[0]}
+    in_flight = together["client_in_flight"], together["server_in_flight"]
+    all_frames = {name: np.concatenate([piece[name] for piece in frames]) for name in frames[0]}
+    return table_of(Frames, all_frames), table_of(Packets, together), in_flight
+
+
+def _both(run: Run, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
+    while run.step(STEP):
+        yield {"packets": run.take("packets"), "frames": run.take("frames")}
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    yield run.finish()
+
+
+def _frames_within(columns: Mapping[str, Any], spans: Spans) -> dict[str, Any]:
+    return _within(columns, spans, "first_packet", "last_packet")
+
+
+def _within(columns: Mapping[str, Any], spans: Spans, first: str, last: str) -> dict[str, Any]:
+    kept = spans.holds(columns["connection"], columns[first], columns[last])
+    return {name: column[kept] for name, column in columns.items()}

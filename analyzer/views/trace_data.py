@@ -1,0 +1,237 @@
+"""A capture as a trace viewer draws it: a row per RPC with its phases, and bytes in flight and windows against time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..decode.rpc_columns import RpcColumns
+from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..tables import Ints, Tables, tables_of
+
+MOST_POINTS = 500_000
+"""Points of all counters together; beyond it they are thinned [20 MB of a trace]."""
+_FIRST_WIDTH_NS = 1_000
+"""Width of the intervals into which time is divided when points are first thinned."""
+_LARGEST_WIDTH_NS = 1 << 60
+"""Beyond it there are as many counters as points."""
+_MOST_OFFSET = 1 << 40
+"""Offsets above this are drawn as this: it leaves room for a connection's number in front [1 TB]."""
+_ACK, _RST = 16, 4
+_END_STREAM = 1
+_HEADERS_OR_DATA = [_core.FRAME_TYPES.index(name) for name in ("DATA", "HEADERS", "CONTINUATION")]
+_CARRIES_END_STREAM = [_core.FRAME_TYPES.index(name) for name in ("DATA", "HEADERS")]
+
+FLIGHT, WINDOW = 0, 1
+"""Kinds of counters: bytes in flight of a side, and the receive window that a side advertises."""
+
+
+class Points(NamedTuple):
+    """What counters show; every point is a value at its time, in the order of the capture per counter."""
+
+    counter: Ints
+    """4 x connection + 2 x kind + direction."""
+    time_ns: Ints
+    """Since the epoch."""
+    value: Ints
+    """Bytes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceData:
+    """A decoded capture with what only its packets and frames tell, reduced to what is drawn."""
+
+    tables: Tables
+    """With a row per RPC."""
+    points: Points
+    """Of HTTP/2 connections, sorted by counter."""
+    width_ns: int
+    """Of intervals this long a counter has the largest and the last value only; 0 when it has all."""
+    request_end_ns: Ints
+    """Per RPC: the last byte of its request, since the epoch; -1 when that is not in the capture."""
+    response_start_ns: Ints
+    """Per RPC: the first byte of its response, since the epoch; -1 when that is not in the capture."""
+
+
+def read_trace_data(
+    paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+) -> TraceData:
+    """Read a capture once. Memory follows its RPCs, waits and connections. Raises CaptureError."""
+    run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
+    counters, phases, kept = _Counters(), _Phases(), RpcColumns()
+    while run.step(STEP):
+        kept.take(run)
+        counters.add(run.take("packets"))
+        phases.add(run.take("frames"))
+        if progress:
+            progress(run.bytes_read, run.bytes_total)
+    result = kept.finish(run)
+    counters.add(result["packets"])
+    phases.add(result["frames"])
+    tables = tables_of(result)
+    points = counters.points(tables)
+    return TraceData(tables, points, counters.width_ns, *phases.of(tables))
+
+
+class _Counters:
+    """Bytes in flight and receive windows, piece by piece; points are thinned when they become too many."""
+
+    def __init__(self) -> None:
+        self.ends = np.zeros(0, dtype=np.int64)  # of what a side has sent; per 2 x connection + direction
+        self.known = np.zeros(0, dtype=np.int64)  # of what was acknowledged to it, or sent before the first packet
+        self.seen = np.zeros(0, dtype=np.bool_)
+        self.kept: list[Points] = []
+        self.count = 0
+        self.width_ns = 0
+
+    def add(self, packets: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The next packets of the capture."""
+        if not len(packets["packet"]):
+            return
+        order = np.argsort(packets["connection"], kind="stable")
+        columns = {name: column[order] for name, column in packets.items()}
+        connection = columns["connection"].astype(np.int64)
+        self._grow(int(connection[-1]) + 1)
+        for direction in (0, 1):
+            self._flight(columns, connection, direction)
+            self._window(columns, connection, direction)
+        if self.count > MOST_POINTS:
+            self._thin()
+
+    def _grow(self, connections: int) -> None:
+        more = 2 * connections - len(self.ends)
+        if more > 0:
+            self.ends, self.known = (np.pad(column, (0, more)) for column in (self.ends, self.known))
+            self.seen = np.pad(self.seen, (0, more))
+
+    def _flight(self, columns: Mapping[str, npt.NDArray[Any]], connection: Ints, direction: int) -> None:
+        mine = columns["direction"] == direction
+        side = 2 * connection + direction
+        seq = np.minimum(columns["seq"], _MOST_OFFSET).astype(np.int64)
+        ends = np.where(mine, np.minimum(seq + columns["payload_bytes"], _MOST_OFFSET), 0)
+        acked = np.where(mine | (columns["flags"] & _ACK == 0), 0, np.minimum(columns["ack"], _MOST_OFFSET))
+        self._first(side[mine], seq[mine])
+        ends = np.maximum(_running_most(connection, ends), self.ends[side])
+        known = np.maximum(_running_most(connection, acked.astype(np.int64)), self.known[side])
+        np.maximum.at(self.ends, side, ends)
+        np.maximum.at(self.known, side, known)
+        self._keep(4 * connection + 2 * FLIGHT + direction, columns["time_ns"], np.maximum(ends - known, 0))
+
+    def _first(self, side: Ints, seq: Ints) -> None:
+        """What a side had sent before its first packet is not in flight."""
+        sides, first = np.unique(side, return_index=True)
+        new = ~self.seen[sides]
+        self.known[sides[new]] = seq[first[new]]
+        self.seen[sides] = True
+
+    def _window(self, columns: Mapping[str, npt.NDArray[Any]], connection: Ints, direction: int) -> None:
+        mine = (columns["direction"] == direction) & (columns["flags"] & _RST == 0)
+        window = np.minimum(columns["window"][mine], _MOST_OFFSET).astype(np.int64)
+        self._keep(4 * connection[mine] + 2 * WINDOW + direction, columns["time_ns"][mine], window)
+
+    def _keep(self, counter: Ints, time_ns: Ints, value: Ints) -> None:
+        """Keep the points at which a counter changes; the first of a piece always."""
+        if len(counter):
+            change = np.append(True, (counter[1:] != counter[:-1]) | (value[1:] != value[:-1]))
+            self.kept.append(Points(counter[change], time_ns[change], value[change]))
+            self.count += int(change.sum())
+
+    def _thin(self) -> None:
+        points = _joined(self.kept)
+        if self.width_ns:
+            points = thin_points(points, self.width_ns)  # which may be enough: what is new is not thinned yet
+        while len(points.counter) > MOST_POINTS // 2 and self.width_ns < _LARGEST_WIDTH_NS:
+            self.width_ns = self.width_ns * 4 or _FIRST_WIDTH_NS
+            points = thin_points(points, self.width_ns)
+        self.kept, self.count = [points], len(points.counter)
+
+    def points(self, tables: Tables) -> Points:
+        """Of HTTP/2 connections; windows only where the opening tells their scale."""
+        points = _joined(self.kept)
+        connections = tables.connections
+        http2 = connections.rpcs > 0
+        connection, kind = points.counter >> 2, points.counter >> 1 & 1
+        mine = http2[connection] & ((kind == FLIGHT) | (connections.complete[connection] == 1))
+        points = Points(*(column[mine] for column in points))
+        order = np.argsort(points.counter, kind="stable")
+        points = Points(*(column[order] for column in points))
+        return thin_points(points, self.width_ns) if self.width_ns else points
+
+
+def _running_most(group: Ints, value: Ints) -> Ints:
+    """Largest value so far within each run of equal numbers of `group`, which rises; values below 2^41."""
+    shifted = (np.cumsum(np.append(0, group[1:] != group[:-1])) << 41) + value
+    return np.maximum.accumulate(shifted) & ((1 << 41) - 1)
+
+
+def _joined(pieces: Sequence[Points]) -> Points:
+    if not pieces:
+        return Points(*(np.zeros(0, dtype=np.int64) for _ in Points._fields))
+    return Points(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+
+
+def thin_points(points: Points, width_ns: int) -> Points:
+    """Of each counter and interval of `width_ns` the points with the largest and with the last value."""
+    interval = points.time_ns // width_ns
+    place = np.arange(len(interval))
+    order = np.lexsort((place, interval, points.counter))
+    new = np.append(True, (np.diff(points.counter[order]) != 0) | (np.diff(interval[order]) != 0))
+    last = order[np.append(np.flatnonzero(new)[1:], len(order)) - 1] if len(order) else order
+    by_value = np.lexsort((place, -points.value, interval, points.counter))
+    kept = np.union1d(by_value[new[: len(by_value)]], last)
+    return Points(*(column[kept] for column in points))
+
+
+class _Phases:
+    """Where requests end and responses begin, piece by piece."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Ints, Ints, Ints]] = []
+        self.responses: list[tuple[Ints, Ints]] = []
+
+    def add(self, frames: Mapping[str, npt.NDArray[Any]]) -> None:
+        """The next frames of the capture."""
+        drawn = (frames["stream"] > 0) & np.isin(frames["kind"], _HEADERS_OR_DATA)
+        key = frames["connection"].astype(np.int64) << 32 | frames["stream"]
+        ended = (frames["flags"] & _END_STREAM != 0) & np.isin(frames["kind"], _CARRIES_END_STREAM)
+        requests, responses = drawn & (frames["direction"] == 0), drawn & (frames["direction"] == 1)
+        self.requests.append(_last(key[requests], frames["last_time_ns"][requests], ended[requests].astype(np.int64)))
+        self.responses.append(_first(key[responses], frames["first_time_ns"][responses]))
+
+    def of(self, tables: Tables) -> tuple[Ints, Ints]:
+        """`Traced.request_end_ns` and `response_start_ns`; not known for streams that were used again."""
+        key = tables.rpcs.connection.astype(np.int64) << 32 | tables.rpcs.stream
+        _, inverse, times = np.unique(key, return_inverse=True, return_counts=True)
+        once = times[inverse] == 1
+        keys, ends, ended = _last(*(np.concatenate(columns) for columns in zip(*self.requests, strict=True)))
+        request_end = np.where(once, _found(key, keys, np.where(ended > 0, ends, -1)), -1)
+        keys, starts = _first(*(np.concatenate(columns) for columns in zip(*self.responses, strict=True)))
+        return request_end, np.where(once, _found(key, keys, starts), -1)
+
+
+def _last(key: Ints, time_ns: Ints, ended: Ints) -> tuple[Ints, Ints, Ints]:
+    keys, inverse = np.unique(key, return_inverse=True)
+    ends, any_ended = np.full(len(keys), np.iinfo(np.int64).min), np.zeros(len(keys), dtype=np.int64)
+    np.maximum.at(ends, inverse, time_ns)
+    np.maximum.at(any_ended, inverse, ended)
+    return keys, ends, any_ended
+
+
+def _first(key: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
+    keys, inverse = np.unique(key, return_inverse=True)
+    starts = np.full(len(keys), np.iinfo(np.int64).max)
+    np.minimum.at(starts, inverse, time_ns)
+    return keys, starts
+
+
+def _found(wanted: Ints, keys: Ints, values: Ints) -> Ints:
+    """The value of each wanted key, -1 where there is none."""
+    if not len(keys):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], -1)

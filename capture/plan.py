@@ -1,0 +1,35 @@
+"""The options of a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..files.atomic_file import PRIVATE
+from .tcpdump import Rotation
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The options of a recording."""
+
+    arguments: tuple[str, ...]
+    """The command; without a command the recording lasts until it is interrupted."""
+    output: str
+    interface: str
+    expression: str
+    ports: tuple[int, ...] = ()
+    targets: tuple[str, ...] = ()
+    """IP addresses of the targets; the sidecar has their routes."""
+    snaplen: int = 0
+    buffer_kib: int = 65_536
+    rotate: Rotation | None = None
+    user: str | None = None
+    mode: int = PRIVATE
+    """Mode of all files."""
+    patience_s: float = 5.0
+    """Longest time for connections to close after the command."""
+    sample_every_s: float = 0.1
+    """Time between two samples of sockets; 0 for none."""
+    also: tuple[str, ...] = ()
+    """Other hosts that record the same, over ssh."""
+    version: str = ""

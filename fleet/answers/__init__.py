@@ -1,0 +1,1 @@
+"""Reports on a dataset as text, JSON and HTML."""

@@ -1,0 +1,339 @@
+"""Report on a dataset: what is slow, why, and since when, by DuckDB queries over the dataset's summary."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...analyzer.model.budget import CAUSES
+from ...interruption import scratch
+from ..dataset import catalog, summary, sums
+from ..recordings import store
+from ..recordings.credentials import without_credentials
+from .changes import since
+from .losses import WAITING, Case, Cause, Loser
+from .text import Answers, answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DIMENSIONS: Mapping[str, str] = {
+    "services": "service",
+    "methods": "coalesce(method, '(not in the captures)')",
+    "pairs": "pair",
+    "implementations": "coalesce(client_implementation, '(not told)')",
+}
+"""Dimensions by which time is divided, with their SQL expressions."""
+
+_SEVERITIES = ("info", "warning", "critical")
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """One-way delays between two hosts that both recorded."""
+
+    client_host: str
+    server_host: str
+    rpcs: int
+    up_p50_ns: int
+    down_p50_ns: int
+    clock_uncertainty_ns: int
+
+
+class Slot(Struct, frozen=True):
+    """Sums of an interval of five minutes."""
+
+    time_ns: int
+    rpcs: int
+    duration_ns: int
+    lost_ns: int
+    budget: dict[str, int]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The report on a dataset."""
+
+    schema: str = "grpcdiag.fleet/1"
+    dataset: str
+    recordings: int
+    hosts: int
+    bytes: int
+    packets: int
+    first_time_ns: int | None
+    last_time_ns: int | None
+    rpcs: int
+    failed_rpcs: int
+    duration_ns: int
+    lost_ns: int
+    budget: dict[str, int]
+    left_out: int
+    """Files that could not be read."""
+    without_grpc: int
+    """Number of recordings without gRPC."""
+    answers: Answers
+    slots: tuple[Slot, ...]
+    services: tuple[Loser, ...]
+    methods: tuple[Loser, ...]
+    pairs: tuple[Loser, ...]
+    implementations: tuple[Loser, ...]
+    causes: tuple[Cause, ...]
+    ways: tuple[Way, ...]
+
+
+def report(target: str, most: int | None = 10) -> Report:
+    """Report on a dataset with at most `most` rows of each kind. Raises StoreError."""
+    with _fetch_summary(target) as (files, scratch), sums.connect("2GB", threads=2, scratch=scratch) as database:
+        _create_views(database, files)
+        row = database.execute(
+            "SELECT count(*), count(DISTINCT host), sum(size), sum(packets), min(first_time_ns), max(last_time_ns), "
+            "sum(left_out), count(*) FILTER (rpcs = 0) FROM recordings"
+        ).fetchone()
+        slots = tuple(_read_slots(database))
+        query = f"SELECT sum(failed_rpcs)::BIGINT, {sums.budget()} FROM t"
+        failed, budget = database.execute(query).fetchone()
+        causes = tuple(_read_causes(database, target))
+        losers = {name: _read_losers(database, expression, most) for name, expression in DIMENSIONS.items()}
+        history = [(slot.time_ns, slot.rpcs, {c: slot.budget.get(c, 0) for c in CAUSES}) for slot in slots]
+        return Report(
+            dataset=without_credentials(target),
+            recordings=row[0],
+            hosts=row[1],
+            bytes=int(row[2] or 0),
+            packets=int(row[3] or 0),
+            first_time_ns=row[4],
+            last_time_ns=row[5],
+            left_out=int(row[6] or 0),
+            without_grpc=row[7],
+            rpcs=sum(slot.rpcs for slot in slots),
+            failed_rpcs=failed or 0,
+            duration_ns=sum(slot.duration_ns for slot in slots),
+            lost_ns=sum(slot.lost_ns for slot in slots),
+            budget=_drop_zeros(budget),
+            slots=slots,
+            causes=causes,
+            ways=tuple(_read_delays(database, most)),
+            answers=answers(
+                losers["methods"], losers["pairs"], causes, _drop_zeros(budget), since(history), len(slots)
+            ),
+            services=losers["services"],
+            methods=losers["methods"],
+            pairs=losers["pairs"],
+            implementations=losers["implementations"],
+        )
+
+
+def _read_slots(database: Any) -> Iterator[Slot]:
+    query = f"""
+        SELECT slot_time_ns, sum(rpcs)::BIGINT, total_ns(duration_ns), total_ns(lost_ns), {sums.budget()}
+        FROM t GROUP BY ALL ORDER BY ALL"""
+    for time, rpcs, duration, lost, budget in database.execute(query).fetchall():
+        yield Slot(time, rpcs, duration, lost, _drop_zeros(budget))
+
+
+@contextmanager
+def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
+    """Give the summary's files and a folder for temporary ones; make the summary if an unfinished run has none.
+
+    Raises StoreError.
+    """
+    present = catalog.committed(target)
+    if not present:
+        raise store.StoreError(f"{target}: not a dataset of grpcdiag fleet analyze", target)
+    catalog.check(present)
+    there = summary.written(target, present)
+    with scratch("grpcdiag-fleet-") as folder:
+        if there:
+            paths = store.fetch_all(list(there.values()), folder / "summary")
+            yield dict(zip(there, paths, strict=True)), folder / "spill"
+            return
+        made = summary.make(target, present, folder)
+        yield {table: str(path) for table, path in made.items()}, folder / "spill"
+
+
+def _create_views(database: Any, files: Mapping[str, str]) -> None:
+    """Create tables `t` and `l` of totals and latencies with their dimensions, and views of the other tables."""
+    for table, url in files.items():
+        database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url])}")
+    sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
+    lost = sums.clipped(" + ".join(f"budget.{cause}::HUGEINT" for cause in WAITING))
+    pair = """coalesce(c.host, client) || ' -> '
+              || coalesce(s.host || ':' || regexp_extract(server, ':(\\d+)$', 1), server) AS pair,
+              coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""
+    names = """LEFT JOIN addresses c ON c.address = client
+               LEFT JOIN addresses s ON s.address = regexp_replace(server, ':\\d+$', '')"""
+    database.execute(f"CREATE TEMP TABLE t AS SELECT {sums_of}, {lost} AS lost_ns, {pair} FROM totals a {names}")
+    database.execute(
+        f"CREATE TEMP TABLE l AS SELECT method, client_implementation, step, rpcs, {pair} FROM latencies a {names}"
+    )
+
+
+def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
+    """Select in turn the rows with the most lost time and those with the most time; sort them by lost time."""
+    quantile = "min(step) FILTER (until >= {q} * every)"
+    rows = database.execute(f"""
+        WITH steps AS (
+            SELECT {expression} AS name, step, sum(rpcs) AS rpcs FROM l GROUP BY ALL
+        ), ranked AS (
+            SELECT name, step, sum(rpcs) OVER (PARTITION BY name ORDER BY step) AS until,
+                   sum(rpcs) OVER (PARTITION BY name) AS every
+            FROM steps
+        ), quantiles AS (
+            SELECT name, {quantile.format(q=0.5)} AS p50, {quantile.format(q=0.99)} AS p99 FROM ranked GROUP BY ALL
+        ), losers AS (
+            SELECT {expression} AS name, sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
+                   total_ns(duration_ns) AS duration_ns, total_ns(lost_ns) AS lost_ns, {sums.budget()} AS budget
+            FROM t GROUP BY ALL
+        )
+        , placed AS (
+            SELECT *, least(2 * row_number() OVER (ORDER BY lost_ns DESC, duration_ns DESC, name) - 1,
+                            2 * row_number() OVER (ORDER BY duration_ns DESC, name)) AS place
+            FROM losers
+        )
+        SELECT name, rpcs, failed_rpcs, duration_ns, lost_ns, budget, p50, p99
+        FROM (SELECT * FROM placed ORDER BY place {f"LIMIT {most}" if most else ""}) LEFT JOIN quantiles USING (name)
+        ORDER BY lost_ns DESC, duration_ns DESC, name""").fetchall()
+    history = _read_history(database, expression, [row[0] for row in rows])
+    return tuple(
+        Loser(
+            name=name,
+            rpcs=rpcs,
+            failed_rpcs=failed,
+            duration_ns=duration,
+            p50_ns=_find_middle(p50),
+            p99_ns=_find_middle(p99),
+            lost_ns=lost,
+            cause=_find_largest(budget) if lost else None,
+            budget=_drop_zeros(budget),
+            since=since(history.get(name, ())),
+        )
+        for name, rpcs, failed, duration, lost, budget, p50, p99 in rows
+    )
+
+
+def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Read, for each name, the time, RPCs and budget of every interval."""
+    if not names:
+        return {}
+    rows = database.execute(
+        f"SELECT {expression} AS name, slot_time_ns, sum(rpcs)::BIGINT, {sums.budget()} FROM t "
+        f"WHERE name IN ({', '.join(map(sums.text, names))}) GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for name, slot, rpcs, budget in rows:
+        found.setdefault(name, []).append((slot, rpcs, budget))
+    return found
+
+
+def _find_middle(step: int | None) -> int | None:
+    """Find the middle of a step of `latencies`."""
+    return None if step is None else round(2 ** ((step + 0.5) / sums.STEPS_PER_OCTAVE))
+
+
+def _find_largest(budget: Mapping[str, int]) -> str:
+    return max(WAITING, key=lambda cause: budget[cause])
+
+
+def _drop_zeros(budget: Mapping[str, int | None] | None) -> dict[str, int]:
+    return {cause: int(budget[cause] or 0) for cause in CAUSES if budget and budget.get(cause)}
+
+
+def _read_causes(database: Any, target: str) -> Iterator[Cause]:
+    severity = "list_position(['info', 'warning', 'critical'], severity)"
+    hour = "strftime(make_timestamp_ns(first_time_ns // 3600000000000 * 3600000000000), '%Y-%m-%dT%H')"
+    alone = "if(part_of IS NULL, lost_ns, 0)"
+    hours: dict[str, dict[str, int]] = {}
+    for id_, name, count in database.execute(
+        f"SELECT id, {hour}, count(*) FROM findings GROUP BY ALL ORDER BY ALL"
+    ).fetchall():
+        hours.setdefault(id_, {})[name] = count
+    groups = database.execute(f"""
+        SELECT id, max({severity}), count(*), count(DISTINCT recording), count(DISTINCT host),
+               coalesce(total_ns({alone}), 0) AS lost, min(first_time_ns), max(last_time_ns), mode(remedy)
+        FROM findings GROUP BY id ORDER BY max({severity}) = 1, lost DESC, count(*) DESC, id""").fetchall()
+    worst = _read_cases(database, target, f"{severity} DESC, coalesce(lost_ns, 0) DESC")
+    typical = _read_cases(database, target, "abs(coalesce(lost_ns, 0) - middle)")
+    for id_, grave, count, recordings, hosts, lost, first, last, remedy in groups:
+        yield Cause(
+            id=id_,
+            severity=_SEVERITIES[grave - 1],
+            findings=count,
+            recordings=recordings,
+            hosts=hosts,
+            lost_ns=lost,
+            first_time_ns=first,
+            last_time_ns=last,
+            by_hour=hours.get(id_, {}),
+            remedy=remedy,
+            worst=worst[id_],
+            typical=typical[id_],
+        )
+
+
+def _read_cases(database: Any, target: str, order: str) -> dict[str, Case]:
+    """Read the first finding of each id in an order."""
+    columns = (
+        "id, host, recording, title, severity, lost_ns, first_time_ns, last_time_ns, recording_time_ns, "
+        "files, connections"
+    )
+    rows = database.execute(f"""
+        SELECT {columns} FROM (SELECT *, median(coalesce(lost_ns, 0)) OVER (PARTITION BY id) AS middle FROM findings)
+        QUALIFY row_number() OVER (PARTITION BY id ORDER BY {order}, recording, finding) = 1""").fetchall()
+    return {
+        row[0]: Case(
+            host=row[1],
+            recording=row[2],
+            title=row[3],
+            severity=row[4],
+            lost_ns=row[5],
+            time_ns=row[6],
+            commands=commands(target, row[2], row[9], row[10], (row[6], row[7], row[8])),
+        )
+        for row in rows
+    }
+
+
+_NAMED_FILES = 3
+
+
+def commands(
+    target: str, recording: str, files: Sequence[str], connections: Sequence[int], times: tuple[int, int, int | None]
+) -> tuple[str, ...]:
+    """List the commands that show a finding; `times` are of its first and last packet and the recording's first."""
+    paths = [store.local_path(url) for url in files]
+    fetch: tuple[str, ...] = ()
+    names = " ".join(shlex.quote(path) for path in paths if path)
+    if None in paths:
+        folder = shlex.quote(recording)
+        fetch = (f"grpcdiag fleet fetch {shlex.quote(without_credentials(target))} {folder} -o {folder}",)
+        names = f"{folder}/*"
+    elif len(paths) > _NAMED_FILES:
+        names = f"{shlex.quote(_find_common_prefix([path for path in paths if path]))}*"
+    if not connections:
+        return (*fetch, f"grpcdiag analyze {names}")
+    first, last, begin = times
+    window = ""
+    if begin is not None and last >= first >= begin:
+        window = f" --from {(first - begin) / 1e9 - 0.001:.3f} --to {(last - begin) / 1e9 + 0.001:.3f}"
+        window = window.replace("--from -0", "--from 0")
+    return (*fetch, f"grpcdiag timeline {names} --connection {connections[0]}{window}")
+
+
+def _find_common_prefix(paths: Sequence[str]) -> str:
+    """Find the common beginning of paths: files of one series differ at their ends."""
+    first, last = min(paths), max(paths)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:same]
+
+
+def _read_delays(database: Any, most: int | None) -> Iterator[Way]:
+    rows = database.execute(f"""
+        SELECT client_host, server_host, sum(rpcs)::BIGINT AS every, arg_max(up_p50_ns, rpcs),
+               arg_max(down_p50_ns, rpcs), max(clock_uncertainty_ns)
+        FROM ways GROUP BY ALL ORDER BY every DESC, client_host, server_host
+        {f"LIMIT {most}" if most else ""}""").fetchall()
+    for row in rows:
+        yield Way(**dict(zip(Way.__struct_fields__, row, strict=True)))

@@ -1,0 +1,301 @@
+"""Show the report of a fleet on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ...analyzer.model.text import count, duration, safe, size
+from ...reports.terminal import CAUSE_STYLES, MEANINGS, SEVERITY_STYLES, draw
+from .against import Against, noted
+from .changes import Change
+from .losses import Case, Cause, Loser
+from .report import Report, Slot
+from .text import faster, moment, mostly, total
+
+_BAR = 20
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MOST_CAUSES = 8
+_MOST_CHANGES = 10
+_NAME = 48
+"""Most characters of a name; the JSON has full names."""
+
+TITLES = {"services": "service", "methods": "method", "pairs": "client -> server", "implementations": "client"}
+"""Headings of the tables."""
+
+
+def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
+    """Render what is slow, why, and since when, with escape sequences only when `colour` is set."""
+    # commands stay on one line so that users can copy them
+    return "".join(
+        draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
+        for part in _list_parts(report, max(60, width))
+    )
+
+
+def _list_parts(report: Report, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = [*_show_head(report), Text(), *_show_answers(report), *_show_budget(report)]
+    for name, title in TITLES.items():
+        losers: Sequence[Loser] = getattr(report, name)
+        if losers:
+            parts += [Text(), _show_losers(title, losers, report, width)]
+    if len(report.slots) > 1:
+        parts += [Text(), *_show_slots(report.slots)]
+    grave = [cause for cause in report.causes if cause.severity != "info"]
+    if grave:
+        parts += [Text(), Text("findings by cause", style="bold")]
+    for number, cause in enumerate(grave[:_MOST_CAUSES], start=1):
+        parts += [Text(), *_show_cause(number, cause, report)]
+    if less := [*grave[_MOST_CAUSES:], *(cause for cause in report.causes if cause.severity == "info")]:
+        names = ", ".join(f"{cause.id} ({cause.findings:,})" for cause in less)
+        parts += [Text(), Text(f"also seen: {names}", style="dim")]
+    if report.ways:
+        parts += [Text(), _show_delays(report)]
+    return parts
+
+
+def render_against(changes: Against, *, width: int = 100, colour: bool = False) -> str:
+    """Render what changed since another dataset."""
+    width = max(60, width)
+    parts: list[RenderableType] = [
+        Text(f"{safe(changes.dataset)} compared with {safe(changes.against)}", style="bold"),
+        *_show_total(changes.every),
+    ]
+    headings = len(parts)
+    for name, title in TITLES.items():
+        rows = [change for change in getattr(changes, name) if noted(change)]
+        if rows:
+            parts += [Text(), _show_changes(title, rows[:_MOST_CHANGES], width)]
+            if len(rows) > _MOST_CHANGES:
+                parts.append(Text(f"{len(rows) - _MOST_CHANGES:,} more: --json lists all", style="dim"))
+    if len(parts) == headings:
+        parts.append(Text("no mean time per RPC differs by more than 10 %"))
+    table = _make_table("finding", "before", "now", "lost before", "lost now")
+    for change in changes.findings:
+        table.add_row(
+            Text(change.id),
+            f"{change.findings_before:,}",
+            f"{change.findings:,}",
+            _format_lost(change.lost_before_ns),
+            _format_lost(change.lost_ns),
+        )
+    if changes.findings:
+        parts += [Text(), table]
+    return draw(parts, width=width, colour=colour)
+
+
+def _show_head(report: Report) -> Iterator[RenderableType]:
+    recorded = f"{count(report.recordings, 'recording')} of {count(report.hosts, 'host')}, {size(report.bytes)}"
+    times = ""
+    if report.first_time_ns is not None and report.last_time_ns is not None:
+        times = f", {_format_time(report.first_time_ns)} to {_format_time(report.last_time_ns)} UTC"
+    failed = f", {report.failed_rpcs:,} failed" if report.failed_rpcs else ""
+    yield Text.assemble((safe(report.dataset), "bold"), f"  {recorded}{times}; {count(report.rpcs, 'RPC')}{failed}")
+    if report.left_out or report.without_grpc:
+        notes = [
+            count(report.left_out, "file") + " could not be read" if report.left_out else "",
+            count(report.without_grpc, "recording") + " without gRPC" if report.without_grpc else "",
+        ]
+        yield Text("; ".join(note for note in notes if note), style="dim")
+
+
+def _show_answers(report: Report) -> Iterator[RenderableType]:
+    """Show the three questions with their answers."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    found = report.answers
+    for question, answer in (("what is slow", found.who), ("why", found.why), ("since when", found.since)):
+        table.add_row(question, Text(safe(answer or TOO_SHORT)))
+    yield table
+
+
+TOO_SHORT = "Unknown: the RPCs cover fewer than two intervals of five minutes."
+
+
+def _show_budget(report: Report) -> Iterator[RenderableType]:
+    if not report.rpcs:
+        return
+    yield Text()
+    yield Text(f"time by cause: {total(report.duration_ns)} of RPC time", style="bold")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    table.add_column(style="dim")
+    for cause, ns in sorted(report.budget.items(), key=lambda item: -item[1]):
+        share = ns / max(report.duration_ns, 1)
+        bar = Text("█" * round(share * _BAR) or "▏", style=CAUSE_STYLES.get(cause, ""))
+        table.add_row(Text(cause), total(ns), f"{share:.1%}", bar, Text(MEANINGS.get(cause, "")))
+    yield table
+
+
+def _make_table(*columns: str) -> Table:
+    table = Table(box=box.HORIZONTALS, pad_edge=False, padding=(0, 1))
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
+    return table
+
+
+_LEFT_OUT = ((110, "failed"), (110, "p50"), (85, "p99"), (75, "blocked"), (65, "RPCs"))
+"""Columns that are left out on terminals narrower than the width."""
+_NARROW = 16
+"""Least width of names."""
+
+
+def _show_losers(title: str, losers: Sequence[Loser], report: Report, width: int) -> Table:
+    names = ["RPCs", "failed", "time", "p50", "p99", "blocked", "main cause"]
+    without = {name for least, name in _LEFT_OUT if width < least}
+    if not any(loser.failed_rpcs for loser in losers):
+        without.add("failed")
+    names = [name for name in names if name not in without]
+    table = _make_table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
+    for loser in losers:
+        cause, share = mostly(loser.budget)
+        name = Text(_shorten(loser.name))
+        for line in _list_details(loser, cause, report):
+            name.append(f"\n  {line}", style="dim")
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{loser.rpcs:,}",
+            "failed": f"{loser.failed_rpcs:,}",
+            "time": total(loser.duration_ns),
+            "p50": duration(loser.p50_ns),
+            "p99": duration(loser.p99_ns),
+            "blocked": _format_share(loser.lost_ns / max(loser.duration_ns, 1)) if loser.lost_ns else "",
+            "main cause": Text(f"{share:.0%} {cause}", style=CAUSE_STYLES.get(cause, "")),
+        }
+        table.add_row(name, *(cells[column] for column in names))
+    return table
+
+
+def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
+    """Say what blocked it, unless that is the main cause already, and since when."""
+    if loser.cause and loser.cause != cause:
+        yield f"blocked by {loser.cause}"
+    if loser.since:
+        why = f" ({loser.since.cause})" if loser.since.cause != cause else ""
+        yield f"since {_format_time(loser.since.time_ns, report)} {faster(loser.since)}{why}"
+
+
+def _format_share(share: float) -> str:
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
+def _show_slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
+    """Draw the time per RPC over time as blocks."""
+    yield Text("mean time per RPC, and its blocked part", style="bold")
+    means = [slot.duration_ns / max(slot.rpcs, 1) for slot in slots]
+    lost = [slot.lost_ns / max(slot.rpcs, 1) for slot in slots]
+    most = max(means)
+    for name, values in (("all", means), ("blocked", lost)):
+        yield Text(f"  {name:<8}{_draw_blocks(values, most)}  {duration(min(values))} to {duration(max(values))}")
+    yield Text(f"  {'':<8}{_format_time(slots[0].time_ns)} to {_format_time(slots[-1].time_ns)} UTC", style="dim")
+
+
+def _draw_blocks(values: Sequence[float], most: float, columns: int = 60) -> str:
+    """Draw at most `columns` blocks, each with the largest of its values."""
+    step = -(-len(values) // columns)
+    tops = [max(values[at : at + step]) for at in range(0, len(values), step)]
+    return "".join(_BLOCKS[min(int(value / max(most, 1) * len(_BLOCKS)), len(_BLOCKS) - 1)] for value in tops)
+
+
+def _show_cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType]:
+    where = (
+        f"{count(cause.findings, 'finding')} in {count(cause.recordings, 'recording')} of {count(cause.hosts, 'host')}"
+    )
+    lost = f", lost {total(cause.lost_ns)}" if cause.lost_ns else ""
+    first, last = _format_time(cause.first_time_ns, report), _format_time(cause.last_time_ns, report)
+    when = f", {first} to {last}" if first != last else f", at {first}"
+    yield Text.assemble(
+        f"{number}. ",
+        (cause.severity, SEVERITY_STYLES[cause.severity]),
+        " ",
+        (cause.id, "bold"),
+        f"  {where}{lost}{when}",
+    )
+    if cause.remedy:
+        yield Text(f"   what to do  {safe(cause.remedy)}")
+    cases = [("worst", cause.worst)]
+    if cause.typical != cause.worst:
+        cases.append(("typical", cause.typical))
+    for name, case in cases:
+        yield from _show_case(name, case)
+
+
+def _show_case(name: str, case: Case) -> Iterator[RenderableType]:
+    lost = f" (lost {duration(case.lost_ns)})" if case.lost_ns else ""
+    yield Text(f"   {name:<8} {safe(case.host)}: {safe(case.title)}{lost}")
+    for command in case.commands:
+        yield Text(f"            {safe(command)}", style="dim", no_wrap=True, overflow="ignore")
+
+
+def _show_delays(report: Report) -> Table:
+    table = _make_table("one-way delay", "RPCs", "to server p50", "to client p50", "clock error")
+    for way in report.ways:
+        name = _shorten(f"{way.client_host} -> {way.server_host}")
+        clocks = f"±{duration(way.clock_uncertainty_ns)}"
+        table.add_row(Text(name), f"{way.rpcs:,}", duration(way.up_p50_ns), duration(way.down_p50_ns), clocks)
+    return table
+
+
+def _show_total(every: Change) -> Iterator[RenderableType]:
+    if every.before_ns is None or every.after_ns is None:
+        return
+    text = f"{count(every.rpcs, 'RPC')}, {every.rpcs_before:,} before: {duration(every.after_ns)} each, "
+    text += f"{duration(every.before_ns)} before ({_format_change(every)})"
+    if every.cause and every.cause_ns:
+        text += f"; {every.cause} changed most ({_format_signed(every.cause_ns)})"
+    yield Text(text)
+
+
+def _format_change(change: Change) -> str:
+    if change.before_ns is None or change.after_ns is None:
+        return "new" if change.before_ns is None else "gone"
+    return f"{change.after_ns / change.before_ns - 1:+.0%}" if change.before_ns else ""
+
+
+def _format_signed(ns: int) -> str:
+    return f"{'+' if ns > 0 else '-'}{duration(abs(ns))}"
+
+
+_CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
+"""Columns that are left out on terminals narrower than the width."""
+
+
+def _show_changes(title: str, changes: Sequence[Change], width: int) -> Table:
+    names = ["RPCs", "before", "now", "change", "p99 before", "p99 now", "main cause"]
+    names = [name for name in names if name not in {left for least, left in _CHANGES_LEFT_OUT if width < least}]
+    table = _make_table(title, *names)
+    table.columns[0].min_width, table.columns[-1].justify = _NARROW, "left"
+    for change in changes:
+        cells: dict[str, RenderableType] = {
+            "RPCs": f"{change.rpcs:,}",
+            "before": duration(change.before_ns),
+            "now": duration(change.after_ns),
+            "change": _format_change(change),
+            "p99 before": duration(change.p99_before_ns),
+            "p99 now": duration(change.p99_ns),
+            "main cause": Text(f"{change.cause} {_format_signed(change.cause_ns)}" if change.cause_ns else ""),
+        }
+        table.add_row(Text(_shorten(change.name)), *(cells[name] for name in names))
+    return table
+
+
+def _shorten(name: str) -> str:
+    name = safe(name)
+    return name if len(name) <= _NAME else f"…{name[-_NAME + 1 :]}"
+
+
+def _format_lost(ns: int) -> str:
+    return total(ns) if ns else "-"
+
+
+def _format_time(time_ns: int, report: Report | None = None) -> str:
+    """Format a time in UTC; without the date if the whole report is on one day."""
+    return moment(time_ns, (report.first_time_ns, report.last_time_ns) if report else None)

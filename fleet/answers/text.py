@@ -1,0 +1,138 @@
+"""Answer three questions in a few sentences: what is slow, why, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ...analyzer.model.text import count, duration
+from .changes import Since
+
+if TYPE_CHECKING:
+    from .losses import Cause, Loser
+
+_MUCH = 0.05
+"""Share of RPC time from which a cause is named (heuristic without a source)."""
+
+OWN = {"client": "waits for the client to send", "server": "waits for the server to send", "network": "propagation"}
+"""Causes that no setting changes, in words."""
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """Answers in sentences; `since` is None if the dataset covers too little time."""
+
+    who: str
+    why: str
+    since: str | None
+
+
+def answers(
+    methods: Sequence[Loser],
+    pairs: Sequence[Loser],
+    causes: Sequence[Cause],
+    budget: Mapping[str, int],
+    since: Since | None,
+    slots: int,
+) -> Answers:
+    """Write the answers; methods and pairs are in the order of the report."""
+    when = _say_since_when(methods, causes, since, slots)
+    return Answers(who=_say_what_is_slow(methods, pairs), why=_say_why(causes, budget), since=when)
+
+
+def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
+    if not methods:
+        return "There are no RPCs in the recordings."
+    longest = max(methods, key=lambda method: (method.duration_ns, method.name))
+    sentences = []
+    if methods[0].lost_ns:
+        first = methods[0]
+        pair = f", most of it from {pairs[0].name}" if pairs and pairs[0].lost_ns > first.lost_ns / 2 else ""
+        sentences.append(
+            f"{first.name} was blocked longest: {total(first.lost_ns)} of its {total(first.duration_ns)} of RPC time "
+            f"({first.lost_ns / first.duration_ns:.0%}){pair}."
+        )
+    if longest is not methods[0] or not sentences:
+        cause, share = mostly(longest.budget)
+        sentences.append(
+            f"{longest.name} takes most time: {total(longest.duration_ns)} in {count(longest.rpcs, 'RPC')}, "
+            f"{share:.0%} of it {OWN.get(cause, cause)}."
+        )
+    return " ".join(sentences)
+
+
+def _say_why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
+    grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
+    sentences = []
+    if not budget:
+        seen = next((cause for cause in causes if cause.severity != "info"), None)
+        return f"{seen.id}: {seen.worst.title}." if seen else "The recordings contain no readable gRPC."
+    if grave:
+        first = grave[0]
+        where = f"{count(first.findings, 'finding')} on {count(first.hosts, 'host')}"
+        sentences.append(f"{first.id} costs most: {total(first.lost_ns)}, {where}.")
+        if len(grave) > 1:
+            rest = " and ".join(f"{cause.id} ({total(cause.lost_ns)})" for cause in grave[1:3])
+            sentences.append(f"Next: {rest}.")
+    elif causes:
+        sentences.append("No finding accounts for lost time.")
+    else:
+        sentences.append("There are no findings.")
+    every = sum(budget.values())
+    own = [f"{budget[c] / every:.0%} is {OWN[c]}" for c in OWN if every and budget.get(c, 0) >= _MUCH * every]
+    if own:
+        sentences.append(f"Of all RPC time, {', '.join(own)}.")
+    return " ".join(sentences)
+
+
+def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Since | None, slots: int) -> str | None:
+    if slots < 2:
+        return None
+    sentences = []
+    if methods and (own := methods[0].since):
+        sentences.append(f"{methods[0].name}: {changed(own)}.")
+    if since:
+        sentences.append(f"All RPCs together: {changed(since)}.")
+    if not sentences:
+        sentences.append("The time per RPC did not change at a single moment.")
+    grave = [cause for cause in causes if cause.severity != "info" and cause.lost_ns]
+    if grave:
+        sentences.append(f"{grave[0].id} was first seen at {moment(grave[0].first_time_ns)} UTC.")
+    return " ".join(sentences)
+
+
+def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
+    """Find the cause of most of the time, and its share."""
+    cause = max(budget, key=lambda name: (budget[name], name), default="unexplained")
+    return cause, budget.get(cause, 0) / max(sum(budget.values()), 1)
+
+
+def changed(change: Since) -> str:
+    """Describe a change: its time, its factor, and the cause that changed most."""
+    return f"since {moment(change.time_ns)} UTC, RPCs are {faster(change)}; {change.cause} changed most"
+
+
+def faster(change: Since) -> str:
+    """Format a change as `7.9 x longer` or `4.8 x shorter`."""
+    factor = max(change.after_ns, change.before_ns) / max(min(change.after_ns, change.before_ns), 1)
+    return f"{factor:.1f} x {'longer' if change.after_ns > change.before_ns else 'shorter'}"
+
+
+def total(ns: int) -> str:
+    """Format a sum of durations, in minutes or hours if it is long."""
+    seconds = ns / 1e9
+    if seconds < 600:
+        return duration(ns)
+    return f"{seconds / 60:,.0f} min" if seconds < 36_000 else f"{seconds / 3600:,.1f} h"
+
+
+def moment(time_ns: int, among: tuple[int | None, int | None] | None = None) -> str:
+    """Format a time in UTC; without the date if the first and last times in `among` are on one day."""
+    try:
+        found = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
+        days = [datetime.fromtimestamp((one or 0) // 1_000_000_000, UTC).date() for one in among or ()]
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns} ns"
+    return f"{found:%H:%M}" if days and days[0] == days[-1] else f"{found:%Y-%m-%d %H:%M}"

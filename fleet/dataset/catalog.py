@@ -1,0 +1,190 @@
+"""The dataset: Parquet files by table, host and hour, and one marker per recording, written last.
+
+    DATASET/rpcs/host=web-17/hour=2026-07-01T10/<recording>.<version>.parquet
+    DATASET/_recordings/<recording>.<version>.json
+
+Stores of objects rename nothing, so that a recording is there when its marker is: what reads the dataset takes the
+files that a marker names, by recording and version. Both are the same in every run over the same files: a recording
+that two workers happen to do is written once, and files of a run that was killed are written over or swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import quote
+
+from msgspec import MsgspecError, Struct, json
+
+from ...interruption import scratch
+from ..recordings import store
+from ..recordings.credentials import without_credentials
+from ..recordings.series import File, Recording, digest
+
+TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "latencies")
+"""Tables, one folder each; `totals` and `latencies` are sums of `rpcs`."""
+MARKERS = "_recordings"
+SCHEMA = "grpcdiag.fleet-recording/1"
+_PARTLY = ".partly"
+"""In names of markers of recordings of which something was left out: listing them is enough to find them."""
+
+
+class LeftOut(Struct, frozen=True):
+    """A file that was not analysed."""
+
+    file: str
+    reason: str
+
+
+class Marker(Struct, frozen=True, kw_only=True):
+    """What a dataset says of a recording that is in it."""
+
+    schema: str = SCHEMA
+    recording: str
+    version: str
+    host: str
+    interface: str | None
+    files: tuple[str, ...]
+    """In the order in which they were read."""
+    sidecar: tuple[str, ...] = ()
+    """What `grpcdiag capture` wrote beside them, as far as it was used."""
+    size: int
+    """Bytes of the files."""
+    first_time_ns: int | None
+    last_time_ns: int | None
+    packets: int
+    rpcs: int
+    no_grpc: str | None
+    """Why there is nothing but connections; None where there are RPCs."""
+    rows: dict[str, int]
+    warnings: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    seconds: float
+    """The worker's time."""
+    cpu_seconds: float = 0.0
+    """The worker's processor time."""
+    peak_bytes: int
+    """The worker's largest memory so far."""
+    grpcdiag: str
+    """The version that analysed it."""
+
+
+class Committed(Struct, frozen=True):
+    """A marker's name taken apart."""
+
+    url: str
+    recording: str
+    version: str
+    partly: bool
+
+    @property
+    def stem(self) -> str:
+        """What the recording's files are called."""
+        return f"{self.recording}.{self.version}"
+
+
+def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
+    """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
+    files = [*recording.files, *recording.sidecar, *([keylog] if keylog else [])]
+    return digest(repr(([(file.named, file.size, file.version) for file in files], sorted(ports))))
+
+
+def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
+    """Where rows of a recording are."""
+    return f"{dataset.rstrip('/')}/{table}/host={quote(host, safe='')}/hour={hour}/{stem}.parquet"
+
+
+def committed(dataset: str) -> dict[str, Committed]:
+    """The recordings that are in a dataset, by id; of two versions the later named one. Raises StoreError."""
+    found = {}
+    for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}"):
+        name = url.rpartition("/")[2]
+        if not name.endswith(".json") or name.startswith("."):
+            continue
+        stem, partly = name.removesuffix(".json"), False
+        if stem.endswith(_PARTLY):
+            stem, partly = stem.removesuffix(_PARTLY), True
+        recording, _, of = stem.rpartition(".")
+        found[recording] = Committed(url, recording, of, partly)
+    return found
+
+
+def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
+    """Make a recording a part of the dataset, in the place of what the `older` markers name. Raises StoreError."""
+    name = f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
+    url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
+    # first gone, then there: a version and its successor are never there together
+    store.remove([other for other in older if other != url])
+    with scratch("grpcdiag-") as folder:
+        store.put_bytes(json.encode(marker), url, folder)
+
+
+def markers(found: Iterable[Committed]) -> list[Marker]:
+    """What the markers say. Raises StoreError."""
+    contents = store.read([one.url for one in found])
+    return [_marker(url, content) for url, content in contents.items()]
+
+
+class _Written(Struct, frozen=True):
+    """What every marker has, of whatever version."""
+
+    schema: str
+    grpcdiag: str = "another version"
+
+
+def _marker(url: str, content: bytes) -> Marker:
+    try:
+        written = json.decode(content, type=_Written)
+        if written.schema == SCHEMA:
+            return json.decode(content, type=Marker)
+    except (MsgspecError, UnicodeDecodeError) as error:
+        raise store.StoreError(f"{url}: it is no marker of a dataset: {error}") from None
+    if not written.schema.startswith(SCHEMA.rpartition("/")[0]):
+        raise store.StoreError(f"{url}: it is no marker of a dataset: its structure is {written.schema!r}")
+    raise store.StoreError(
+        f"{url}: the dataset was written by grpcdiag {written.grpcdiag}, whose structure {written.schema!r} "
+        "is not understood here: upgrade grpcdiag, or write another dataset"
+    )
+
+
+def check(present: Mapping[str, Committed]) -> None:
+    """Whether a dataset is understood, by one of its markers: all are of one version as a rule. Raises StoreError."""
+    if present:
+        markers([max(present.values(), key=lambda one: one.stem)])
+
+
+def prepare(dataset: str) -> None:
+    """Whether a dataset can be written, before hours of work go into it. Raises WriteError."""
+    url = f"{dataset.rstrip('/')}/{MARKERS}/.try"
+    try:
+        with scratch("grpcdiag-") as folder:
+            store.put_bytes(b"", url, folder)
+    except store.StoreError as error:
+        reason = str(error).removeprefix(f"{without_credentials(url)}: ")
+        raise store.WriteError(f"cannot write {dataset}: {reason}", dataset) from None
+    with suppress(store.StoreError):  # some may only write
+        store.remove([url])
+
+
+def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> int:
+    """Remove files of `mine` recordings that no marker names, as killed runs leave them. Raises StoreError."""
+    wanted, stems = set(mine), {one.stem for one in present.values()}
+    stale = []
+    for table in TABLES:
+        for url in store.names(f"{dataset.rstrip('/')}/{table}"):
+            stem = url.rpartition("/")[2].removesuffix(".parquet")
+            if stem not in stems and stem.rpartition(".")[0] in wanted:
+                stale.append(url)
+    store.remove(stale)
+    return len(stale)
+
+
+def pieces(dataset: str, table: str, present: dict[str, Committed]) -> list[str]:
+    """The files of a table that are a part of the dataset. Raises StoreError."""
+    stems = {f"{one.stem}.parquet" for one in present.values()}
+    return [url for url in store.names(f"{dataset.rstrip('/')}/{table}") if url.rpartition("/")[2] in stems]
+
+
+def state(present: dict[str, Committed]) -> str:
+    """Another one for every other contents of a dataset."""
+    return digest(repr(sorted(one.stem for one in present.values())))

@@ -1,0 +1,129 @@
+"""The dataset's rows: the tables of `reports.rows` with their recording, divided by hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from msgspec.structs import replace
+
+from ...analyzer.model.analysis import Analysis
+from ...analyzer.tables import Ints, Rpcs, Tables, Waits
+from ...reports.tables import rows
+from .packet_marks import Marks
+
+Pieces = Callable[[], Iterator[pl.DataFrame]]
+"""Rows of one table and hour, made when they are written."""
+
+AT_ONCE = 100_000
+"""Rows made together: memory of a worker follows the capture, not its data frames."""
+HOUR_NS = 3_600_000_000_000
+MOST_HOURS = 1_000
+"""Hours of one recording that are kept apart; times of a damaged or hostile capture may be anything, and its rows are
+then all in the first hour."""
+
+
+def divided(
+    tables: Tables, analysis: Analysis | None, recording: str, marks: Sequence[Marks] | None = None
+) -> Iterator[tuple[str, str, Pieces]]:
+    """Table, hour and rows, for every table and hour that has rows."""
+    for table, times, make in (
+        ("connections", tables.connections.first_time_ns, _all(lambda: connections(tables, marks))),
+        ("rpcs", tables.rpcs.start_time_ns, lambda at: _rpcs(tables, at)),
+        ("waits", tables.waits.start_time_ns, lambda at: _waits(tables, at)),
+        ("problems", tables.problems.time_ns, _all(lambda: rows.problems(tables))),
+    ):
+        yield from _by_hour(table, times, make, recording)
+    if analysis and analysis.findings:
+        first = np.array([min(e.time_ns for e in f.evidence) for f in analysis.findings], dtype=np.int64)
+        yield from _by_hour("findings", first, _all(lambda: findings(analysis)), recording)
+
+
+def _by_hour(
+    table: str, times: Ints, make: Callable[[Ints], Iterator[pl.DataFrame]], recording: str
+) -> Iterator[tuple[str, str, Pieces]]:
+    hours = times // HOUR_NS
+    different = np.unique(hours)
+    if len(different) > MOST_HOURS:
+        hours, different = np.full(len(hours), different[0]), different[:1]
+    for hour in different:
+        at = np.flatnonzero(hours == hour)
+        yield table, hour_name(int(hour)), lambda at=at: _marked(make(at), recording)  # type: ignore[misc]
+
+
+def hour_name(hour: int) -> str:
+    """An hour since 1970 as `2026-07-01T10`, UTC."""
+    return str(np.datetime_as_string(np.datetime64(hour, "h")))
+
+
+def _marked(pieces: Iterator[pl.DataFrame], recording: str) -> Iterator[pl.DataFrame]:
+    """With the recording in front, and names as text: sets of names differ from capture to capture."""
+    for piece in pieces:
+        named = [pl.col(name).cast(pl.String) for name, dtype in piece.schema.items() if isinstance(dtype, pl.Enum)]
+        yield piece.with_columns(*named).select(pl.lit(recording).alias("recording"), pl.all())
+
+
+def _all(frame: Callable[[], pl.DataFrame]) -> Callable[[Ints], Iterator[pl.DataFrame]]:
+    made: list[pl.DataFrame] = []
+
+    def rows_at(at: Ints) -> Iterator[pl.DataFrame]:
+        if not made:
+            made.append(frame())
+        yield made[0][at]
+
+    return rows_at
+
+
+def connections(tables: Tables, marks: Sequence[Marks] | None) -> pl.DataFrame:
+    """The connections with what joins them to their other end: sequence numbers pass through address translation."""
+    c = tables.connections
+    return rows.connections(tables).with_columns(
+        pl.Series("first_time_ns", c.first_time_ns),
+        pl.Series("last_time_ns", c.last_time_ns),
+        pl.Series("client_sequence", c.client_sequence),
+        pl.Series("server_sequence", c.server_sequence),
+        pl.Series("marks", marks or [None] * len(c.client_sequence), dtype=pl.List(pl.UInt64)),
+    )
+
+
+def _rpcs(tables: Tables, at: Ints) -> Iterator[pl.DataFrame]:
+    r = tables.rpcs
+    at = at[np.lexsort((r.stream[at], r.start_time_ns[at], r.connection[at]))]
+    deadlines = np.full(len(r.connection), -1, dtype=np.int64)
+    deadlines[: len(tables.deadlines)] = tables.deadlines
+    for some in _some(at):
+        part = Rpcs(**_columns(r, some))
+        yield rows.rpcs(replace(tables, rpcs=part, deadlines=deadlines[some]), tables.rpc_budgets[some])
+
+
+def _waits(tables: Tables, at: Ints) -> Iterator[pl.DataFrame]:
+    for some in _some(at):
+        yield rows.waits(replace(tables, waits=Waits(**_columns(tables.waits, some))))
+
+
+def _some(at: Ints) -> Iterator[Ints]:
+    for begin in range(0, len(at), AT_ONCE):
+        yield at[begin : begin + AT_ONCE]
+
+
+def _columns(table: Any, at: Ints) -> Mapping[str, npt.NDArray[Any]]:
+    return {name: getattr(table, name)[at] for name in table.__struct_fields__}
+
+
+def findings(analysis: Analysis) -> pl.DataFrame:
+    """The findings, each with the time of its packets and what to do first."""
+    found = analysis.findings
+    times = [[shown.time_ns for shown in finding.evidence] for finding in found]
+    return rows.findings(analysis).with_columns(
+        pl.Series("first_time_ns", [min(t) for t in times], dtype=pl.Int64),
+        pl.Series("last_time_ns", [max(t) for t in times], dtype=pl.Int64),
+        pl.Series("first_packet", [f.evidence[0].packet for f in found], dtype=pl.UInt32),
+        pl.Series(
+            "remedy",
+            [f"{f.remedies[0].implementation}: {f.remedies[0].knob}" if f.remedies else None for f in found],
+            dtype=pl.String,
+        ),
+    )

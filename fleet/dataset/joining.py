@@ -1,0 +1,157 @@
+"""Both ends: the RPCs that two hosts recorded, found by their connection, and what their two recordings say together.
+
+A connection is known by both sides' initial sequence numbers, 64 bits that address translation leaves alone; where a
+recording began later, by addresses, ports and sequence numbers that overlap, or by packets of the same numbers
+(`marks`), whatever the addresses. In any case its RPCs have to agree: the same streams with the same bytes. Nothing is
+read again for it: each recording's RPCs have the times of their first
+and last byte at either end, from which the clocks' difference follows as the fastest of them crossed.
+
+The clocks of two hosts are put in relation anew every five minutes, so that a drift of 100 parts per million makes 15
+ms at the most of difference within; the uncertainty is half of what the fastest way there and back took together.
+"""
+
+from __future__ import annotations
+
+from ...analyzer.model.budget import CAUSES
+from .sums import SLOT_NS
+
+SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
+"""Causes of a budget with both ends known; `network` is what could not be divided."""
+
+_AGREE = 0.9
+"""Share of the streams of both recordings whose bytes have to be the same (own choice: an RPC that one recording has
+only a part of does not agree)."""
+_DAY_NS = 86_400_000_000_000
+_SHARED_MARKS = 4
+"""Packets of the same numbers that make two connections one (own choice, as for two captures: 64 bits each)."""
+_MOST = 4
+"""Recordings that one connection is compared with where its opening is not in it."""
+
+_RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
+
+
+def candidates(connections: str) -> str:
+    """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
+    return f"""
+        WITH c AS (
+            SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
+                   {_RANK} AS rank, row_number() OVER (ORDER BY {_RANK}, recording, connection) AS number,
+                   client_sequence::BIGINT AS cs, server_sequence::BIGINT AS ss,
+                   bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs, marks
+            FROM {connections} WHERE rpcs > 0
+        ), opened AS (
+            -- one row for all others of its connection: a capture that is there many times is no more work for it
+            SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
+                                     'first_time_ns': first_time_ns}}, number) AS a
+            FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
+        ), marked AS (
+            SELECT number, unnest(marks) AS mark FROM c
+        ), known AS (
+            SELECT mark, min(number) AS nearest FROM marked GROUP BY mark HAVING min(number) <> max(number)
+        ), shared AS (
+            SELECT nearest, number FROM known JOIN marked USING (mark) WHERE number <> nearest
+            GROUP BY ALL HAVING count(*) >= {_SHARED_MARKS}
+        ), late AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, b.*
+            FROM c a JOIN c b ON a.client = b.client AND a.server = b.server
+            WHERE NOT (a.complete AND b.complete) AND (a.rank, a.recording) < (b.rank, b.recording)
+              AND a.recording <> b.recording
+              AND {_overlap("a.cs", "b.cs", "a.bc", "b.bc")} AND {_overlap("a.ss", "b.ss", "a.bs", "b.bs")}
+            QUALIFY row_number() OVER (PARTITION BY b.recording, b.connection ORDER BY a.rank, a.recording) <= {_MOST}
+        ), pairs AS (
+            SELECT a.recording AS a_recording, a.connection AS a_connection, a.vantage AS a_vantage,
+                   a.first_time_ns AS a_time_ns, c.recording, c.connection, vantage, c.first_time_ns
+            FROM opened JOIN c USING (cs, ss) WHERE c.complete AND c.recording <> a.recording
+            UNION
+            SELECT a_recording, a_connection, a_vantage, a_time_ns, recording, connection, vantage, first_time_ns
+            FROM late
+            UNION
+            SELECT a.recording, a.connection, a.vantage, a.first_time_ns, b.recording, b.connection, b.vantage,
+                   b.first_time_ns
+            FROM shared s JOIN c a ON a.number = s.nearest JOIN c b ON b.number = s.number
+            WHERE a.recording <> b.recording
+        )
+        SELECT a_recording, a_connection, a_vantage,
+               recording AS b_recording, connection AS b_connection, vantage AS b_vantage
+        FROM pairs WHERE {_near("a_time_ns", "first_time_ns")}"""
+
+
+def _near(time: str, other: str) -> str:
+    """Whether two times are within a day: those of a hostile capture may be further apart than 64 bits tell."""
+    return f"abs({time}::HUGEINT - {other}) < {_DAY_NS}"
+
+
+def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
+    """Whether ranges of sequence numbers have bytes in common (RFC 9293 section 3.4: differences wrap)."""
+    difference = f"((({second} - {first}) + 6442450944) % 4294967296 - 2147483648)"
+    return f"({difference} <= {first_size} AND -({difference}) <= {second_size})"
+
+
+def agreed(rpcs: str) -> str:
+    """Candidates whose RPCs agree: each row of `b` with the one row of `a` it is the other end of.
+
+    Where neither recording tells on which side it is, RPCs take longer in the one nearer to the client.
+    """
+    ends = ("recording", "connection", "vantage")
+    mine = ", ".join(f"if(turned, b_{name}, a_{name}) AS a_{name}" for name in ends)
+    other = ", ".join(f"if(turned, a_{name}, b_{name}) AS b_{name}" for name in ends)
+    alike = f"({_RANK.replace('vantage', 'a_vantage')}) = ({_RANK.replace('vantage', 'b_vantage')})"
+    return f"""
+        SELECT {mine}, {other} FROM (SELECT *, shorter AND {alike} AS turned FROM (
+            SELECT p.*, count(*) AS common,
+                   count(*) FILTER (a.request_bytes = b.request_bytes AND a.response_bytes = b.response_bytes) AS same,
+                   sum(a.duration_ns) < sum(b.duration_ns) AS shorter
+            FROM candidates p
+            JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
+            JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
+            GROUP BY ALL
+        ) WHERE same >= greatest(1, {_AGREE} * common))
+        QUALIFY row_number() OVER (PARTITION BY if(turned, a_recording, b_recording),
+                                                if(turned, a_connection, b_connection)
+                                   ORDER BY same DESC, if(turned, b_recording, a_recording)) = 1"""
+
+
+def ends(rpcs: str, hosts: str) -> str:
+    """The RPCs of both ends, with their times on the way and a budget that knows both.
+
+    Of rows of `agreed` in table `pairs`; `hosts` has recording and host.
+    """
+    own = ", ".join(f"a.budget.{cause} AS {cause}" for cause in CAUSES)
+    kept = [cause for cause in CAUSES if cause not in ("network", "server")]
+    budget = ", ".join(f"'{cause}': {cause}" for cause in kept)
+    return f"""
+        WITH met AS (
+            SELECT p.*, a.stream, a.method, a.start_time_ns, a.duration_ns, b.duration_ns AS server_duration_ns,
+                   a.request_messages <= 1 AND a.response_messages <= 1 AS one_turn,
+                   b.start_time_ns - a.start_time_ns AS up, {own},
+                   a.start_time_ns - b.start_time_ns + (a.duration_ns - b.duration_ns) AS down,
+                   b.budget.server + if(b_vantage = 'server', b.budget.network, 0) AS at_server
+            FROM pairs p
+            JOIN {rpcs} a ON a.recording = p.a_recording AND a.connection = p.a_connection
+            JOIN {rpcs} b ON b.recording = p.b_recording AND b.connection = p.b_connection AND b.stream = a.stream
+            WHERE a.complete AND b.complete AND a.request_bytes = b.request_bytes
+              AND a.response_bytes = b.response_bytes AND NOT a.touches_gap AND NOT b.touches_gap
+              AND {_near("a.start_time_ns", "b.start_time_ns")} AND greatest(a.duration_ns, b.duration_ns) < {1 << 62}
+        ), clocked AS (
+            SELECT *, (min(up) OVER slot - min(down) OVER slot) // 2 AS clock_offset_ns,
+                   (min(up) OVER slot + min(down) OVER slot) // 2 AS clock_uncertainty_ns
+            FROM met WINDOW slot AS (PARTITION BY a_recording, b_recording, start_time_ns // {SLOT_NS})
+        ), ways AS (
+            SELECT *, up - clock_offset_ns AS up_ns, down + clock_offset_ns AS down_ns,
+                   network + server - at_server AS way
+            FROM clocked WHERE clock_uncertainty_ns >= 0
+        ), divided AS (
+            SELECT *, way >= 0 AND at_server >= 0 AS known,
+                   way >= 0 AND at_server >= 0 AND one_turn AND up_ns BETWEEN 0 AND way AND down_ns >= 0 AS split
+            FROM ways
+        )
+        SELECT c.host AS client_host, a_recording AS recording, a_connection AS connection, stream, method,
+               start_time_ns, duration_ns, s.host AS server_host, b_recording AS server_recording,
+               b_connection AS server_connection, server_duration_ns, up_ns, down_ns,
+               clock_offset_ns, clock_uncertainty_ns,
+               {{{budget}, 'server': if(known, at_server, server),
+                 'network': if(split, 0, if(known, way, network)),
+                 'network_up': if(split, up_ns, 0), 'network_down': if(split, way - up_ns, 0)}} AS budget
+        FROM divided JOIN {hosts} c ON c.recording = a_recording JOIN {hosts} s ON s.recording = b_recording
+        ORDER BY a_recording, a_connection, start_time_ns, stream"""

@@ -1,0 +1,96 @@
+"""What tells connections that began before their recording on another host, whatever their addresses there.
+
+A mark is the sequence number behind a packet that its sender pushed (PSH), with the acknowledgement number: 64 bits
+that neither address translation nor offload changes. Recordings keep the same ones, those with the smallest hashes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...analyzer.tables import Packets, Tables
+
+MOST = 32
+"""Marks of a connection (own choice: two recordings that have a quarter of it in common share enough of them)."""
+_MOST_ALTOGETHER = 2_000_000
+_LEAST = 8
+_MOST_PUSHED = 4_000_000
+"""Packets that are looked at, 12 bytes each: memory has an end. What comes later has no marks."""
+_LASTED_NS = 1_000_000_000
+"""Connections that began here and were shorter have none: hardly any recording begins within."""
+_PUSHED = 0x08
+"""The bit of PSH (RFC 9293 section 3.1); segmentation offload keeps it on the last packet of what was one."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+Marks = npt.NDArray[np.uint64]
+
+
+class Pushed:
+    """Packets that were pushed, as they come."""
+
+    def __init__(self) -> None:
+        """Begin without marks."""
+        self._count = 0
+        self._pieces: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
+
+    def add(self, packets: Packets) -> None:
+        """Keep what is needed of a piece of the table."""
+        chosen = np.flatnonzero((packets.payload_bytes > 0) & (packets.flags & _PUSHED > 0))
+        if self._count >= _MOST_PUSHED or not len(chosen):
+            return
+        self._count += len(chosen)
+        side = packets.connection[chosen] * np.uint32(2) + packets.direction[chosen]
+        ends = (packets.seq[chosen].astype(np.uint64) + packets.payload_bytes[chosen]).astype(np.uint32)
+        self._pieces.append((side.astype(np.uint32), ends, packets.ack[chosen].astype(np.uint32)))
+
+    def marks(self, tables: Tables) -> list[Marks]:
+        """The marks of each connection that has RPCs and may be known otherwise to others."""
+        c = tables.connections
+        long = c.last_time_ns - c.first_time_ns >= _LASTED_NS
+        mine = np.asarray((c.rpcs > 0) & ((c.complete == 0) | long))
+        kept = _Smallest(len(mine), max(_LEAST, min(MOST, _MOST_ALTOGETHER // max(int(mine.sum()), 1))))
+        bases = np.stack([c.client_sequence, c.server_sequence]).astype(np.uint32)
+        for side, ends, acknowledged in self._pieces:
+            chosen = np.flatnonzero(mine[side >> 1])
+            at, sender = (side[chosen] >> 1).astype(np.int64), side[chosen] & 1
+            # differences of sequence numbers wrap, as these sums of 32 bits do
+            first, second = ends[chosen] + bases[sender, at], acknowledged[chosen] + bases[1 - sender, at]
+            kept.add(at, first.astype(np.uint64) << np.uint64(32) | second)
+        return kept.of_each()
+
+
+class _Smallest:
+    """The marks of each connection with the smallest hashes."""
+
+    def __init__(self, connections: int, most: int) -> None:
+        self._most = most
+        self._limits = np.full(connections, np.iinfo(np.uint64).max, dtype=np.uint64)
+        self._at = np.zeros(0, dtype=np.int64)
+        self._marks = np.zeros(0, dtype=np.uint64)
+
+    def add(self, at: npt.NDArray[np.int64], marks: Marks) -> None:
+        near = _hash(marks) <= self._limits[at]
+        at, marks = np.concatenate([self._at, at[near]]), np.concatenate([self._marks, marks[near]])
+        hashes = _hash(marks)
+        order = np.lexsort((hashes, at))
+        at, marks, hashes = at[order], marks[order], hashes[order]
+        new = np.r_[True, (at[1:] != at[:-1]) | (marks[1:] != marks[:-1])][: len(at)]
+        at, marks, hashes = at[new], marks[new], hashes[new]
+        begins = np.searchsorted(at, at, side="left")
+        first = np.arange(len(at)) - begins < self._most
+        self._at, self._marks = at[first], marks[first]
+        full = np.arange(len(at)) - begins == self._most - 1
+        self._limits[at[full]] = hashes[full]
+
+    def of_each(self) -> list[Marks]:
+        ends = np.searchsorted(self._at, np.arange(len(self._limits) + 1))
+        return [self._marks[begin:end] for begin, end in pairwise(ends)]
+
+
+def _hash(marks: Marks) -> Any:
+    mixed = (marks ^ (marks >> np.uint64(29))) * _ODD
+    return mixed ^ (mixed >> np.uint64(32))

@@ -1,0 +1,210 @@
+"""What reports ask of a dataset, in a few files: the sums of all recordings, each RPC counted once.
+
+The files lie in `_summary/`, named by the dataset's contents, so that those of other contents are known to be old. A
+run writes them at its end; a report makes them for itself where a run has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ... import interruption
+from ..recordings import store
+from . import catalog, joining, sums
+from .catalog import Committed, Marker
+
+TABLES = ("recordings", "addresses", "totals", "latencies", "findings", "ends", "ways")
+FOLDER = "_summary"
+
+_TOTAL_KEYS = (
+    "host, recording, slot_time_ns, method, client, server, client_implementation, server_implementation, vantage"
+)
+_STEP_KEYS = "host, recording, method, client, server, client_implementation, server_implementation, vantage, step"
+_MEMORY = "2GB"
+_READ_AT_ONCE = 5_000
+"""Markers that are read together."""
+
+_EMPTY: Mapping[str, str] = {
+    "connections": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::VARCHAR client, "
+    "NULL::VARCHAR server, NULL::BOOLEAN complete, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, "
+    "NULL::VARCHAR vantage, 0::UINTEGER client_sequence, 0::UINTEGER server_sequence, 0::BIGINT bytes_client, "
+    "0::BIGINT bytes_server, 0::BIGINT rpcs, NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, "
+    "NULL::UBIGINT[] marks WHERE false",
+    "rpcs": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::UINTEGER stream, NULL::VARCHAR method,"
+    " 0::BIGINT start_time_ns, 0::BIGINT duration_ns, NULL::VARCHAR status, false complete, false touches_gap, "
+    "0::UINTEGER request_messages, 0::UINTEGER response_messages, 0::UBIGINT request_bytes, 0::UBIGINT response_bytes,"
+    f" {sums.budget('0::BIGINT')} AS budget WHERE false",
+    "totals": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
+    "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
+    "0::BIGINT slot_time_ns, 0::BIGINT rpcs, 0::BIGINT failed_rpcs, 0::BIGINT duration_ns, 0::BIGINT longest_ns, "
+    f"{sums.budget('0::BIGINT')} AS budget WHERE false",
+    "latencies": "SELECT NULL::VARCHAR recording, NULL::VARCHAR method, NULL::VARCHAR client, NULL::VARCHAR server, "
+    "NULL::VARCHAR client_implementation, NULL::VARCHAR server_implementation, NULL::VARCHAR vantage, "
+    "0::SMALLINT step, 0::BIGINT rpcs WHERE false",
+    "findings": "SELECT NULL::VARCHAR recording, 0::UINTEGER finding, NULL::VARCHAR id, NULL::VARCHAR title, "
+    "NULL::VARCHAR severity, NULL::VARCHAR confidence, 0::BIGINT lost_ns, 0::DOUBLE share, "
+    "NULL::UINTEGER[] connections, NULL::VARCHAR[] methods, NULL::VARCHAR part_of, NULL::VARCHAR explanation, "
+    "NULL::VARCHAR verdict, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, 0::UINTEGER first_packet, "
+    "NULL::VARCHAR remedy WHERE false",
+}
+"""Tables without a row: a dataset of captures without findings has no such files."""
+
+
+def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None:
+    """The files of a dataset's present contents by table; None when they are not there. Raises StoreError."""
+    state = catalog.state(present)
+    there = {url.rpartition("/")[2]: url for url in store.names(f"{target.rstrip('/')}/{FOLDER}")}
+    named = {table: there.get(f"{table}.{state}.parquet") for table in TABLES}
+    if any(url is None for url in named.values()):
+        return None
+    return {table: url for table, url in named.items() if url}
+
+
+def write(target: str, present: dict[str, Committed]) -> int:
+    """Bring the dataset's summary up to date and give the number of RPCs that both ends recorded. Raises StoreError."""
+    state, folder = catalog.state(present), f"{target.rstrip('/')}/{FOLDER}"
+    with interruption.scratch("grpcdiag-fleet-") as scratch:
+        there = written(target, present)
+        if there:
+            return _rows(store.fetch_all([there["ends"]], scratch / "ends")[0])
+        made = make(target, present, scratch)
+        before = store.names(folder)
+        for table, path in made.items():
+            store.put(path, f"{folder}/{table}.{state}.parquet")
+        store.remove([url for url in before if f".{state}." not in url])
+        return _rows(str(made["ends"]))
+
+
+def _rows(path: str) -> int:
+    with sums.connect() as database:
+        return int(database.execute(f"SELECT count(*) FROM {sums.files([path])}").fetchone()[0])
+
+
+def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str, Path]:
+    """Write the summary's files into `scratch`. Raises StoreError."""
+    made = {table: scratch / f"{table}.parquet" for table in TABLES}
+    _recordings(present, made["recordings"])
+    with sums.connect(_MEMORY, threads=2, scratch=scratch / "spill") as database:
+        hosts = sums.files([str(made["recordings"])])
+        relations = {
+            table: _relation(target, table, present, scratch)
+            for table in ("connections", "totals", "latencies", "findings")
+        }
+        database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
+        # only of recordings that may have connections in common are the RPCs looked at
+        names = "SELECT a_recording FROM candidates UNION SELECT b_recording FROM candidates"
+        joined = {row[0] for row in database.execute(names).fetchall()}
+        some = {recording: one for recording, one in present.items() if recording in joined}
+        relations["rpcs"] = _relation(target, "rpcs", some, scratch)
+        database.execute(f"CREATE TEMP TABLE pairs AS {joining.agreed(relations['rpcs'])}")
+        counted = "SELECT b_recording AS recording, b_connection AS connection FROM pairs"
+        database.execute(f"CREATE TEMP TABLE twice AS {counted}")
+        sums.write(database, joining.ends(relations["rpcs"], hosts), made["ends"])
+        sums.write(database, _ways(sums.files([str(made["ends"])])), made["ways"])
+        sums.write(database, _totals(relations, hosts), made["totals"])
+        sums.write(database, _latencies(relations, hosts), made["latencies"])
+        sums.write(database, _findings(relations["findings"], hosts), made["findings"])
+        sums.write(database, _addresses(relations["connections"], hosts), made["addresses"])
+    return made
+
+
+def _relation(target: str, table: str, present: dict[str, Committed], scratch: Path) -> str:
+    """A table of some recordings, on this machine. Raises StoreError."""
+    files = store.fetch_all(catalog.pieces(target, table, present), scratch / f"{table}.pieces")
+    return sums.files(files) if files else f"({_EMPTY[table]})"
+
+
+def _counted_twice(relations: Mapping[str, str]) -> str:
+    rpcs = f"(SELECT * FROM {relations['rpcs']} SEMI JOIN twice USING (recording, connection))"
+    return sums.rpcs_of_connections(rpcs, relations["connections"])
+
+
+def _totals(relations: Mapping[str, str], hosts: str) -> str:
+    less = sums.totals(_counted_twice(relations))
+    return f"""
+        SELECT {_TOTAL_KEYS}, sum(rpcs)::BIGINT AS rpcs, sum(failed_rpcs)::BIGINT AS failed_rpcs,
+               total_ns(duration_ns) AS duration_ns, max(longest_ns) AS longest_ns, {sums.budget()} AS budget
+        FROM (
+            SELECT * FROM {relations["totals"]}
+            UNION ALL BY NAME
+            SELECT * REPLACE (-rpcs AS rpcs, -failed_rpcs AS failed_rpcs, -duration_ns AS duration_ns,
+                              {sums.budget("-budget.{cause}")} AS budget) FROM ({less})
+        ) JOIN (SELECT recording, host FROM {hosts}) USING (recording)
+        GROUP BY ALL HAVING sum(rpcs) > 0 ORDER BY ALL"""
+
+
+def _latencies(relations: Mapping[str, str], hosts: str) -> str:
+    less = sums.latencies(_counted_twice(relations))
+    return f"""
+        SELECT {_STEP_KEYS}, sum(rpcs)::BIGINT AS rpcs
+        FROM (
+            SELECT * FROM {relations["latencies"]}
+            UNION ALL BY NAME SELECT * REPLACE (-rpcs AS rpcs) FROM ({less})
+        ) JOIN (SELECT recording, host FROM {hosts}) USING (recording)
+        GROUP BY ALL HAVING sum(rpcs) > 0 ORDER BY ALL"""
+
+
+def _findings(findings: str, hosts: str) -> str:
+    """The findings with where they are; what both ends' recordings tell of one connection is told once."""
+    return f"""
+        WITH every AS (
+            SELECT f.*, h.host, h.first_time_ns AS recording_time_ns, h.files
+            FROM {findings} f JOIN {hosts} h USING (recording)
+        ), scope AS (
+            SELECT recording, finding, id, unnest(list_distinct(connections)) AS connection,
+                   len(list_distinct(connections)) AS size FROM every
+        ), told AS (
+            SELECT e.recording, e.finding
+            FROM scope e
+            JOIN pairs p ON p.b_recording = e.recording AND p.b_connection = e.connection
+            JOIN scope o ON o.recording = p.a_recording AND o.connection = p.a_connection AND o.id = e.id
+            GROUP BY e.recording, e.finding, e.size HAVING count(DISTINCT e.connection) = e.size
+        )
+        SELECT * FROM every ANTI JOIN told USING (recording, finding) ORDER BY recording, finding"""
+
+
+def _addresses(connections: str, hosts: str) -> str:
+    """Whose addresses are whose, as far as recordings at the ends tell: an address of one host alone."""
+    return f"""
+        SELECT address, any_value(host) AS host FROM (
+            SELECT {sums.address("client")} AS address, host FROM {connections} JOIN {hosts} USING (recording)
+            WHERE vantage = 'client'
+            UNION
+            SELECT {sums.address("server")}, host FROM {connections} JOIN {hosts} USING (recording)
+            WHERE vantage = 'server'
+        ) GROUP BY address HAVING count(DISTINCT host) = 1 ORDER BY address"""
+
+
+def _ways(ends: str) -> str:
+    """Times on the way between hosts, by interval."""
+    return f"""
+        SELECT client_host, server_host, start_time_ns // {sums.SLOT_NS} * {sums.SLOT_NS} AS slot_time_ns,
+               count(*) AS rpcs, quantile_disc(up_ns, 0.5) AS up_p50_ns, quantile_disc(down_ns, 0.5) AS down_p50_ns,
+               max(clock_uncertainty_ns) AS clock_uncertainty_ns, {sums.budget(causes=joining.SPLIT_CAUSES)} AS budget
+        FROM {ends} GROUP BY ALL ORDER BY ALL"""
+
+
+def _recordings(present: dict[str, Committed], path: Path) -> None:
+    """The markers as a table."""
+    import polars as pl
+
+    found = list(present.values())
+    told: list[Marker] = []
+    for begin in range(0, len(found), _READ_AT_ONCE):
+        told += catalog.markers(found[begin : begin + _READ_AT_ONCE])
+    columns = {
+        "recording": pl.Series([m.recording for m in told], dtype=pl.String),
+        "host": pl.Series([m.host for m in told], dtype=pl.String),
+        "interface": pl.Series([m.interface for m in told], dtype=pl.String),
+        "files": pl.Series([list(m.files) for m in told], dtype=pl.List(pl.String)),
+        **{
+            name: pl.Series([getattr(m, name) for m in told], dtype=pl.Int64)
+            for name in ("size", "first_time_ns", "last_time_ns", "packets", "rpcs", "peak_bytes")
+        },
+        "seconds": pl.Series([m.seconds for m in told], dtype=pl.Float64),
+        "no_grpc": pl.Series([m.no_grpc for m in told], dtype=pl.String),
+        "left_out": pl.Series([len(m.left_out) for m in told], dtype=pl.Int64),
+        "warnings": pl.Series([list(m.warnings) for m in told], dtype=pl.List(pl.String)),
+    }
+    pl.DataFrame(columns).write_parquet(path)

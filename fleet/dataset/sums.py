@@ -1,0 +1,92 @@
+"""Sums of RPCs that reports read: small whatever the number of RPCs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...analyzer.model.budget import CAUSES
+from ...analyzer.tables.durations import MOST_NS
+
+SLOT_NS = 300_000_000_000
+"""Width of the intervals of `totals`."""
+STEPS_PER_OCTAVE = 4
+"""Steps of `latencies` per doubling of the duration: a quantile is told within 19 %."""
+
+_KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage"
+
+
+def budget(of: str = "total_ns(budget.{cause})", causes: Sequence[str] = CAUSES) -> str:
+    """A budget made of an expression per cause."""
+    return "{" + ", ".join(f"'{cause}': {of.format(cause=cause)}" for cause in causes) + "}"
+
+
+def clipped(nanoseconds: str) -> str:
+    """An expression of SQL as 64 bits, see `analyzer.durations`; NULL stays NULL, which `least` would pass over."""
+    sides = f"WHEN {nanoseconds} > {MOST_NS} THEN {MOST_NS} WHEN {nanoseconds} < -{MOST_NS} THEN -{MOST_NS}"
+    return f"(CASE {sides} ELSE {nanoseconds} END)::BIGINT"
+
+
+def rpcs_of_connections(rpcs: str, connections: str) -> str:
+    """A relation of RPCs that have a duration, with what their connection tells."""
+    return f"""
+        SELECT r.recording, r.method, r.start_time_ns, r.duration_ns, r.status, r.complete, r.budget,
+               {address("c.client")} AS client, c.server, c.client_implementation, c.server_implementation, c.vantage
+        FROM {rpcs} r JOIN {connections} c USING (recording, connection)
+        WHERE r.duration_ns IS NOT NULL"""
+
+
+def address(end: str) -> str:
+    """`address:port` without the port."""
+    return f"regexp_replace({end}, ':\\d+$', '')"
+
+
+def totals(rpcs: str) -> str:
+    """Sums by interval."""
+    return f"""
+        SELECT {_KEYS}, start_time_ns // {SLOT_NS} * {SLOT_NS} AS slot_time_ns, count(*) AS rpcs,
+               count(*) FILTER (status IS NOT NULL AND status <> 'OK') AS failed_rpcs,
+               total_ns(duration_ns) AS duration_ns, max(duration_ns) AS longest_ns, {budget()} AS budget
+        FROM ({rpcs}) GROUP BY ALL ORDER BY ALL"""
+
+
+def latencies(rpcs: str) -> str:
+    """Numbers of complete RPCs by the step of their duration: step s holds 2^(s/4) to 2^((s+1)/4) ns."""
+    return f"""
+        SELECT {_KEYS}, floor({STEPS_PER_OCTAVE} * log2(greatest(duration_ns, 1)))::SMALLINT AS step, count(*) AS rpcs
+        FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
+
+
+def files(paths: Sequence[str]) -> str:
+    """A relation of Parquet files."""
+    listed = ", ".join(text(name) for name in paths)
+    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+
+
+def text(value: str) -> str:
+    """A string of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None) -> Any:
+    """A database in memory that may use that much of it, and files of `scratch` beyond."""
+    import duckdb
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": memory,
+        "threads": threads,
+        "temp_directory": str(scratch) if scratch else "",
+    }
+    connection = duckdb.connect(config=config)
+    connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute(f"CREATE TEMP MACRO total_ns(column_ns) AS {clipped('sum(column_ns)')}")
+    return connection
+
+
+def write(connection: Any, query: str, path: Path) -> int:
+    """Write a query's rows to a Parquet file and give their number."""
+    done = connection.execute(f"COPY ({query}) TO {text(str(path))} (FORMAT parquet, COMPRESSION zstd)").fetchone()
+    return int(done[0])

@@ -1,0 +1,277 @@
+"""One recording's way into the dataset: what an engine's workers do."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ... import interruption
+from ...analyzer.sidecar.names import MOST_BYTES, MOST_SAMPLE_BYTES
+from ..dataset import catalog, sums
+from ..dataset.catalog import LeftOut, Marker
+from ..recordings import feeding, store
+from ..recordings.credentials import without_credentials
+from ..recordings.series import File, Recording
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ...analyzer.decode.runner import DecodeOptions
+    from ...analyzer.model.analysis import Analysis
+    from ...analyzer.sidecar.read import Sidecar
+    from ...analyzer.tables import Tables
+    from ..dataset.packet_marks import Marks
+
+
+class Task(Struct, frozen=True):
+    """A recording that is to be analysed; small, for it travels to workers."""
+
+    recording: Recording
+    version: str
+    dataset: str
+    ports: tuple[int, ...] = ()
+    older: tuple[str, ...] = ()
+    """Markers of other versions of the recording, which this one replaces."""
+    keylog: File | None = None
+    """TLS secrets, which workers read for themselves: they travel no other way."""
+
+    def __repr__(self) -> str:
+        """As engines show it in their logs."""
+        return f"Task({self.recording.id}.{self.version})"
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What became of a task."""
+
+    recording: str
+    host: str
+    size: int
+    done: bool
+    """Whether the recording is in the dataset now."""
+    reason: str | None = None
+    """Why it is not."""
+    left_out: tuple[LeftOut, ...] = ()
+    rpcs: int = 0
+    seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+def analyse(task: Task) -> Outcome:
+    """Analyse a recording and put it into the dataset. Raises nothing: what goes wrong is told."""
+    began = time.monotonic(), time.process_time()
+    try:
+        marker = _analyse(task, began)
+    except store.StoreError as error:
+        return _failed(task, str(error))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the core is no Exception; other recordings shall go on
+        return _failed(task, f"internal error: {type(error).__name__}: {error}")
+    return Outcome(
+        recording=task.recording.id,
+        host=task.recording.host,
+        size=task.recording.size,
+        done=True,
+        left_out=marker.left_out,
+        rpcs=marker.rpcs,
+        seconds=marker.seconds,
+        peak_bytes=marker.peak_bytes,
+    )
+
+
+def _failed(task: Task, reason: str) -> Outcome:
+    recording = task.recording
+    for url in (task.dataset, *(file.url for file in (*recording.files, *recording.sidecar))):
+        reason = without_credentials(reason, url)
+    return Outcome(
+        recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason[:_REASON]
+    )
+
+
+_REASON = 1_000
+"""Characters of what went wrong that are kept."""
+
+
+def _analyse(task: Task, began: tuple[float, float]) -> Marker:
+    # a worker is one core: others of the machine have workers of their own (read when polars is imported first)
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    with interruption.scratch("grpcdiag-fleet-") as scratch:
+        (scratch / "captures").mkdir()
+        with feeding.feed(task.recording.files, scratch / "captures") as feed:
+            read = _read(task, feed)
+        written, rows = _write(task, read, scratch)
+        for url, path in written.items():
+            store.put(path, url)
+        marker = _marker(task, read, rows, began)
+        catalog.commit(task.dataset, marker, task.older)
+    return marker
+
+
+class _Read(Struct, frozen=True):
+    """What a recording says."""
+
+    tables: Tables | None
+    """None when no file is a capture."""
+    analysis: Analysis | None
+    marks: Sequence[Marks] | None
+    no_grpc: str | None
+    left_out: tuple[LeftOut, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def _read(task: Task, feed: feeding.Feed) -> _Read:
+    """Analyse the recording's files. Raises StoreError."""
+    from ...analyzer.analysis import of_tables
+    from ...analyzer.decode.errors import CaptureError, NoGrpcError
+
+    files = task.recording.files
+    left_out = tuple(LeftOut(files[number].named, reason) for number, reason in feed.reasons.items())
+    if not feed.paths:
+        return _Read(None, None, None, None, left_out)
+    sidecar, notes = _beside(task.recording)
+    try:
+        tables, marks = _decoded(feed, _how(task))
+    except CaptureError as error:
+        feed.check()
+        others = (file.named for number, file in enumerate(files) if number not in feed.reasons)
+        reason = feed.named(str(error))
+        return _Read(None, None, None, None, (*left_out, *(LeftOut(url, reason) for url in others)))
+    feed.check()
+    analysis: Analysis | None
+    try:
+        analysis, no_grpc = of_tables(tables, sidecar, notes), None
+    except NoGrpcError as error:
+        analysis, no_grpc = error.analysis, str(error)
+    warnings = tuple(map(feed.named, analysis.quality.warnings)) if analysis else ()
+    return _Read(tables, analysis, marks, no_grpc, left_out, warnings)
+
+
+def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[Marks]]:
+    """The tables of one reading, and what connections are known by. Raises CaptureError."""
+    from ...analyzer import _core
+    from ...analyzer.decode.runner import STEP
+    from ...analyzer.tables import Packets, table_of, tables_of
+    from ..dataset.packet_marks import Pushed
+
+    pushed = Pushed()
+    run = _core.Run(feed.paths, rpc_rows=True, packets=True, **how)
+    feed.begin()
+    while run.step(STEP):
+        pushed.add(table_of(Packets, run.take("packets")))
+    result = run.finish()
+    pushed.add(table_of(Packets, result["packets"]))
+    # nothing else needs packets, nor what matching them would
+    result["packets"] = {name: column[:0].copy() for name, column in result["packets"].items()}
+    result |= {name: result[name][:0].copy() for name in ("request_budgets", "request_ends")}
+    tables = tables_of(result)
+    return tables, pushed.marks(tables)
+
+
+def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dict[str, int]]:
+    """The recording's files, still on this machine, by where they belong, and the tables' numbers of rows."""
+    written: dict[str, Path] = {}
+    counts: dict[str, int] = defaultdict(int)
+    if read.tables is None:
+        return written, counts
+    from ..dataset.frames import divided
+
+    host, recording = task.recording.host, task.recording.id
+    stem = f"{recording}.{task.version}"
+    for number, (table, hour, pieces) in enumerate(divided(read.tables, read.analysis, recording, read.marks)):
+        path = scratch / f"{number}.parquet"
+        counts[table] += _parquet(table, pieces(), path)
+        written[catalog.partition(task.dataset, table, host, hour, stem)] = path
+    return written | _sums(task, written, counts, scratch), counts
+
+
+def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, float]) -> Marker:
+    from ...analyzer import _core
+
+    recording, analysis = task.recording, read.analysis
+    capture = read.tables.capture if read.tables else {}
+    warnings = [*read.warnings]
+    if recording.missing:
+        shown = ", ".join(map(str, recording.missing[:10]))
+        warnings.append(f"files of the series are not there: {shown}")
+    return Marker(
+        recording=recording.id,
+        version=task.version,
+        host=recording.host,
+        interface=recording.interface,
+        files=tuple(file.named for file in recording.files),
+        sidecar=tuple(file.named for file in recording.sidecar) if analysis and analysis.recording else (),
+        size=recording.size,
+        first_time_ns=capture.get("first_time_ns"),
+        last_time_ns=capture.get("last_time_ns"),
+        packets=capture.get("packets", 0),
+        rpcs=read.tables.rpc_count if read.tables else 0,
+        no_grpc=read.no_grpc,
+        rows=dict(rows),
+        warnings=tuple(warnings),
+        left_out=read.left_out,
+        seconds=round(time.monotonic() - began[0], 3),
+        cpu_seconds=round(time.process_time() - began[1], 3),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
+        grpcdiag=_core.__version__,
+    )
+
+
+def _how(task: Task) -> DecodeOptions:
+    """How the recording is read. Raises StoreError."""
+    from ...analyzer.decode.runner import KEY_LOG_BYTES
+
+    how: DecodeOptions = {"ports": list(task.ports)}
+    if task.keylog:
+        how["keylog"] = store.head(task.keylog.url, KEY_LOG_BYTES)
+    return how
+
+
+def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
+    """What lies beside the recording, and what is to be noted when that cannot be used. Raises StoreError."""
+    if not recording.sidecar:
+        return None, ()
+    from ...analyzer.sidecar import read
+
+    description, samples = recording.sidecar[0].named, recording.sidecar[1:]
+    try:
+        document = store.head(recording.sidecar[0].url, MOST_BYTES)
+        lines = store.head(samples[0].url, MOST_SAMPLE_BYTES).splitlines() if samples else []
+        return read.read(description, document, lines), ()
+    except read.Mismatch as mismatch:
+        return None, (f"{description} is not used: {mismatch}",)
+    except store.StoreError as error:
+        if not error.lasting:
+            raise  # it may be read the next time
+        return None, (f"{error}; it is not used",)
+
+
+def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
+    from ...reports.tables.parquet import escaped, write_parquet
+
+    with path.open("wb") as out:
+        _, rows = write_parquet(map(escaped, pieces), out, table)
+    return rows
+
+
+def _sums(task: Task, written: dict[str, Path], counts: dict[str, int], scratch: Path) -> dict[str, Path]:
+    """Sums of the RPCs of each hour."""
+    made: dict[str, Path] = {}
+    connections = sums.files([str(path) for url, path in written.items() if "/connections/host=" in url])
+    with sums.connect(scratch=scratch / "spill") as database:
+        for url, path in written.items():
+            if "/rpcs/host=" not in url:
+                continue
+            rpcs = sums.rpcs_of_connections(sums.files([str(path)]), connections)
+            for table, query in (("totals", sums.totals(rpcs)), ("latencies", sums.latencies(rpcs))):
+                target = path.with_name(f"{path.stem}-{table}.parquet")
+                counts[table] += sums.write(database, query, target)
+                made[f"/{table}/".join(url.rsplit("/rpcs/", 1))] = target
+    return made

@@ -1,0 +1,1 @@
+"""Which files are one recording, and how to read them from folders and object stores."""

@@ -1,0 +1,210 @@
+"""A recording's files as the core reads them: those of a store come through named pipes, and are nowhere whole.
+
+The core opens every file to put them in order by their first packets, closes them, and opens each anew at its turn. So
+what lies there at first are the files' beginnings, and pipes when the reading begins.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from . import store
+from .series import File
+
+HEAD_BYTES = 1 << 16
+"""Of each file, to tell what it is and when it begins."""
+CHUNK_BYTES = 8 << 20
+"""Asked for at once, after a first one of `HEAD_BYTES`."""
+_AHEAD = 3
+"""Chunks that are on their way or wait for the core: with `CHUNK_BYTES` what of a recording is in memory."""
+_POLL_S = 0.002
+_PATIENCE_S = 0.5
+"""Between two looks at whether anybody still reads."""
+
+
+class Feed:
+    """Paths that can be read once, in order, after `begin`."""
+
+    def __init__(self, paths: Sequence[str], reasons: dict[int, str], urls: Mapping[str, str] = {}) -> None:
+        """`reasons` says of files, by number, why they cannot be read; `paths` are the others, with their `urls`."""
+        self.paths, self.reasons, self._urls = list(paths), reasons, urls
+
+    def named(self, text: str) -> str:
+        """A text of the core with the files' URLs in the place of where they are read."""
+        for path, url in self._urls.items():
+            text = text.replace(path, url)
+        return text
+
+    def begin(self) -> None:
+        """The core has opened the files and reads now."""
+
+    def check(self) -> None:
+        """Whether all that the core asked for was given. Raises StoreError."""
+
+
+@contextmanager
+def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
+    """The files of a recording, as far as they are captures. Raises StoreError."""
+    local = [store.local_path(file.url) for file in files]
+    if None not in local:
+        paths = dict(enumerate(path for path in local if path))
+        reasons = _unreadable(paths)
+        yield Feed([path for number, path in paths.items() if number not in reasons], reasons)
+        return
+    heads = {number: str(folder / f"{number:05}") for number in range(len(files))}  # names of a store may be anything
+    for number, head in enumerate(store.heads(files, HEAD_BYTES)):
+        Path(heads[number]).write_bytes(head)
+    reasons = _unreadable(heads)
+    kept = [number for number in heads if number not in reasons]
+    times = {number: _first_time(heads[number]) for number in kept} if len(kept) > 1 else {}
+    if _tell_too_little(files, heads, reasons, times):
+        for number, path in heads.items():
+            store.get(files[number].url, Path(path))
+        reasons = _unreadable(heads)
+        whole = {path: files[number].named for number, path in heads.items() if number not in reasons}
+        yield Feed(list(whole), reasons, whole)
+        return
+    kept.sort(key=lambda number: (times.get(number) is None, times.get(number)))
+    pipes = _Pipes([files[number] for number in kept], [heads[number] for number in kept], reasons)
+    try:
+        yield pipes
+    finally:
+        pipes.close()
+
+
+def _unreadable(paths: dict[int, str]) -> dict[int, str]:
+    from ...analyzer.decode.runner import unreadable
+
+    found = {number: unreadable(path) for number, path in paths.items()}
+    return {number: reason.removeprefix(f"{paths[number]}: ") for number, reason in found.items() if reason}
+
+
+def _tell_too_little(
+    files: Sequence[File], heads: dict[int, str], reasons: dict[int, str], times: dict[int, int | None]
+) -> bool:
+    """Whether the beginnings are too short, as of files compressed in large blocks, or there are no pipes."""
+    more = [number for number in heads if files[number].size > HEAD_BYTES]
+    packed = [number for number in more if Path(heads[number]).read_bytes().startswith(_PACKED)]
+    late = any(times.get(number, 0) is None for number in more)
+    unknown = any(not file.size for number, file in enumerate(files) if Path(heads[number]).stat().st_size)
+    return not hasattr(os, "mkfifo") or late or unknown or any(number in reasons for number in packed)
+
+
+_PACKED = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))
+"""How gzip, zstd and lz4 files begin."""
+
+
+def _first_time(path: str) -> int | None:
+    """When a file's first packet was, as far as its beginning tells."""
+    from ...analyzer import _core
+
+    run = _core.Run([path])
+    run.step(1)
+    first: int | None = run.finish()["capture"]["first_time_ns"]
+    return first
+
+
+class _Pipes(Feed):
+    """Files of a store, given to the core one after the other."""
+
+    def __init__(self, files: Sequence[File], paths: Sequence[str], reasons: dict[int, str]) -> None:
+        super().__init__(paths, reasons, {path: file.named for path, file in zip(paths, files, strict=True)})
+        self._files = files
+        self._error: store.StoreError | None = None
+        self._begun, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="grpcdiag-feed", daemon=True)
+        if self.paths:
+            _pipe(self.paths[0])  # it is read at once: the others follow when it is known to be the first
+            self._thread.start()
+
+    def begin(self) -> None:
+        for path in self.paths[1:]:
+            _pipe(path)
+        self._begun.set()
+
+    def check(self) -> None:
+        if self._error:
+            raise self._error
+
+    def close(self) -> None:
+        """No more is wanted."""
+        self._closed.set()
+        self._begun.set()
+        if self.paths:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(_AHEAD) as pool:
+            for number, (file, path) in enumerate(zip(self._files, self.paths, strict=True)):
+                pipe = self._opened(path)
+                if pipe is None:
+                    return
+                try:
+                    if not self._error:  # else what is left of the recording is given as empty: `check` tells
+                        self._give(file, pipe, pool, number == 0)
+                except BrokenPipeError:
+                    pass  # the core has enough of a damaged file
+                except store.StoreError as error:
+                    self._error = error
+                except BaseException as error:  # told to whoever reads
+                    self._error = store.StoreError(f"{file.url}: it could not be handed on: {error!r}", file.url)
+                finally:
+                    os.close(pipe)
+
+    def _give(self, file: File, pipe: int, pool: ThreadPoolExecutor, first: bool) -> None:
+        """One file, into its pipe. Raises StoreError, BrokenPipeError."""
+        waiting: list[Future[bytes]] = []
+        try:
+            for begin, end in _ranges(file.size):
+                waiting.append(pool.submit(store.part, file.url, begin, end))
+                if first and begin == 0:
+                    self._write(pipe, waiting.pop(0).result())
+                    self._begun.wait()
+                elif len(waiting) == _AHEAD:
+                    self._write(pipe, waiting.pop(0).result())
+            while waiting:
+                self._write(pipe, waiting.pop(0).result())
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def _write(self, pipe: int, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest and not self._closed.is_set():
+            if select.select((), (pipe,), (), _PATIENCE_S)[1]:
+                rest = rest[os.write(pipe, rest) :]
+
+    def _opened(self, path: str) -> int | None:
+        """The pipe's end to write to, when the core has opened the other one; None when nobody will."""
+        while not self._closed.is_set():
+            try:
+                return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    self._error = store.StoreError(f"{path}: {error.strerror}")
+                    return None
+            time.sleep(_POLL_S)
+        return None
+
+
+def _ranges(size: int) -> Iterator[tuple[int, int]]:
+    """Of the bytes of a file, a small one first."""
+    begin, end = 0, min(size, HEAD_BYTES)
+    while begin < size:
+        yield begin, end
+        begin, end = end, min(end + CHUNK_BYTES, size)
+
+
+def _pipe(path: str) -> None:
+    """A named pipe in the place of a file."""
+    made = f"{path}.pipe"
+    os.mkfifo(made, 0o600)
+    Path(made).replace(path)

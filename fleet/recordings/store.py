@@ -1,0 +1,349 @@
+"""Folders and object stores alike, through fsspec: finding, fetching and putting files, with patience for errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...analyzer.sidecar.names import descriptions, is_sidecar_file, samples
+from ...interruption import Unfinished
+from .credentials import HIDDEN, without_credentials
+from .series import File, Found, is_capture
+
+_Given = TypeVar("_Given")
+
+TRIES = 7
+"""Times a store is asked before its error is believed (own choice: with the waits below, about half a minute)."""
+FIRST_WAIT_S = 0.5
+"""Seconds before the second try; doubled before each further one."""
+LONGEST_WAIT_S = 15.0
+
+_FINAL = (
+    *(FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError),
+    *(ValueError, TypeError, ImportError),
+)
+"""Errors that asking again does not change."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class StoreError(Exception):
+    """A store that cannot be read or written, with its own words and without the credentials of its URL."""
+
+    def __init__(self, text: str, url: str = "", *, lasting: bool = False) -> None:
+        """Name `url` as the one whose credentials `text` may repeat; `lasting` when asking later changes nothing."""
+        super().__init__(without_credentials(text, url))
+        self.lasting = lasting
+
+
+class WriteError(StoreError):
+    """A dataset that cannot be written."""
+
+
+class SchemeError(StoreError):
+    """A URL of a kind that is not known, or not without another package."""
+
+
+_KEYS = "; the store's client takes credentials from the environment, see its documentation"
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "DefaultCredentialsError")
+"""Names of errors of stores' clients; asking again does not change them."""
+
+
+def tried(call: Callable[[], _Given], what: str) -> _Given:
+    """Ask a store, again after errors that may pass. Raises StoreError, FileNotFoundError."""
+    wait = float(os.environ.get("GRPCDIAG_STORE_WAIT_S", FIRST_WAIT_S))
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            return call()
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # clients of stores raise errors of their own libraries
+            lacks_keys = type(error).__name__ in _NO_CREDENTIALS
+            if not left or lacks_keys or isinstance(error, _FINAL) or getattr(error, "errno", None) in _FULL:
+                lasting = isinstance(error, PermissionError)
+                raise StoreError(
+                    f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}", what, lasting=lasting
+                ) from None
+        time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
+        wait *= 2
+    raise AssertionError
+
+
+def _words(error: BaseException) -> str:
+    return f"{getattr(error, 'strerror', None) or error or type(error).__name__}".strip()[:500]
+
+
+def opened(url: str) -> tuple[Any, str]:
+    """The file system of a URL or path, and the path in it. Raises StoreError, SchemeError."""
+    try:
+        import fsspec
+    except ImportError:
+        raise SchemeError(f"{url}: fsspec is not installed: pip install 'grpcdiag[fleet]'", url) from None
+    try:
+        system, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        raise SchemeError(f"{url}: {_lacking(url, error)}", url) from None
+    except ValueError as error:
+        raise SchemeError(f"{url}: {_words(error)}", url) from None
+    except Exception as error:  # clients of stores raise errors of their own libraries, for credentials say
+        raise StoreError(f"{url}: {_words(error)}", url) from None
+    if not path.startswith(("http://", "https://")) and without_credentials(f"x://{path}") != f"x://{path}":
+        raise SchemeError(f"{url}: this store takes no credentials from a URL{_KEYS}", url)
+    return system, path
+
+
+def _lacking(url: str, error: ImportError) -> str:
+    """What has to be installed for a URL."""
+    from importlib.util import find_spec
+
+    from fsspec.registry import known_implementations
+
+    scheme = url.partition("://")[0]
+    package = str(known_implementations.get(scheme, {}).get("class", "")).partition(".")[0]
+    if package in ("", "fsspec") or find_spec(package):
+        return _words(error)
+    extra = "'grpcdiag[fleet]'" if package == "s3fs" else package
+    return f"{scheme}:// needs the package {package}, here and where workers run: pip install {extra}"
+
+
+def search(source: str) -> Iterator[Found]:
+    """Captures of a folder with all below it, of a pattern, or one file, and what is beside. Raises StoreError."""
+    from fsspec.core import has_magic
+
+    system, path = opened(source)
+    path = path.rstrip("/") or path
+    if has_magic(path) and not tried(lambda: system.exists(path), source):
+        root = path[: min(path.index(mark) for mark in "*?[" if mark in path)].rpartition("/")[0]
+        listed = _matched(system, path, root, source)
+    elif tried(lambda: system.isdir(path), source):
+        root, listed = path, _below(system, path, source)
+    else:
+        root = path.rpartition("/")[0]
+        listed = _alone(system, path, source)
+    for name, info in sorted(listed.items()):
+        if info.get("type", "file") == "file":
+            yield _found(system, root, name, info)
+
+
+_Listed = dict[str, dict[str, Any]]
+
+
+def _below(system: Any, folder: str, source: str) -> _Listed:
+    everything = tried(lambda: system.find(folder, detail=True), source)
+    return {name: info for name, info in everything.items() if _wanted(name.rpartition("/")[2])}
+
+
+def _wanted(name: str) -> bool:
+    return is_capture(name) or is_sidecar_file(name)
+
+
+def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
+    """What a pattern matches, files whatever they are called, and folders with the captures below them."""
+    try:
+        listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
+    except FileNotFoundError:
+        return {}
+    folders = {name for name, info in listed.items() if info.get("type") == "directory"}
+    if folders:
+        for name, info in _below(system, root, source).items():
+            parents = name.split("/")
+            if any("/".join(parents[:depth]) in folders for depth in range(1, len(parents))):
+                listed[name] = info
+    sidecar = f"{pattern.rpartition('/')[0]}/*.grpcdiag*"
+    found = tried(lambda: system.glob(sidecar, detail=True), source)
+    return listed | {name: info for name, info in found.items() if is_sidecar_file(name)}
+
+
+def _alone(system: Any, path: str, source: str) -> _Listed:
+    """One file, and what lies beside it. Raises StoreError."""
+    try:
+        listed = {path: tried(lambda: system.info(path), source)}
+    except FileNotFoundError:
+        raise StoreError(f"{source}: no such file or folder", source) from None
+    # a URL with parameters, such as a signature, opens this file and no other
+    for description in descriptions(path) if "://" not in path or "?" not in path else ():
+        for name in (description, samples(description)):
+            with suppress(FileNotFoundError):
+                listed[name] = tried(partial(system.info, name), source)
+    return listed
+
+
+def one(url: str) -> File:
+    """One file as it is now. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        info = tried(lambda: system.info(path), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: no such file", url) from None
+    return _found(system, "", path, info).file
+
+
+def head(url: str, most: int) -> bytes:
+    """The first bytes of a file. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
+
+
+def part(url: str, begin: int, end: int) -> bytes:
+    """Bytes of a file that has them. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone", url, lasting=True) from None
+    if len(content) > end - begin:  # of a web server that gives no parts of files
+        content = content[begin:end]
+    if len(content) != end - begin:
+        raise StoreError(f"{url}: it became shorter while it was read", url)
+    return content
+
+
+def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
+    """The first bytes of each of the files of one store. Raises StoreError."""
+    if not files:
+        return
+    system, _ = opened(files[0].url)
+    for begin in range(0, len(files), _HEADS_AT_ONCE):
+        some = [file for file in files[begin : begin + _HEADS_AT_ONCE] if file.size]
+        paths, ends = [system._strip_protocol(file.url) for file in some], [min(file.size, most) for file in some]
+        zeros = [0] * len(some)
+        try:
+            got = tried(partial(system.cat_ranges, paths, zeros, ends, on_error="raise"), some[0].url) if some else []
+        except FileNotFoundError as error:
+            raise StoreError(f"{error}: it is gone", some[0].url) from None
+        of = dict(zip((file.url for file in some), got, strict=True))
+        for file in files[begin : begin + _HEADS_AT_ONCE]:
+            yield bytes(of.get(file.url, b""))[:most]
+
+
+_HEADS_AT_ONCE = 100
+"""Beginnings of files that are in memory together."""
+
+
+def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
+    version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
+    below = path[len(root) :].strip("/").split("/")
+    size = info.get("size")
+    if size is None:  # listings of web servers do not tell it
+        size = tried(lambda: system.size(path), path)
+    file = File(system.unstrip_protocol(path), int(size or 0), str(version))
+    name, folder = below[-1], system.unstrip_protocol(root)
+    if local_path(folder) is None:
+        name, folder = without_credentials(name), without_credentials(folder)
+        if HIDDEN in name:  # a signed URL: the parameters are no part of the file's name
+            name = name.partition("?")[0]
+    return Found(file, tuple(below[:-1]), name, folder)
+
+
+def local_path(url: str) -> str | None:
+    """The path of a file of this machine."""
+    return url.removeprefix("file://") if url.startswith("file://") else None
+
+
+def get(url: str, target: Path) -> None:
+    """Copy one file to this machine. Raises StoreError."""
+    system, source = opened(url)
+    try:
+        tried(lambda: system.get_file(source, str(target)), url)
+    except FileNotFoundError:
+        raise StoreError(f"{url}: it is gone", url) from None
+
+
+AT_ONCE = 500
+"""Small files that are asked for together; the store's client has them copied side by side."""
+
+
+def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
+    """Paths of many files of one store on this machine; those of stores are copied into `folder`. Raises StoreError."""
+    if not urls or local_path(urls[0]) is not None:
+        return [url.removeprefix("file://") for url in urls]
+    system, _ = opened(urls[0])
+    folder.mkdir(parents=True)
+    paths = [str(folder / f"{number}.parquet") for number in range(len(urls))]
+    for begin in range(0, len(urls), AT_ONCE):
+        some = slice(begin, begin + AT_ONCE)
+        sources = [system._strip_protocol(url) for url in urls[some]]
+        try:
+            tried(partial(system.get, sources, paths[some]), urls[0])
+        except FileNotFoundError as error:
+            raise StoreError(f"{error}: it is gone", urls[begin]) from None
+    return paths
+
+
+def put(path: Path, url: str) -> None:
+    """A file of this machine at `url`, whole or not at all. Raises StoreError."""
+    system, target = opened(url)
+    if local_path(system.unstrip_protocol(target)) is None:
+        try:
+            tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+        except FileNotFoundError as error:  # such as a bucket that does not exist
+            raise StoreError(f"{url}: {_words(error)}", url) from None
+        return
+
+    def replace() -> None:
+        final = Path(target)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        part = final.with_name(f".{final.name[-150:]}.{os.getpid()}")
+        with Unfinished(lambda: part, lambda part: part.unlink(missing_ok=True)):
+            system.copy(str(path), str(part))
+            part.replace(final)
+
+    tried(replace, url)
+
+
+def put_bytes(content: bytes, url: str, folder: Path) -> None:
+    """Some bytes at `url`, whole or not at all. Raises StoreError."""
+    path = folder / "content"
+    path.write_bytes(content)
+    put(path, url)
+
+
+def names(url: str) -> list[str]:
+    """Paths of all files below a folder, as URLs; none when it does not exist. Raises StoreError."""
+    system, path = opened(url)
+    try:
+        return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.find(path), url))
+    except FileNotFoundError:
+        return []
+
+
+def read(urls: Sequence[str]) -> dict[str, bytes]:
+    """The contents of small files of one store. Raises StoreError."""
+    if not urls:
+        return {}
+    system, _ = opened(urls[0])
+    paths = {opened(url)[1]: url for url in urls} if len(urls) < 100 else {system._strip_protocol(u): u for u in urls}
+    try:
+        found = tried(lambda: system.cat(list(paths), on_error="raise"), urls[0])
+    except FileNotFoundError as error:
+        raise StoreError(f"{error}: it is gone", urls[0]) from None
+    if isinstance(found, bytes):
+        return {urls[0]: found}
+    return {paths[path]: content for path, content in found.items()}
+
+
+def remove(urls: Sequence[str]) -> None:
+    """Delete files; those that are gone are no error. Raises StoreError."""
+    for url in urls:
+        system, path = opened(url)
+        with suppress(FileNotFoundError):
+            tried(partial(system.rm_file, path), url)
+
+
+def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
+    """Copy files into a folder under their own names, and give the paths. Raises StoreError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, url in enumerate(urls):
+        name = url.rpartition("/")[2]
+        target = folder / (name if len({u.rpartition("/")[2] for u in urls}) == len(urls) else f"{number:05}-{name}")
+        get(url, target)
+        yield str(target)

@@ -1,0 +1,89 @@
+"""The JSON of `analyze`: an `Analysis` as it is, since its types are the document's (analyzer/model/analysis.py)."""
+
+from __future__ import annotations
+
+import json as standard_json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import json
+from msgspec.structs import replace
+
+from ..analyzer.model.analysis import Analysis, ConnectionFacts
+
+_AT_ONCE = 1_000
+"""Connections whose text is in memory at once."""
+
+
+class DocumentError(Exception):
+    """A text is no document of `grpcdiag.analysis/1`; the message says why."""
+
+
+def render(analysis: Analysis) -> str:
+    """Write the analysis as one JSON document with a final newline."""
+    return "".join(render_pieces(analysis))
+
+
+def render_pieces(analysis: Analysis) -> Iterator[str]:
+    """Write the same piece by piece: there may be very many connections."""
+    if not analysis.connections:
+        yield encode(analysis)
+        return
+    before, after = _text(replace(analysis, connections=())).split(_NONE, 1)  # in a string, quotes are escaped
+    yield before + '"connections": [\n'
+    yield from _list_connections(analysis.connections)
+    yield "\n  ]" + after + "\n"
+
+
+_NONE = '"connections": []'
+
+
+def _list_connections(connections: Sequence[ConnectionFacts]) -> Iterator[str]:
+    """Write connections as the items of a list two levels deep."""
+    for begin in range(0, len(connections), _AT_ONCE):
+        text = _text(connections[begin : begin + _AT_ONCE])
+        text = text[1:-2].replace("\n", "\n  ")  # without its brackets; a line break is never in a string
+        yield text[1:] if begin == 0 else f",{text}"
+
+
+def encode(document: Any) -> str:
+    """Write structs, names, texts and numbers as JSON with a final newline, in ASCII."""
+    return _text(document) + "\n"
+
+
+def _text(document: Any) -> str:
+    text = json.format(json.encode(document), indent=2).decode()
+    return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
+
+
+_NOT_ASCII = re.compile("[^\0-\x7f]")
+
+
+def _escape(character: re.Match[str]) -> str:
+    """Escape a character as JSON does (RFC 8259 section 7), for output whose encoding is not known."""
+    units = character[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def read(text: bytes) -> Analysis:
+    """Read a document as it was saved. Raises DocumentError."""
+    try:
+        return json.decode(text, type=Analysis)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(str(error)) from None
+
+
+def schema() -> dict[str, Any]:
+    """Read the published JSON Schema of the document."""
+    return read_schema("analysis-1.json")
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    """Read one of the published schemas."""
+    from importlib import resources  # only here: it takes longer to import than a small capture to analyse
+
+    text = resources.files("grpcdiag.reports").joinpath(f"schema/{name}").read_text(encoding="utf-8")
+    parsed: dict[str, Any] = standard_json.loads(text)
+    return parsed

@@ -1,0 +1,1 @@
+"""Write a capture as a Perfetto trace."""

@@ -1,0 +1,22 @@
+"""Explain each cause of RPC time in one line, for readers who never saw its name."""
+
+from __future__ import annotations
+
+MEANINGS = {
+    "client": "waits for the client to send; nothing blocked it",
+    "server": "waits for the server to send; nothing blocked it",
+    "network": "propagation between client and server",
+    "network_up": "propagation, client to server",
+    "network_down": "propagation, server to client",
+    "transmission": "bytes being transmitted",
+    "congestion_window": "blocked by TCP congestion control",
+    "receive_window": "blocked by the TCP receive window",
+    "stream_window": "blocked by the HTTP/2 stream window",
+    "connection_window": "blocked by the HTTP/2 connection window",
+    "loss_recovery": "recovery of lost packets",
+    "delayed_ack": "the sender waited for a delayed ACK",
+    "head_of_line": "bytes of other streams were sent first",
+    "capture_gap": "packets are missing from the capture",
+    "unexplained": "cause not visible in this capture",
+}
+"""One line for each cause."""

@@ -1,0 +1,69 @@
+"""Colours, and the drawing of rich's renderables as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from ...analyzer.model.text import count
+
+CAUSE_STYLES = {
+    "client": "cyan",
+    "server": "blue",
+    "network": "default",
+    "network_up": "default",
+    "network_down": "default",
+    "transmission": "green",
+    "congestion_window": "red",
+    "receive_window": "magenta",
+    "stream_window": "yellow",
+    "connection_window": "bright_blue",
+    "loss_recovery": "bright_red",
+    "delayed_ack": "bright_magenta",
+    "head_of_line": "bright_cyan",
+    "capture_gap": "bright_black",
+    "unexplained": "bright_black",
+}
+"""Colours of causes in bars, visible on dark and on light; the words beside the bars carry the meaning."""
+
+SEVERITY_STYLES = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+"""Colours of severities."""
+
+LEAST_WIDTH = 40
+"""Columns of the narrowest terminal for which lines are wrapped."""
+NARROW = 72
+"""Columns below which a row of a table becomes a paragraph."""
+
+
+def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: bool = True) -> str:
+    """Draw parts one below the other as text, with escape sequences only when `colour` is set."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        soft_wrap=not wrap,
+    )
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, Text) and not (colour or wrap):  # the same text as rich prints, without rendering segments
+            drawn = part.plain
+        else:
+            console.print(part)
+            drawn = out.getvalue()
+            out.seek(0)
+            out.truncate()
+        lines += [line.rstrip() for line in drawn.splitlines() or ("",)]
+    return "\n".join(lines) + "\n"
+
+
+def more(number: int, noun: str) -> list[Text]:
+    """Say how many are not shown; nothing when all are."""
+    return [Text(f"... and {count(number, 'more ' + noun)}", style="dim")] if number > 0 else []

@@ -1,0 +1,1 @@
+"""Tables of rows for the terminal, CSV, JSON lines and Parquet."""

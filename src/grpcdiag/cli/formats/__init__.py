@@ -1,0 +1,1 @@
+"""Report formats of `analyze` that read the capture again."""

@@ -1,0 +1,52 @@
+"""Write the HTML report of `analyze`, which reads the capture again for its timeline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..support.common import decoding, fail, progress, spooled, write
+
+if TYPE_CHECKING:
+    from ...analyzer.decode.runner import DecodeOptions, Progress
+    from ...analyzer.model.analysis import Analysis
+
+STANDARD_INPUT = "-"
+_NAMED = "standard input"
+
+Analyse = Callable[[list[str], "DecodeOptions", "Progress | None"], "Analysis"]
+
+
+def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool, analyse: Analyse) -> Analysis:
+    """Write the page and return its analysis."""
+    if output is None and sys.stdout.isatty():
+        fail("an HTML report cannot be shown in a terminal: name a file with -o", 2)
+    with spooled(files) as paths, decoding():
+        from ...analyzer.views.page_data import collect_page_data
+
+        with progress(quiet) as report_progress:
+            analysis = analyse(paths, chosen, report_progress)
+        drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
+        with progress(quiet) as report_progress:
+            rows = collect_page_data(drawn, analysis, progress=report_progress, **chosen)
+        analysis = _restore_names(analysis, files, paths)
+    from ...reports import html
+
+    write(html.render(analysis, rows), output)
+    return analysis
+
+
+def _restore_names(analysis: Analysis, files: list[str], paths: list[str]) -> Analysis:
+    """Replace the path of the temporary copy by the name that the user gave."""
+    if files == paths:
+        return analysis
+    from msgspec.structs import replace
+
+    kept = next(path for file, path in zip(files, paths, strict=True) if file == STANDARD_INPUT)
+    return replace(
+        analysis,
+        files=tuple(_NAMED if name == kept else name for name in analysis.files),
+        quality=replace(analysis.quality, warnings=tuple(w.replace(kept, _NAMED) for w in analysis.quality.warnings)),
+    )

@@ -1,0 +1,89 @@
+"""Write the Perfetto trace of `grpcdiag analyze --format perfetto` piece by piece."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from ...files.atomic_file import replacing
+from ..support.common import decoding, fail, one_place, progress, say
+from ..support.sidecar import find_sidecar
+
+if TYPE_CHECKING:
+    from ...analyzer.decode.runner import DecodeOptions
+    from ...analyzer.model.analysis import Analysis
+    from ...analyzer.views.trace_data import TraceData
+
+LARGE_BYTES = 500_000_000
+"""From this size the browser's memory may be too small."""
+
+
+def write_trace(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool) -> Analysis:
+    """Analyze a capture, write it as a Perfetto trace and return the analysis; exit with 2 if that is impossible."""
+    if output == Path("-"):
+        output = None
+    if output is None and sys.stdout.isatty():
+        fail(f"a Perfetto trace is binary: name a file, -o {_suggest_name(files)}, or pipe it into one", 2)
+    try:
+        from ...reports.perfetto import document
+    except ImportError as error:
+        if error.name is None or error.name.split(".")[0] not in ("perfetto", "google"):
+            raise
+        fail("--format perfetto needs the perfetto package: pip install 'grpcdiag[perfetto]'", 2)
+    analysis, read = _read(files, chosen, quiet)
+    size = _write(document.render(analysis, read), output)
+    if output is not None and not quiet:
+        say(f"{output}: {_describe(size)}")
+    return analysis
+
+
+def _suggest_name(files: list[str]) -> str:
+    name = "run" if files[0] == "-" else Path(files[0]).name.split(".")[0] or "run"
+    return f"{name}.pftrace"
+
+
+def _describe(size: int) -> str:
+    from ...analyzer.model.text import size as shown
+
+    where = "open it at https://ui.perfetto.dev"
+    if size > LARGE_BYTES:
+        where += " with `trace_processor_shell --httpd` running, because the browser's memory may be too small"
+    return f"{shown(size)}, {where}"
+
+
+def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysis, TraceData]:
+    from ...analyzer.analysis import of_tables
+    from ...analyzer.views.trace_data import read_trace_data
+
+    with decoding(), progress(quiet) as report_progress:
+        one_place(files, chosen)
+        read = read_trace_data(files, progress=report_progress, **chosen)
+        sidecar, notes = find_sidecar(files)
+        analysis = of_tables(read.tables, sidecar, notes)
+    if sidecar is not None and analysis.recording is not None:
+        from ...analyzer.sidecar.read import apply_sidecar
+
+        read = replace(read, tables=apply_sidecar(read.tables, sidecar)[1])
+    return analysis, read
+
+
+def _write(pieces: Iterable[bytes], output: Path | None) -> int:
+    """Write the pieces and return their size."""
+    if output is None:
+        size = _write_pieces(pieces, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return size
+    try:
+        with replacing(output) as out:
+            return _write_pieces(pieces, out)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror}", 2)
+
+
+def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> int:
+    return sum(out.write(piece) for piece in pieces)

@@ -1,0 +1,1 @@
+"""Options, output, progress and errors that commands share."""

@@ -1,0 +1,367 @@
+"""Arguments, progress, and errors with their exit codes, shared by all commands."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from ...interruption import Unfinished, scratch
+
+if TYPE_CHECKING:
+    from ...analyzer.decode.runner import DecodeOptions
+
+_Drawn = TypeVar("_Drawn", bound=AbstractContextManager[Any])
+
+_FROM_HELP = "Start of the range after the first packet: 1.5, 1.5s, 800ms."
+_UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
+
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+
+WIDTH = 100
+"""Default width of a report that is not shown in a terminal; COLUMNS overrides it."""
+
+UNREADABLE = 3
+"""Exit code: the input cannot be read or is not a capture."""
+NO_GRPC = 4
+"""Exit code: no gRPC traffic found."""
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE...",
+        help="pcap or pcapng, plain or compressed; - for standard input. "
+        "Several files of one rotated capture in any order. analyze and rpcs also take captures of both ends.",
+    ),
+]
+Ports = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--port", min=1, max=65535, help="Decode this port as HTTP/2, whatever its bytes look like; repeatable."
+    ),
+]
+KeyLog = Annotated[
+    Path | None,
+    typer.Option("--keylog", metavar="FILE", help="TLS secrets in the format of SSLKEYLOGFILE."),
+]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        parser=lambda text: memory_size(text),
+        help="Memory limit, such as 500M or 2GiB; more data goes to temporary files (TMPDIR).",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no messages on standard error.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of standard output.")]
+
+From = Annotated[
+    int | None,
+    typer.Option("--from", metavar="TIME", parser=lambda text: nanoseconds(text), help=_FROM_HELP),
+]
+To = Annotated[
+    int | None,
+    typer.Option(
+        "--to", metavar="TIME", parser=lambda text: nanoseconds(text), help="End of the range, in the format of --from."
+    ),
+]
+
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="PATTERN",
+        help="Select RPCs of this method: /package.Service/Method, a part of it, or a pattern with * and ?.",
+    ),
+]
+
+SLOW_S = 0.4
+"""Seconds of reading after which a progress bar appears; most files take less."""
+
+
+LEAST_MEMORY = 200_000_000
+"""Smallest `--memory` in bytes: see docs/memory.md."""
+
+SPILL = 16_384
+"""Durations of a method kept in memory under `--memory`; the others are in a temporary file."""
+
+_SIZES = {"": 1, "K": 1_000, "M": 1_000**2, "G": 1_000**3, "T": 1_000**4}
+_BINARY_SIZES = {"KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
+
+
+def memory_size(text: str) -> int:
+    """Parse a memory limit: `500M`, `1G`, `1GiB`, `2GB`. Raises BadParameter."""
+    number, unit = r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})", r"([KMGT]I?)?B?"
+    match = re.fullmatch(rf"{number}\s*{unit}", text.strip(), re.IGNORECASE | re.ASCII)
+    if not match:
+        raise typer.BadParameter(f"{text!r} is not a size: write bytes with a unit, such as 500M, 1G or 1GiB")
+    size = round(float(match[1]) * (_SIZES | _BINARY_SIZES)[(match[2] or "").upper()])
+    if size < LEAST_MEMORY:
+        raise typer.BadParameter(f"{text} is too small: the minimum is {LEAST_MEMORY // 1_000_000}M")
+    return size
+
+
+def nanoseconds(text: str) -> int:
+    """Parse a time after the first packet: `1.5`, `1.5s`, `800ms`. Raises BadParameter."""
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d*)?|\.\d+)\s*(s|ms|us|µs|ns|)", text.strip())
+    if not match:
+        raise typer.BadParameter(f"{text!r} is not a time: write seconds such as 1.5 or 1.5s, or 800ms, 250us")
+    return round(float(match[1]) * _UNITS[match[2]])
+
+
+def one_after_the_other(from_: int | None, to: int | None) -> None:
+    """Check that a range does not end before it begins. Raises BadParameter."""
+    if from_ is not None and to is not None and from_ > to:
+        raise typer.BadParameter("--from is after --to")
+
+
+def columns(output: Path | None, otherwise: int = WIDTH) -> int:
+    """Find the width of a report: the terminal's, that of COLUMNS, or `otherwise`."""
+    if output is None and sys.stdout.isatty():
+        return shutil.get_terminal_size((WIDTH, 24)).columns
+    value = os.environ.get("COLUMNS", "")
+    return int(value) if value.isdecimal() and 0 < int(value) < 10_000 else otherwise
+
+
+def coloured(output: Path | None) -> bool:
+    """Say whether a report may contain escape sequences."""
+    return output is None and wants_colour()
+
+
+def say(message: str) -> None:
+    """Print a message on standard error; control characters in names of files are escaped."""
+    from ...analyzer.model.text import safe
+
+    with suppress(OSError):  # a message that cannot be written changes no exit code
+        typer.echo("\n".join(safe(line) for line in f"grpcdiag: {message}".split("\n")), err=True)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Print an error on standard error and exit."""
+    say(message)
+    raise typer.Exit(code)
+
+
+def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None) -> DecodeOptions:
+    """Collect the options for decoding captures; an unreadable key log ends the command."""
+    chosen: DecodeOptions = {"ports": ports or []}
+    if memory is not None:
+        chosen["memory"] = memory
+        chosen["spill"] = SPILL
+        atexit.unregister(_report_memory)
+        atexit.register(_report_memory, memory)
+    if keylog:
+        try:
+            chosen["keylog"] = _read_key_log(keylog)
+        except OSError as error:
+            fail(f"{keylog}: the key log cannot be read: {error.strerror}", UNREADABLE)
+    return chosen
+
+
+def _report_memory(allowed: int) -> None:
+    """Report when the command used more memory than allowed, as the operating system counts it."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:  # not on every system
+        return
+    taken = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+    if taken > allowed:
+        say(f"--memory: {taken / 1e6:,.0f} MB were used, more than the {allowed / 1e6:,.0f} MB allowed")
+
+
+def _read_key_log(path: Path) -> bytes:
+    """Read a key log up to a limit: it may be an endless file. Raises OSError."""
+    from ...analyzer.decode.runner import KEY_LOG_BYTES
+
+    with path.open("rb") as file:
+        text = file.read(KEY_LOG_BYTES)
+        if file.read(1):
+            say(f"{path}: only the first {KEY_LOG_BYTES >> 20} MiB of the key log are used")
+    return text
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Turn what decoding raises into messages and exit codes."""
+    from ...analyzer.decode.errors import CaptureError, MemoryLimitError, NoGrpcError, SpillError
+
+    try:
+        yield
+    except CaptureError as error:
+        fail(str(error), UNREADABLE)
+    except NoGrpcError as error:
+        fail(f"no gRPC traffic found: {error}", NO_GRPC)
+    except MemoryLimitError as error:
+        fail(f"--memory is too small for this command and capture: {error}", 2)
+    except SpillError as error:
+        fail(f"cannot write temporary files: {error}; TMPDIR sets their folder", 2)
+    except UnicodeEncodeError:
+        fail("the name of a file is not UTF-8: rename it, or pipe the capture to standard input (-)", UNREADABLE)
+
+
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Turn an error of temporary files into a message and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"cannot write temporary files: {error.strerror}; TMPDIR sets their folder", 2)
+
+
+@contextmanager
+def spooled(files: list[str]) -> Iterator[list[str]]:
+    """Copy standard input to a file, for captures that are read several times."""
+    if "-" not in files:
+        yield files
+        return
+    with ExitStack() as stack:
+        with temporary_files():
+            folder = stack.enter_context(scratch("grpcdiag-"))
+            with (folder / "standard-input").open("wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+        yield [file.name if path == "-" else path for path in files]
+
+
+def one_place(files: list[str], chosen: DecodeOptions) -> None:
+    """End the command if its files are captures of the same connections at two places."""
+    if len(files) < 2:
+        return
+    from ...analyzer.two_captures import vantages
+
+    places = vantages(files, **chosen)
+    if len(places) > 1:
+        names = " and ".join(place[0] for place in places[:2])
+        fail(f"{names} are captures of the same connections at two places: give one (analyze and rpcs take both)", 2)
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
+    """Show a progress bar for long files if standard error is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    with ExitStack() as shown:
+        yield _Bar(shown)
+
+
+@contextmanager
+def busy(quiet: bool, what: str) -> Iterator[None]:
+    """Show that work without measurable progress is going on if standard error is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with drawn(Console(stderr=True).status(what)):
+        yield
+
+
+@contextmanager
+def drawn(bar: _Drawn) -> Iterator[_Drawn]:
+    """Draw a bar on standard error for the block; a signal clears its line and shows the cursor again."""
+    with Unfinished(lambda: bar, lambda _: os.write(2, b"\r\x1b[2K\x1b[?25h"), only_for_signals=True), bar:
+        yield bar
+
+
+class _Bar:
+    """Draws the progress of reading, with the rate and the time left, once reading has taken a while."""
+
+    def __init__(self, shown: ExitStack) -> None:
+        self._shown = shown
+        self._began = monotonic()
+        self._draw: Callable[[int, int | None], None] | None = None
+
+    def __call__(self, read: int, total: int | None) -> None:
+        if self._draw is None:
+            if monotonic() - self._began < SLOW_S:
+                return
+            self._draw = self._start_drawing(read, total)
+        self._draw(read, total)
+
+    def _start_drawing(self, read: int, total: int | None) -> Callable[[int, int | None], None]:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        columns = (
+            TextColumn("reading"),
+            BarColumn(),
+            TextColumn("{task.fields[share]:>4}"),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[left]}"),
+        )
+        bar = Progress(*columns, console=Console(stderr=True), transient=True, get_time=monotonic)
+        self._shown.enter_context(drawn(bar))
+
+        def update(read: int, total: int | None) -> None:
+            share = f"{100 * min(read, total) // total}%" if total else ""
+            bar.update(task, completed=read, total=total, share=share, left="left" if total else "")
+
+        task = bar.add_task("reading", completed=read, total=total, share="", left="")
+        # the bar counts from the start of reading, so rate and time left are known immediately
+        bar.tasks[0].start_time = self._began
+        return update
+
+
+def write(text: str | Iterable[str], output: Path | None) -> None:
+    """Write a report, or its pieces, to a file or to standard output; exit if the file cannot be written."""
+    pieces = (text,) if isinstance(text, str) else text
+    if output is None:
+        for piece in pieces:
+            sys.stdout.write(piece if shows_unicode() else plain(piece))
+        sys.stdout.flush()
+        return
+    from ...files.atomic_file import replacing
+
+    try:
+        with replacing(output) as out:
+            out.writelines(piece.encode() for piece in pieces)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(f"cannot write {output}: {error.strerror}", 2)
+
+
+def shows_unicode() -> bool:
+    """Say whether standard output accepts characters beyond ASCII and, if it is a terminal, can show them."""
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "").replace("_", "")
+    if not encoding.startswith("utf"):
+        return False
+    if not sys.stdout.isatty() or "PYTHONIOENCODING" in os.environ:
+        return True
+    # in the locale C, Python writes UTF-8 and sets LC_CTYPE (PEP 538, 540), but the terminal may not show it
+    own = os.environ.get("LC_CTYPE", "")
+    named = os.environ.get("LC_ALL") or (own if own not in _COERCED else "") or os.environ.get("LANG", "")
+    return named not in ("C", "POSIX")
+
+
+def plain(text: str) -> str:
+    """Convert a text to ASCII."""
+    from ...reports.shared.text import ascii_only
+
+    return ascii_only(text)
+
+
+def wants_colour() -> bool:
+    """Say whether standard output is a terminal on which colours are allowed (https://no-color.org)."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ

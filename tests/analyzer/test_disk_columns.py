@@ -1,0 +1,161 @@
+"""Rows that wait in temporary files are the rows there are without, in their order, for every capture."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from support import COMMITTED, recorded
+
+from grpcdiag.analyzer import _core
+from grpcdiag.analyzer.analysis import of_tables
+from grpcdiag.analyzer.decode import disk_columns, rpc_columns, rpc_stream, runner
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.disk_columns import DiskColumns, gathered
+from grpcdiag.analyzer.decode.errors import MemoryLimitError, NoGrpcError, SpillError
+from grpcdiag.analyzer.selection.narrow import read as read_for_narrowing
+from grpcdiag.analyzer.selection.selection import Selection
+from grpcdiag.reports import analysis_json
+from grpcdiag.reports.tables import rows
+
+UNARY = "ydb-unary-single-inflight1.pcap"
+BUSY = "max-concurrent-streams-control.pcap"
+"""1,000 RPCs, many at once."""
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """So little is kept in memory that the smallest captures spill; gives the folder for temporary files."""
+    monkeypatch.setattr(rpc_columns, "IN_MEMORY", 3)
+    monkeypatch.setattr(runner, "STEP", 40)
+    for name, value in {"STEP": 40, "LEAST": 3, "MOST": 6}.items():
+        monkeypatch.setattr(rpc_stream, name, value)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+def whole(files: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> pl.DataFrame:
+    """The rows of RPCs as one run without any spilling gives them."""
+    with monkeypatch.context() as patched:
+        patched.setattr(rpc_columns, "IN_MEMORY", 1 << 40)
+        return rows.rpcs(decode(files))
+
+
+@pytest.mark.parametrize("files", COMMITTED)
+def test_rows_come_piece_by_piece_as_they_are_together(
+    files: Sequence[str], little: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = whole(files, monkeypatch)
+    pieces = [rows.rpcs_of(piece) for piece in rpc_stream.stream_rpcs(files, require_rows=False)]
+    assert_frame_equal(pl.concat(pieces), expected)
+    assert_frame_equal(rows.rpcs(decode(files)), expected)
+    assert not list(little.iterdir())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("files", COMMITTED)
+def test_analyses_are_the_same(
+    files: Sequence[str], threads: int, little: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(runner.THREADS_VARIABLE, str(threads))
+
+    def analysis(**how: int) -> str:
+        try:
+            return analysis_json.render(of_tables(decode(files, rpc_rows=False, **how)))  # type: ignore[arg-type]
+        except NoGrpcError as error:
+            return str(error)
+
+    assert analysis(spill=2, memory=1 << 40) == analysis()
+
+
+def test_captures_here_have_rows_that_are_taken_too_early(little: Path) -> None:
+    """Else the test above would prove nothing of them."""
+    assert _taken_too_early(recorded(BUSY)) > 500
+
+
+def _taken_too_early(path: str) -> int:
+    run = _core.Run([path], rpc_rows=True)
+    early = 0
+    while run.step(40):
+        run.take_rpcs(3, 6)
+        early += len(run.take_settled()["numbers"])
+    return early + len(run.finish()["settled"]["numbers"])
+
+
+def test_rpcs_that_last_hold_up_no_memory() -> None:
+    """Rows are handed on unfinished, and each of these exactly once more."""
+    run = _core.Run([recorded(BUSY)], rpc_rows=True)
+    taken, unsettled = 0, 0
+    while run.step(10):
+        columns = run.take_rpcs(1, 0)
+        taken += len(columns["connection"])
+        unsettled += int(np.count_nonzero(columns["settled"] == 0))
+    again = run.take_settled()["numbers"]
+    end = run.finish()
+    assert unsettled == len(again) + len(end["settled"]["numbers"]) > 0
+    assert taken + len(end["rpcs"]["connection"]) == sum(method["rpcs"] for method in end["methods"])
+
+
+def test_narrowing_reads_the_same_rows(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [recorded(BUSY)]
+    expected = whole(files, monkeypatch)
+    assert_frame_equal(rows.rpcs(read_for_narrowing(files, Selection((), None, None, None)).tables), expected)
+
+
+def test_a_full_disk_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> object:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(SpillError, match="No space left on device"):
+        decode([recorded(UNARY)])
+    with pytest.raises(SpillError, match="No space left on device"):
+        DiskColumns().add(0, {"connection": np.zeros(3, dtype=np.uint32)})
+
+
+def test_no_folder_for_temporary_files_is_told(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(little / "nowhere"))
+    with pytest.raises(SpillError, match="No such file"):
+        decode([recorded(UNARY)], rpc_rows=False, spill=2)
+
+
+def test_more_memory_than_allowed_is_told() -> None:
+    with pytest.raises(
+        MemoryLimitError, match=r"^\d+ MB were taken after \d+ packets, and \d+ connections may need \d+ MB more$"
+    ):
+        decode([recorded(UNARY)], rpc_rows=False, memory=1_000_000)
+
+
+def test_rows_of_a_memory_map_are_gathered(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_columns, "_GATHERED", 7)
+    budgets = decode([recorded(BUSY)]).rpc_budgets
+    assert isinstance(budgets.base, np.memmap)
+    some = np.array([0, 3, 3, 999, 17, 20, 500, 501, 502, 2])
+    assert gathered(budgets, some).tolist() == np.array(budgets)[some].tolist()
+    assert gathered(budgets, some[:0]).shape == (0, budgets.shape[1])
+    assert gathered(np.arange(5), np.array([4, 1])).tolist() == [4, 1]
+
+
+def test_parts_are_read_as_they_were_written_and_corrected() -> None:
+    spilled = DiskColumns()
+    first = {"a": np.arange(5, dtype=np.uint32), "b": np.arange(10, dtype=np.int64).reshape(5, 2)}
+    second = {"a": np.arange(2, dtype=np.uint32), "b": np.zeros((2, 2), dtype=np.int64)}
+    parts = [spilled.add(0, first), spilled.add(5, second)]
+    other = {"a": np.array([7, 8], dtype=np.uint32), "b": np.full((2, 2), 9)}
+    spilled.correct(parts[0], np.array([1, 4], dtype=np.uint32), other)
+    read = spilled.read(parts[0])
+    assert read["a"].tolist() == [0, 7, 2, 3, 8]
+    assert read["b"].tolist() == [[0, 1], [9, 9], [4, 5], [6, 7], [9, 9]]
+    assert {name: column.tolist() for name, column in spilled.read(parts[1]).items()} == {
+        name: column.tolist() for name, column in second.items()
+    }
+    spilled.clear()
+    assert spilled.read(spilled.add(0, second))["a"].tolist() == [0, 1]

@@ -1,0 +1,105 @@
+"""Which findings are one story, and the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpcdiag.analyzer.analysis import ABOUTS
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Evidence, Finding, Scope
+from grpcdiag.analyzer.summary.verdict import choose_verdict, link_findings
+
+
+def finding(identity: str, **changes: Any) -> Finding:
+    given: dict[str, Any] = {
+        "id": identity,
+        "title": identity,
+        "severity": "warning",
+        "confidence": "high",
+        "scope": Scope((0,), ()),
+        "lost_ns": 1_000,
+        "share": 0.1,
+        "metrics": {},
+        "evidence": (Evidence(1, 0, "a packet"),),
+        "explanation": "",
+        "remedies": (),
+        "references": (),
+        "verdict": f"{identity} it is.",
+    }
+    return Finding(**{**given, **changes})
+
+
+def test_a_consequence_leaves_its_time_to_the_cause() -> None:
+    cause, consequence = link_findings([finding("client-idle-gap"), finding("shared-connection", lost_ns=500)], ABOUTS)
+    assert (cause.id, cause.part_of, cause.lost_ns) == ("shared-connection", None, 500)
+    assert (consequence.part_of, consequence.lost_ns, consequence.share) == ("shared-connection", None, None)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [finding("shared-connection", scope=Scope((1,), ())), finding("shared-connection", severity="info")],
+    ids=["on another connection", "less severe"],
+)
+def test_what_is_not_one_story_stays_apart(cause: Finding) -> None:
+    (idle,) = [f for f in link_findings([finding("client-idle-gap"), cause], ABOUTS) if f.id == "client-idle-gap"]
+    assert (idle.part_of, idle.lost_ns) == (None, 1_000)
+
+
+def test_data_that_the_client_itself_held_back_keeps_its_time() -> None:
+    stall = finding("stream-window-stall")
+    (own,) = [f for f in link_findings([finding("delayed-data"), stall], ABOUTS) if f.id == "delayed-data"]
+    assert (own.part_of, own.lost_ns) == (None, 1_000)
+    (told,) = [
+        f for f in link_findings([finding("delayed-data", lost_ns=None, share=None), stall], ABOUTS) if f is not stall
+    ]
+    assert told.part_of == "stream-window-stall"
+
+
+def test_the_gravest_comes_first_then_the_costliest() -> None:
+    slow, errors = finding("loss-recovery", lost_ns=9_000), finding("rpc-errors", lost_ns=None, share=None)
+    assert choose_verdict([errors, slow], {}, ABOUTS).finding == "loss-recovery"
+    grave = finding("rpc-errors", severity="critical", lost_ns=None, share=None)
+    assert choose_verdict([grave, slow], {}, ABOUTS).finding == "rpc-errors"
+    assert choose_verdict([finding("capture-quality"), errors], {}, ABOUTS).finding == "rpc-errors"
+    assert choose_verdict([finding("capture-quality")], {}, ABOUTS).finding == "capture-quality"
+
+
+def test_a_part_of_a_story_is_no_verdict() -> None:
+    told = link_findings([finding("client-idle-gap", lost_ns=9_000), finding("shared-connection")], ABOUTS)
+    assert choose_verdict(told, {}, ABOUTS).finding == "shared-connection"
+
+
+def test_without_a_finding_the_verdict_says_what_can_be_said() -> None:
+    clean = choose_verdict(
+        [finding("header-overhead", severity="info", lost_ns=None, share=None)],
+        {"server": 90, "unexplained": 10},
+        ABOUTS,
+    )
+    assert clean.finding is None
+    assert clean.text == "No transport problem was found in this capture."
+    streams = choose_verdict([], {"server": 90, "client": 10}, ABOUTS)
+    assert streams.text == "No transport problem was found in this capture."
+    hidden = choose_verdict([], {"server": 89, "unexplained": 6, "capture_gap": 5}, ABOUTS)
+    assert hidden.finding is None
+    assert "11%" in hidden.text
+
+
+def test_it_speaks_of_findings_and_causes_that_exist() -> None:
+    known = {detector.id for detector in DETECTORS}
+    named = {cause for about in ABOUTS.values() for cause in about.caused_by}
+    assert named <= known
+    assert {"unexplained", "capture_gap"} <= set(CAUSES)
+
+
+def test_a_clean_verdict_still_tells_what_costs_time() -> None:
+    beginning = finding("initial-congestion-window", severity="info", share=0.17)
+    said = choose_verdict([beginning], {"network": 100}, ABOUTS)
+    assert (said.text, said.finding) == (
+        f"No serious problem was found. Largest cost: {beginning.verdict}",
+        None,
+    )
+    little = finding("initial-congestion-window", severity="info", share=0.01)
+    assert choose_verdict([little], {"network": 100}, ABOUTS).text.startswith("No transport problem was found")

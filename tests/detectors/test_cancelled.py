@@ -1,0 +1,83 @@
+"""`cancelled`: who gave up, after how long, and whether a timer did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judging import check_evidence, must, played, tables_of_scene, told
+from support import RECORDINGS, Recording, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import cancelled
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["lab/cancelled"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["deadline-exceeded", "rpc-errors"]
+"""Recorded captures on which it must not."""
+
+
+def test_a_timer() -> None:
+    """Six calls, one after the other, cancelled after 40 ms each; the deadline was 50 ms."""
+    capture = synthetic("failures-cancel")
+    found = must(cancelled, decode([capture.file]))
+    assert (found.severity, found.confidence, found.lost_ns) == ("warning", "medium", None)
+    assert found.metrics["cancelled_rpcs"] == found.metrics["reset_by_client_rpcs"] == 6
+    assert found.metrics["duration_p50_ns"] == 40 * MS
+    assert "a timer" in found.verdict
+    check_evidence(found, [capture.file])
+
+
+@pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
+def test_quiet_on_real_captures(capture: Recording) -> None:
+    assert told(cancelled, decode(capture.files)) is None
+
+
+@pytest.mark.parametrize(("calls", "severity"), [(4, "info"), (5, "warning")])
+def test_few_are_no_timer(tmp_path: Path, calls: int, severity: str) -> None:
+    assert must(cancelled, played(given_up(40 * MS, calls=calls), tmp_path)).severity == severity
+
+
+@pytest.mark.parametrize(("after_ns", "severity"), [(9 * MS, "info"), (11 * MS, "warning")])
+def test_short_ones_are_no_timer(tmp_path: Path, after_ns: int, severity: str) -> None:
+    assert must(cancelled, played(given_up(after_ns), tmp_path)).severity == severity
+
+
+def test_unlike_durations_are_no_timer(tmp_path: Path) -> None:
+    conv = opened()
+    for number in range(8):
+        call = conv.start_rpc(METHOD)
+        call.send_message(20, end_stream=True)
+        conv.advance((20 + 4 * number) * MS)
+        call.cancel()
+    found = must(cancelled, played(conv, tmp_path))
+    assert found.severity == "info"
+    assert "timer" not in found.verdict
+
+
+def test_streams_stopped_together_are_no_timer(tmp_path: Path) -> None:
+    """Subscriptions begun and cancelled together, as at the end of a program."""
+    conv = opened()
+    calls = [conv.start_rpc(METHOD, end_stream=True) for _ in range(10)]
+    conv.advance(400 * MS)
+    for call in calls:
+        call.cancel()
+    found = must(cancelled, played(conv, tmp_path))
+    assert (found.metrics["cancelled_rpcs"], found.severity) == (10, "info")
+
+
+def test_the_server_may_cancel_and_trailers_may_say_so(tmp_path: Path) -> None:
+    conv = opened()
+    conv.unary(METHOD, status=1)
+    call = conv.start_rpc(METHOD)
+    call.cancel("server")
+    found = must(cancelled, played(conv, tmp_path))
+    assert (found.metrics["reset_by_server_rpcs"], found.metrics["cancelled_rpcs"]) == (1, 2)
+    assert "1 by the server, 1 with status CANCELLED" in found.verdict
+
+
+def test_the_share_decides() -> None:
+    assert must(cancelled, tables_of_scene("failures-cancel"), warning_share=0.9).severity == "info"

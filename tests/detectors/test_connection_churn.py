@@ -1,0 +1,119 @@
+"""`connection-churn`: one connection after the other for a call each; pools and long connections are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judging import changed, check_evidence, must, tables_of_scene, told
+from msgspec.structs import replace
+from support import RECORDINGS, Recording, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import connection_churn
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables import Tables
+from grpcdiag.fixtures.synthetic.scenes_failures import connections
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["lab/connection-churn"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "ydb-unary-single-inflight1"]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic() -> None:
+    """The handshake takes one round trip of 1 ms, SETTINGS another one and a half; the call takes 2 ms."""
+    capture = synthetic("failures-churn")
+    found = must(connection_churn, decode([capture.file]))
+    assert (found.severity, found.lost_ns, found.metrics["connections"]) == ("warning", None, 8)
+    assert (found.metrics["open_at_once"], found.metrics["rpcs_per_connection"]) == (1, 1.0)
+    assert found.metrics["setup_p50_ns"] == pytest.approx(2.5 * MS, rel=0.01)
+    assert found.metrics["setup_round_trips"] == pytest.approx(2.5, rel=0.01)
+    assert found.metrics["setup_share"] == pytest.approx(2.5 / 4.5, rel=0.01)
+    check_evidence(found, [capture.file])
+
+
+@pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
+def test_quiet_on_real_captures(capture: Recording) -> None:
+    assert told(connection_churn, decode(capture.files)) is None
+
+
+@pytest.fixture
+def side_by_side(tmp_path: Path) -> Callable[[int, int], Tables]:
+    def made(count: int, apart_ns: int) -> Tables:
+        path = tmp_path / "connections.pcap"
+        path.write_bytes(connections(count, apart_ns).file())
+        return decode([str(path)])
+
+    return made
+
+
+@pytest.mark.parametrize(("count", "fires"), [(4, False), (5, True)])
+def test_five_generations(side_by_side: Callable[[int, int], Tables], count: int, fires: bool) -> None:
+    assert (told(connection_churn, side_by_side(count, 100 * MS)) is not None) is fires
+
+
+@pytest.mark.parametrize(("count", "fires"), [(9, False), (10, True)])
+def test_two_at_once_need_twice_as_many(side_by_side: Callable[[int, int], Tables], count: int, fires: bool) -> None:
+    """A connection is open for some 49 ms: every second one is opened before the one before it is closed."""
+    found = told(connection_churn, side_by_side(count, 30 * MS))
+    assert (found is not None) is fires
+    if found:
+        assert found.metrics["open_at_once"] == 2
+
+
+def churning() -> Tables:
+    return tables_of_scene("failures-churn")
+
+
+def lasting(tables: Tables, milliseconds: list[int]) -> Tables:
+    """The tables with RPC time per connection, all of it the server's."""
+    budgets = np.zeros_like(tables.connection_budgets)
+    budgets[:, CAUSES.index("server")] = np.array(milliseconds) * MS
+    methods = (replace(tables.methods[0], budget=tuple(budgets.sum(axis=0).tolist())),)
+    return replace(tables, connection_budgets=budgets, methods=methods)
+
+
+def test_connections_that_are_used_are_no_churn() -> None:
+    assert told(connection_churn, changed(churning(), "connections", rpcs=[10] * 8)) is not None
+    assert told(connection_churn, changed(churning(), "connections", rpcs=[11] * 8)) is None
+
+
+def test_long_calls_pay_for_their_connection() -> None:
+    """Set-up of 2.5 ms against calls of 100 s is nothing."""
+    assert told(connection_churn, lasting(churning(), [100_000] * 8)) is None
+    assert must(connection_churn, lasting(churning(), [30] * 8)).severity == "info"
+
+
+def test_connections_opened_early_are_left_out() -> None:
+    table = churning().connections
+
+    def earlier(by_ns: int) -> Tables:
+        opened, closed = table.opened_time_ns - by_ns, table.closed_time_ns - by_ns
+        return changed(churning(), "connections", opened_time_ns=opened, closed_time_ns=closed)
+
+    assert must(connection_churn, earlier(997 * MS)).metrics["setup_p50_ns"] == pytest.approx(999.5 * MS, rel=0.001)
+    assert told(connection_churn, earlier(998 * MS)) is None
+
+
+def test_other_servers_are_counted_apart() -> None:
+    ports = np.array([1, 1, 1, 1, 2, 2, 2, 2])
+    assert told(connection_churn, changed(churning(), "connections", server_port=ports)) is None
+
+
+def test_churn_beside_busy_traffic_is_for_information() -> None:
+    """The calls of another server, half of the time of all RPCs and more, on a connection of their own."""
+    tables = churning()
+    ports = np.array([1, 1, 1, 1, 1, 1, 1, 2])
+    for long, severity in ((100, "warning"), (1000, "info")):
+        sidecar = lasting(changed(tables, "connections", server_port=ports), [2] * 7 + [long])
+        assert must(connection_churn, sidecar).severity == severity
+
+
+def test_critical_needs_many() -> None:
+    assert must(connection_churn, churning(), critical_connections=8).severity == "critical"
+    assert must(connection_churn, churning(), critical_connections=9).severity == "warning"
+    assert must(connection_churn, churning(), critical_connections=8, critical_share=0.6).severity == "warning"

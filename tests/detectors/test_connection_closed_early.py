@@ -1,0 +1,123 @@
+"""`connection-closed-early`: the RPCs that were lost, by whom and why; graceful ends are no trouble."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judging import changed, check_evidence, must, played, tables_of_scene, told
+from support import RECORDINGS, Recording, recording, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import connection_closed_early
+from grpcdiag.analyzer.tables import TOUCHES_GAP
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_failures import METHOD
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["too-many-pings", "lab/connection-closed-early"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "impl-js", "deadline-exceeded"]
+"""Recorded captures on which it must not."""
+
+
+def test_the_call_that_too_many_pings_cost() -> None:
+    """The client reported one call Unavailable after 31.0 s."""
+    capture = recording("too-many-pings")
+    found = must(connection_closed_early, decode(capture.files))
+    assert (found.severity, found.metrics["lost_rpcs"], found.metrics["closed_by_server"]) == ("warning", 1, 1)
+    assert found.metrics["lost_rpc_time_ns"] == pytest.approx(capture.report["latency_ms"][1] * 1e6, rel=0.001)
+    assert found.metrics["goaways"] == 'ENHANCE_YOUR_CALM "too_many_pings"'
+    assert "too-many-pings" in found.remedies[0].knob
+    check_evidence(found, capture.files)
+
+
+@pytest.mark.parametrize(
+    "capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name not in ("too-many-pings", "tls13-go")]
+)
+def test_quiet_elsewhere(capture: Recording) -> None:
+    """Clients close at the end, many with GOAWAY, with no RPC open or RPCs whose status is not in the capture."""
+    assert told(connection_closed_early, decode(capture.files)) is None
+
+
+def test_synthetic() -> None:
+    capture = synthetic("failures-closed-early")
+    found = must(connection_closed_early, decode([capture.file]))
+    assert (found.severity, found.confidence, found.lost_ns) == ("warning", "high", None)
+    assert (found.metrics["lost_rpcs"], found.metrics["rpcs"], found.metrics["without_goaway"]) == (1, 5, 0)
+    check_evidence(found, [capture.file])
+
+
+def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
+    """Some calls that end well, then some that wait when the connection is closed."""
+    conv = opened()
+    for _ in range(before):
+        conv.unary(METHOD)
+    for _ in range(calls):
+        conv.start_rpc(METHOD, end_stream=True)
+    conv.advance(5 * MS)
+    if goaway is not None:
+        conv.goaway("server", goaway, 99, b"why")
+    return conv
+
+
+@pytest.mark.parametrize(
+    ("calls", "before", "severity"), [(1, 0, "warning"), (2, 0, "warning"), (3, 0, "critical"), (3, 28, "warning")]
+)
+def test_severity_follows_the_share_of_rpcs(tmp_path: Path, calls: int, before: int, severity: str) -> None:
+    found = must(connection_closed_early, played(waiting(calls, before=before), tmp_path, close="server"))
+    assert (found.severity, found.metrics["lost_rpcs"]) == (severity, calls)
+    assert "without GOAWAY" in found.verdict
+
+
+def test_a_client_that_closes_gives_up_its_own(tmp_path: Path) -> None:
+    found = must(connection_closed_early, played(waiting(3), tmp_path, close="client"))
+    assert (found.severity, found.metrics["lost_rpcs"], found.metrics["closed_by_client"]) == ("info", 3, 1)
+
+
+def test_an_error_of_the_server_is_not_the_clients_wish(tmp_path: Path) -> None:
+    found = must(connection_closed_early, played(waiting(3, goaway=2), tmp_path, close="client"))
+    assert (found.severity, found.metrics["goaways"]) == ("critical", 'INTERNAL_ERROR "why"')
+
+
+def test_an_error_that_cost_nothing_is_for_information(tmp_path: Path) -> None:
+    found = must(connection_closed_early, played(waiting(0, goaway=1, before=2), tmp_path))
+    assert (found.severity, found.metrics["lost_rpcs"]) == ("info", 0)
+    assert "PROTOCOL_ERROR" in found.verdict
+
+
+def test_a_graceful_end_is_for_information(tmp_path: Path) -> None:
+    """A call is open when GOAWAY comes, and gets its answer."""
+    conv = waiting(1, goaway=0, before=3)
+    conv.rpcs[-1].reply_message(10)
+    conv.rpcs[-1].finish()
+    conv.settle()
+    tables = played(conv, tmp_path, close="server")
+    found = must(connection_closed_early, tables)
+    assert (found.severity, found.metrics["lost_rpcs"]) == ("info", 0)
+    assert found.metrics["rpcs_per_connection_p50"] == 4
+    assert "guess" not in found.verdict
+    proxy = must(connection_closed_early, changed(tables, "connections", rpcs=[10_000]))
+    assert "10,000 requests" in proxy.verdict
+    assert proxy.confidence == "medium"
+
+
+def test_a_client_that_says_goodbye_first_is_nothing(tmp_path: Path) -> None:
+    conv = opened()
+    conv.unary(METHOD)
+    conv.goaway("client", 0, 0)
+    conv.advance(MS)
+    conv.goaway("server", 0, 1)
+    assert told(connection_closed_early, played(conv, tmp_path)) is None
+
+
+def test_an_answer_that_may_be_missing_is_no_loss() -> None:
+    tables = tables_of_scene("failures-closed-early")
+    flags = tables.rpcs.flags | TOUCHES_GAP
+    found = must(connection_closed_early, changed(tables, "rpcs", flags=flags))
+    assert (found.severity, found.metrics["lost_rpcs"]) == ("info", 0)
+
+
+def test_a_capture_that_ends_first_shows_no_end() -> None:
+    assert told(connection_closed_early, tables_of_scene("unfinished")) is None

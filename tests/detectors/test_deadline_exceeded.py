@@ -1,0 +1,86 @@
+"""`deadline-exceeded`: as many as the client counted, and where their time went."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judging import changed, check_evidence, must, played, tables_of_scene, told
+from support import RECORDINGS, Recording, recording, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["deadline-exceeded"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["rpc-errors", "impl-go"]
+"""Recorded captures on which it must not."""
+
+
+def test_as_many_as_the_client_counted() -> None:
+    capture = recording("deadline-exceeded")
+    found = must(deadline_exceeded, decode(capture.files))
+    assert found.metrics["deadline_exceeded_rpcs"] == capture.report["status"]["DeadlineExceeded"] == 20
+    assert found.metrics["deadline_p50_ns"] == pytest.approx(50e6, rel=0.01)
+    late = sorted(capture.report["latency_ms"])[-20:]
+    assert found.metrics["time_in_vain_ns"] == pytest.approx(sum(late) * 1e6, rel=0.02)
+    assert found.metrics["time_in_vain_server_ns"] > 0.99 * found.metrics["time_in_vain_ns"]
+    assert (found.severity, found.confidence, found.lost_ns) == ("critical", "high", None)
+    assert "server 100%" in found.verdict
+    assert found.remedies[1].implementation == "grpc-go"
+    check_evidence(found, capture.files)
+
+
+@pytest.mark.parametrize(
+    "capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name not in ("deadline-exceeded", "tls13-go")]
+)
+def test_quiet_elsewhere(capture: Recording) -> None:
+    assert told(deadline_exceeded, decode(capture.files)) is None
+
+
+def test_synthetic() -> None:
+    capture = synthetic("failures-deadline")
+    found = must(deadline_exceeded, decode([capture.file]))
+    assert found.metrics["deadline_exceeded_rpcs"] == 6
+    assert found.metrics["time_in_vain_ns"] == 6 * (50 * MS + 400_000)
+    check_evidence(found, [capture.file])
+
+
+@pytest.mark.parametrize(
+    ("after_ns", "fires"), [(47 * MS, False), (47_600_000, True), (50 * MS, True), (90 * MS, True)]
+)
+def test_a_cancel_at_the_deadline_is_its(tmp_path: Path, after_ns: int, fires: bool) -> None:
+    """The deadline is 50 ms and the tolerance 5 %; each RPC belongs to exactly one of the two findings."""
+    tables = played(given_up(after_ns), tmp_path)
+    assert (told(deadline_exceeded, tables) is not None) is fires
+    assert (told(cancelled, tables) is not None) is not fires
+
+
+@pytest.mark.parametrize(("timeout", "fires"), [("1500u", True), (None, False), ("5m", False)])
+def test_short_and_unknown_deadlines(tmp_path: Path, timeout: str | None, fires: bool) -> None:
+    """After 1 ms: of 1.5 ms half at the most is tolerance; without `grpc-timeout` it is a cancel."""
+    assert (told(deadline_exceeded, played(given_up(MS, timeout=timeout), tmp_path)) is not None) is fires
+
+
+def test_the_status_on_the_wire_counts_without_a_deadline(tmp_path: Path) -> None:
+    conv = opened()
+    for status in (0, 4, 4, 4):
+        conv.unary(METHOD, status=status)
+    found = must(deadline_exceeded, played(conv, tmp_path))
+    assert (found.metrics["status_on_wire_rpcs"], found.metrics["deadline_exceeded_rpcs"]) == (3, 3)
+    assert "deadline_p50_ns" not in found.metrics
+
+
+def test_another_code_than_cancel_is_no_deadline() -> None:
+    tables = tables_of_scene("failures-deadline")
+    other = changed(tables, "failures", reset_code=[2] * 6)
+    assert told(deadline_exceeded, other) is None
+
+
+def test_severity() -> None:
+    tables = tables_of_scene("failures-deadline")
+    assert must(deadline_exceeded, tables, few=7).severity == "info"
+    assert must(deadline_exceeded, tables, critical_share=6 / 7 + 0.01).severity == "warning"

@@ -1,0 +1,52 @@
+"""`head-of-line-blocking`: messages behind bytes of other streams."""
+
+from __future__ import annotations
+
+import pytest
+from stalls import firing, relabelled
+from support import synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors.head_of_line_blocking import Limits, detect
+from grpcdiag.analyzer.tables import Tables
+from grpcdiag.fixtures.synthetic import scenes_windows as scenes
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["lab/head-of-line-blocking"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-cpp", "impl-go", "impl-tonic", "rtt205-go-16000"]
+"""Recorded captures on which it must not."""
+
+
+def behind() -> Tables:
+    """Waits of a known length, as if other streams had gone first in them."""
+    return relabelled(decode([synthetic("stream-window-fires").file]), "stream_window", "head_of_line")
+
+
+def test_a_small_message_waits_for_a_large_one() -> None:
+    """Six pieces of another stream, 0.4 ms each."""
+    finding = firing(detect(decode([synthetic("head-of-line-fires").file]), Limits()))
+    assert finding.lost_ns == pytest.approx(6 * 0.4 * MS, rel=0.01)
+    assert finding.scope.methods == ("/demo.Store/Get",)
+    assert finding.evidence[1].time_ns - finding.evidence[0].time_ns == finding.lost_ns
+
+
+def test_the_time_behind_others_is_lost() -> None:
+    finding = firing(detect(behind(), Limits()))
+    assert finding.lost_ns == pytest.approx(2 * scenes.RTT, rel=0.01)
+    assert finding.severity == "critical"
+    assert finding.confidence == "medium"  # a full link would hold the bytes up just as well
+    assert "separate channels" in finding.verdict
+    assert finding.scope.methods == (scenes.PUT,)
+    assert finding.evidence[0].what.startswith("the last bytes of stream 1")
+
+
+def test_quiet_where_others_take_less_than_a_millisecond() -> None:
+    assert list(detect(decode([synthetic("head-of-line-quiet-fast").file]), Limits())) == []
+
+
+def test_severity_follows_the_share() -> None:
+    tables = behind()
+    share = firing(detect(tables, Limits())).share or 0.0
+    assert firing(detect(tables, Limits(critical_share=share + 0.001))).severity == "warning"
+    assert firing(detect(tables, Limits(warning_share=share + 0.001, critical_share=1))).severity == "info"

@@ -1,0 +1,159 @@
+"""`loss-recovery` on real and synthetic captures, and the time budgets it reads."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from support import RECORDINGS, SYNTHETICS, Synthetic, recording, rows, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.detectors.loss_recovery import ID, Limits, detect
+from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.analyzer.tables import Packets, Tables
+
+FIRES_ON = ["lab/loss-recovery"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings"]
+"""Recorded captures on which it must not."""
+
+LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"
+MS = 1_000_000
+
+
+def finding(analysis: Analysis) -> Finding:
+    (found,) = [f for f in analysis.findings if f.id == ID]
+    return found
+
+
+def fires(analysis: Analysis) -> bool:
+    return any(f.id == ID for f in analysis.findings)
+
+
+def test_costs_what_the_clients_measured() -> None:
+    lossy, clean = (recording(name).report["latency_list_ms"] for name in (LOSSY, CLEAN))
+    measured = (fmean(lossy) - fmean(clean)) * len(lossy) * MS
+    found = finding(analyze(recording(LOSSY).files))
+    assert found.lost_ns == pytest.approx(measured, rel=0.20)
+    assert found.severity == "critical"
+    repair, window = found.metrics["loss_recovery_ns"], found.metrics["congestion_window_after_loss_ns"]
+    assert (repair, window) == (pytest.approx(3.6e9, rel=0.2), pytest.approx(10.4e9, rel=0.2))
+    assert found.lost_ns == int(repair) + int(window)
+    assert 70 <= int(found.metrics["retransmitted_packets"]) <= 90  # the emulator lost 85, some of them ACKs
+
+
+def test_the_server_sees_it_too() -> None:
+    found = finding(analyze(recording(LOSSY, "server").files))
+    assert found.severity == "critical"
+    assert "server 10.77.0.2" in found.explanation
+
+
+def test_the_evidence_is_in_the_packets() -> None:
+    capture = recording(LOSSY)
+    evidence = finding(analyze(capture.files)).evidence
+    packets = rows(Packets, capture.files)
+    place = {number: row for row, number in enumerate(packets.packet.tolist())}
+    assert len(evidence) == 2 + 3 * 3
+    for item in evidence:
+        assert int(packets.time_ns[place[item.packet]]) == item.time_ns
+    assert int(packets.note[place[evidence[1].packet]]) == 1  # a retransmission
+    for stopped, released, resumed in zip(*[iter(evidence[2:])] * 3, strict=True):
+        sides = [int(packets.direction[place[e.packet]]) for e in (stopped, released, resumed)]
+        assert sides[0] == sides[2] != sides[1]
+
+
+@pytest.mark.parametrize("name", [r.id for r in RECORDINGS if not r.name.startswith(("loss-1", "tls13"))])
+def test_quiet_without_loss(name: str) -> None:
+    assert not fires(analyze(next(r.files for r in RECORDINGS if r.id == name)))
+
+
+@pytest.mark.parametrize("capture", [pytest.param(s, id=s.name) for s in SYNTHETICS])
+def test_synthetic_captures(capture: Synthetic) -> None:
+    if ID not in (*capture.truth.get("findings", ()), *capture.truth.get("quiet", ())):
+        return
+    analysis = analyze([capture.file])
+    assert fires(analysis) == (ID in capture.truth.get("findings", ()))
+    if fires(analysis):
+        assert finding(analysis).lost_ns == pytest.approx(capture.truth["lost_ns"], rel=0.02)
+
+
+def test_no_synthetic_capture_without_retransmissions_fires() -> None:
+    for capture in SYNTHETICS:
+        try:
+            analysis = analyze([capture.file])
+        except NoGrpcError:
+            continue
+        if fires(analysis):
+            assert int(decode([capture.file]).connections.retransmitted_packets.sum()) > 0, capture.name
+
+
+def severity(tables: Tables, limits: Limits) -> str:
+    (answer,) = detect(tables, limits)
+    assert isinstance(answer, Finding)
+    return answer.severity
+
+
+def test_severity_follows_the_share() -> None:
+    tables = decode([synthetic("loss-fires-request").file])
+    (found,) = detect(tables, Limits())
+    assert isinstance(found, Finding)
+    share = found.share or 0.0
+    assert 0.7 < share < 0.9  # 250 of some 300 ms
+    assert severity(tables, Limits(critical_share=share)) == "critical"
+    assert severity(tables, Limits(critical_share=share + 0.001)) == "warning"
+    assert severity(tables, Limits(warning_share=share + 0.001, critical_share=1.0)) == "info"
+
+
+def test_examples_limit_the_evidence() -> None:
+    tables = decode(recording(LOSSY).files)
+    (found,) = detect(tables, Limits(examples=1))
+    assert isinstance(found, Finding)
+    assert len(found.evidence) == 2 + 3
+
+
+def test_windows_concluded_are_less_certain_than_repairs_seen() -> None:
+    tables = decode(recording(LOSSY).files)
+    nothing = np.zeros_like(tables.connections.congestion_after_loss_ns)
+    seen = replace(tables, connections=replace(tables.connections, congestion_after_loss_ns=nothing))
+    confidences = [next(iter(detect(each, Limits()))) for each in (tables, seen)]
+    assert [f.confidence for f in confidences if isinstance(f, Finding)] == ["medium", "high"]
+
+
+def test_waits_after_a_loss_are_not_told_as_a_restart() -> None:
+    waits = decode(recording(LOSSY).files).waits
+    bound = waits.cause == CAUSES.index("congestion_window")
+    assert waits.after_loss[bound].mean() > 0.95
+    assert not waits.after_loss[~bound].any()
+    for name in ("rtt205-go-16000", "rtt205-py-16000", CLEAN):
+        assert not decode(recording(name).files).waits.after_loss.any()
+
+
+def without_waiting(tables: Tables, retransmitted: int) -> Tables:
+    """The tables as if no RPC were seen to wait for repairs: a server's view of answers that get lost on their way."""
+    budgets = tables.connection_budgets.copy()
+    budgets[:, CAUSES.index("loss_recovery")] = 0
+    connections = tables.connections
+    return replace(
+        tables,
+        connection_budgets=budgets,
+        connections=replace(
+            connections,
+            congestion_after_loss_ns=np.zeros_like(connections.congestion_after_loss_ns),
+            retransmitted_packets=np.full_like(connections.retransmitted_packets, retransmitted),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("retransmitted", "severity"), [(4, None), (5, None), (10, "info"), (75, "info"), (200, "warning")]
+)
+def test_told_where_no_rpc_is_seen_to_wait(retransmitted: int, severity: str | None) -> None:
+    tables = without_waiting(decode(recording(LOSSY).files), retransmitted)
+    found = [answer for answer in detect(tables, Limits()) if isinstance(answer, Finding)]
+    assert [(f.severity, f.lost_ns, f.confidence) for f in found] == ([(severity, None, "medium")] if severity else [])

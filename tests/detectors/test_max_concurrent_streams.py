@@ -1,0 +1,82 @@
+"""`max-concurrent-streams`: places that are taken at once, so somebody was waiting for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from judging import changed, must, played, skipped
+from support import recording, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
+from grpcdiag.fixtures.synthetic.scenes_turns import queue
+
+FIRES_ON = ["max-concurrent-streams"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["max-concurrent-streams-control"]
+"""Recorded captures on which it must not."""
+
+QUEUE = "max-concurrent-streams-fires"
+
+
+def test_fires_on_a_limit_of_ten() -> None:
+    capture = recording("max-concurrent-streams")
+    finding = the_finding(detector, capture.files)
+    assert finding.severity == "critical"
+    assert finding.metrics["max_concurrent_streams"] == 10
+    assert int(finding.metrics["places_taken_at_once"]) > 900  # of 1,000 calls, 50 at once
+    assert finding.lost_ns == pytest.approx(2.06e9, rel=0.05)  # of 2.14 s in which 50 callers always had a call
+    assert finding.share == pytest.approx((finding.lost_ns or 0) / sum(analyze(capture.files).budget.values()))
+    assert finding.remedies[0].knob == "grpc.MaxConcurrentStreams(n)"
+    evidence_is_in_the_packets(finding, capture.files)
+
+
+def test_quiet_without_a_limit() -> None:
+    assert found(detector, recording("max-concurrent-streams-control").files) is None
+    assert loud(detector) == {"max-concurrent-streams"}
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
+    finding = the_finding(detector, [synthetic(QUEUE).file])
+    assert finding.metrics["max_concurrent_streams"] == 4
+    assert finding.metrics["places_taken_at_once"] == 36  # forty calls, the first four found room
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"refills": 36}, "critical"),
+        ({"refills": 37}, None),
+        ({"refilled": 0.85}, "critical"),
+        ({"refilled": 1.01}, None),
+        ({"critical_share": 0.95}, "warning"),
+        ({"warning_share": 0.95, "critical_share": 0.96}, "info"),
+    ],
+)
+def test_each_limit_on_both_sides(limits: dict[str, Any], expected: str | None) -> None:
+    assert severity(detector, [synthetic(QUEUE).file], **limits) == expected
+
+
+def test_the_stream_that_ended_is_shown_at_the_time_of_its_packet() -> None:
+    ended, opened = the_finding(detector, recording("max-concurrent-streams").files).evidence
+    assert 0 < opened.time_ns - ended.time_ns < 2_000_000
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, "low"), (4, "medium"), (10, "high")])
+def test_a_small_limit_is_less_certain(limit: int, expected: str, tmp_path: Path) -> None:
+    """One caller that calls again at once looks like a queue for one stream."""
+    finding = must(detector, played(queue(limit, 40, 5_000), tmp_path))
+    assert finding.confidence == expected
+    assert finding.severity == ("warning" if limit == 1 else "critical")
+    assert ("1 streams" in finding.verdict) is False
+
+
+def test_a_limit_that_was_not_seen_is_named() -> None:
+    tables = decode(recording("max-concurrent-streams").files)
+    begun_late = changed(tables, "connections", complete=[0], peer_max_concurrent_streams=[-1])
+    assert skipped(detector, changed(begun_late, "turns", refills=[0])).startswith("1 connection with many streams")

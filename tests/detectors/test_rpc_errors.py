@@ -1,0 +1,87 @@
+"""`rpc-errors`: the client's own count of statuses, and nothing that other findings tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judging import changed, check_evidence, must, played, tables_of_scene, told
+from msgspec.structs import replace
+from support import RECORDINGS, Recording, canonical_status, recording, synthetic
+
+from grpcdiag.analyzer import _core
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import rpc_errors
+from grpcdiag.fixtures.synthetic.scenes_failures import statuses
+
+FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["deadline-exceeded", "ipv6"]
+"""Recorded captures on which it must not."""
+
+
+def test_counts_are_what_the_client_counted() -> None:
+    capture = recording("rpc-errors")
+    found = must(rpc_errors, decode(capture.files))
+    client = {canonical_status(name): n for name, n in capture.report["status"].items()}
+    del client["OK"]
+    assert {s: found.metrics.get(f"{s.lower()}_rpcs", 0) for s in _core.STATUSES[1:]} == {
+        s: client.get(s, 0) for s in _core.STATUSES[1:]
+    }
+    assert found.metrics["failed_rpcs"] == sum(client.values()) == 107
+    assert (found.severity, found.confidence, found.lost_ns) == ("critical", "high", None)
+    assert found.scope.methods == ("/lab.v1.Lab/Do", "/lab.v1.Lab/Down", "/lab.v1.Lab/NoSuchMethod")
+    check_evidence(found, capture.files)
+
+
+@pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name.startswith("impl-")])
+def test_one_error_is_for_information(capture: Recording) -> None:
+    found = must(rpc_errors, decode(capture.files))
+    assert (found.metrics["failed_rpcs"], found.metrics["not_found_rpcs"], found.severity) == (1, 1, "info")
+
+
+def test_the_message_is_never_shown() -> None:
+    assert "secret" not in repr(must(rpc_errors, tables_of_scene("failures-errors")))
+
+
+@pytest.mark.parametrize("name", ["failures-none", "failures-deadline", "failures-cancel", "begun_late"])
+def test_quiet(name: str) -> None:
+    """All is well, deadlines and cancels have findings of their own, and unknown statuses are no errors."""
+    assert told(rpc_errors, tables_of_scene(name)) is None
+
+
+@pytest.mark.parametrize(
+    ("errors", "calls", "severity"),
+    [(2, 10, "info"), (3, 10, "critical"), (3, 31, "warning"), (3, 30, "critical"), (3, 301, "info")],
+)
+def test_severity_follows_the_share_of_rpcs(tmp_path: Path, errors: int, calls: int, severity: str) -> None:
+    found = must(rpc_errors, played(statuses([5] * errors + [0] * (calls - errors)), tmp_path))
+    assert found.severity == severity
+
+
+def test_the_evidence_of_a_reset_names_it() -> None:
+    capture = synthetic("rst_stream")
+    found = must(rpc_errors, decode([capture.file]))
+    check_evidence(found, [capture.file])
+    assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
+
+
+def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
+    """The failures table keeps a limited number of rows: the statuses of all RPCs count all the same."""
+    tables = decode(recording("rpc-errors").files)
+    rpcs = tables.rpcs
+    many = 1_000
+    grown = type(rpcs)(*[np.tile(getattr(rpcs, name), many) for name in rpcs.__struct_fields__])
+    kept = np.flatnonzero(grown.status != 0)[:100_000]
+    assert len(kept) == 100_000
+    everything = changed(
+        replace(tables, rpcs=grown, methods=tuple(replace(m, rpcs=m.rpcs * many) for m in tables.methods)),
+        "failures",
+        rpc=kept,
+        reset_by=np.full(len(kept), 2),
+        reset_code=np.zeros(len(kept)),
+    )
+    found = must(rpc_errors, everything)
+    assert found.metrics["failed_rpcs"] == 107 * many
+    assert found.metrics["not_found_rpcs"] == 21 * many

@@ -1,0 +1,75 @@
+"""`small-packets`: many slow streams whose messages come spread, and messages in pieces; never a lone caller's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from support import RECORDINGS, recording, synthetic
+
+from grpcdiag.analyzer.detectors import small_packets as detector
+
+FIRES_ON = ["lab/ping-storm"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-tonic", "max-concurrent-streams-control"]
+"""Recorded captures on which it must not."""
+
+SPREAD, CUT = "small-packets-fires", "small-packets-fires-cut-up"
+
+
+def test_fires_on_publishers_with_timers_of_their_own() -> None:
+    capture = recording("ably-staggered-veth")
+    finding = the_finding(detector, capture.files)
+    assert (finding.severity, finding.lost_ns) == ("critical", None)
+    m = finding.metrics
+    assert m["streams"] == 200
+    assert m["payload_packets"] == 8337
+    assert m["control_packets"] == pytest.approx(2191, abs=2)  # as an independent count of frames per packet has it
+    assert float(m["messages_per_packet"]) < 3
+    assert float(m["packets_sent"]) / float(m["packets_needed"]) == pytest.approx(float(m["factor"]), rel=0.01)
+    assert (m["mss"], m["estimator_pings"]) == (1448, 3894)
+    assert m["data_frames_per_packet"] == pytest.approx(float(m["messages_per_packet"]), abs=0.1)  # small messages
+    assert "spread" in finding.explanation
+    assert "a full segment holds 1,448" in finding.explanation
+    evidence_is_in_the_packets(finding, capture.files)
+
+
+def test_loud_on_no_other_capture() -> None:
+    """Among them the same publishers with one timer, and the lone callers of every implementation."""
+    assert loud(detector) == {r.name for r in RECORDINGS if r.name == "ably-staggered-veth"}
+    assert found(detector, recording("ably-synchronised-veth").files) is None
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
+    finding = the_finding(detector, [synthetic(CUT).file])
+    assert finding.metrics["sender"] == "client"
+    assert int(finding.metrics["packets_sent"]) >= 500
+    assert "pieces" in finding.title
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "expected"),
+    [
+        (SPREAD, {}, "warning"),
+        (SPREAD, {"streams": 65}, None),
+        (SPREAD, {"messages_per_stream": 9}, "warning"),
+        (SPREAD, {"messages_per_stream": 10}, None),
+        (SPREAD, {"stream_interval_ns": 95_000_000}, "warning"),
+        (SPREAD, {"stream_interval_ns": 105_000_000}, None),
+        (SPREAD, {"messages_per_second": 600.0}, "warning"),
+        (SPREAD, {"messages_per_second": 700.0}, None),
+        (SPREAD, {"messages_per_packet": 1.0}, None),
+        (SPREAD, {"filled": 0.01}, None),
+        (SPREAD, {"packets": 1000}, None),
+        (SPREAD, {"critical_factor": 6.0}, "critical"),
+        (SPREAD, {"warning_factor": 7.0}, None),
+        (CUT, {}, "warning"),
+        (CUT, {"messages": 101}, None),
+        (CUT, {"critical_factor": 4.9}, "critical"),
+        (CUT, {"warning_factor": 5.1}, None),
+    ],
+)
+def test_each_limit_on_both_sides(name: str, limits: dict[str, Any], expected: str | None) -> None:
+    assert severity(detector, [synthetic(name).file], **limits) == expected

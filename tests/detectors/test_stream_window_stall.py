@@ -1,0 +1,100 @@
+"""`stream-window-stall`: small window against slow reader, and neither."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from stalls import check_evidence, firing, found, relabelled, with_waits, written
+from support import recording, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors.stream_window_stall import Limits, detect
+from grpcdiag.analyzer.model.finding import Skipped
+from grpcdiag.fixtures.synthetic import scenes_windows as scenes
+from grpcdiag.fixtures.synthetic.scene import scene
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["lab/stream-window-stall"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
+"""Recorded captures on which it must not."""
+
+PROMPT, SLOW = "stream-window-fires", "stream-window-slow-reader"
+
+
+def test_a_small_window_costs_a_round_trip_each_time() -> None:
+    file = synthetic(PROMPT).file
+    finding = firing(detect(decode([file]), Limits()))
+    assert finding.lost_ns == pytest.approx(2 * scenes.RTT, rel=0.01)
+    assert (finding.severity, finding.confidence, finding.scope.methods) == ("critical", "high", (scenes.PUT,))
+    assert finding.metrics["waits"] == finding.metrics["waits_of_clients"] == 2
+    assert finding.metrics["late_credit_share"] == 0
+    assert "client 10.0.0.1 stopped" in finding.explanation
+    assert "too small" in finding.explanation
+    assert "enlarge the window on server 10.0.0.2" in finding.verdict
+    check_evidence(finding, [file], "client", 99 * MS)
+
+
+def test_a_late_credit_names_the_reader() -> None:
+    finding = firing(detect(decode([synthetic(SLOW).file]), Limits()))
+    assert finding.lost_ns == pytest.approx(500 * MS, rel=0.01)
+    assert "server 10.0.0.2 reads slowly" in finding.verdict
+    assert finding.remedies[0].implementation == "application"
+
+
+@pytest.mark.parametrize(("reads_after_ms", "slow"), [(45, False), (60, True)])
+def test_credit_is_late_after_one_and_a_half_round_trips(tmp_path: Path, reads_after_ms: int, slow: bool) -> None:
+    """The limit is 1.5 round trips of 100 ms and 1 ms: credit 51 ms after the round trip is late."""
+    file = written(scene(scenes.read_late(reads_after_ms * MS)), tmp_path)
+    finding = firing(detect(decode([file]), Limits()))
+    assert ("reads slowly" in finding.verdict) is slow
+
+
+def test_without_a_round_trip_neither_is_blamed() -> None:
+    tables = decode([synthetic(SLOW).file])
+    finding = firing(detect(with_waits(tables, rtt_ns=np.full_like(tables.waits.rtt_ns, -1)), Limits()))
+    assert "may be a small window or a slow reader" in finding.explanation
+    assert finding.metrics["round_trip_ns"] == -1
+
+
+def test_the_servers_messages_blame_the_client() -> None:
+    tables = decode([synthetic(PROMPT).file])
+    finding = firing(detect(with_waits(tables, direction=1 - tables.waits.direction), Limits()))
+    assert "server 10.0.0.2 stopped" in finding.explanation
+    assert any("grpc.WithInitialWindowSize" in remedy.knob for remedy in finding.remedies)
+
+
+@pytest.mark.parametrize(
+    "name", ["stream-window-quiet-fits", "connection-window-fires", "connection-window-quiet-wide"]
+)
+def test_quiet_where_the_stream_window_binds_nobody(name: str) -> None:
+    assert list(detect(decode([synthetic(name).file]), Limits())) == []
+
+
+def test_a_connection_begun_before_the_capture_is_not_judged() -> None:
+    tables = relabelled(decode([synthetic(PROMPT).file]), "stream_window", "unexplained")
+    late = replace(tables, connections=replace(tables.connections, complete=np.zeros_like(tables.connections.complete)))
+    (answer,) = detect(late, Limits())
+    assert isinstance(answer, Skipped)
+    assert "2 blocked intervals" in answer.reason
+    assert found(detect(tables, Limits())) is None
+
+
+def test_severity_and_examples_follow_the_limits() -> None:
+    tables = decode([synthetic(PROMPT).file])
+    share = firing(detect(tables, Limits())).share or 0.0
+    above = Limits(critical_share=share + 0.001, warning_share=share)
+    assert firing(detect(tables, above)).severity == "warning"
+    assert firing(detect(tables, Limits(critical_share=1, warning_share=share + 0.001))).severity == "info"
+    assert len(firing(detect(tables, Limits(examples=1))).evidence) == 3
+
+
+def test_the_readers_implementation_gives_the_first_option() -> None:
+    """grpc-go against grpc-go: the server's options, not those of seven implementations."""
+    tables = relabelled(decode(recording("rtt205-go-16000").files), "congestion_window", "stream_window")
+    finding = firing(detect(tables, Limits()))
+    assert finding.remedies[0].knob == "grpc.InitialWindowSize(n)"
+    assert {remedy.implementation for remedy in finding.remedies} == {"grpc-go", "envoy", "application"}
