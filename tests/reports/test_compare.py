@@ -286,8 +286,8 @@ def test_failures_come_first() -> None:
     assert found[0].what == "failed_rpcs"
     assert found[0].worse == "B"
     assert found[0].sentence == (
-        "35.4% of the RPCs fail in B (0.0% in A) because 107 of 302 RPCs ended with an error status, most with NOT_FOUND "
-        "(rpc-errors)."
+        "35.4% of the RPCs fail in B (0.0% in A) because 107 of 302 RPCs ended with an error status, most with "
+        "NOT_FOUND (rpc-errors)."
     )
 
 
