@@ -62,6 +62,12 @@ lint: dev ## Format, style, types, the core's typed face, generated pages, links
 	$(BIN)/python docs/generate.py --check
 	$(SITE)
 	$(BIN)/python -m mypy.stubtest grpcdiag.analyzer._core
+	@if [ -n "$(VALE)" ]; then $(VALE) --output=line --glob='!**/{target,fuzz,vendor}/**' $(PROSE); \
+		else echo "the language of pages is not checked: vale is not here (CONTRIBUTING.md)" >&2; fi
+
+# pages, docstrings and comments are held to the words of .vale/
+PROSE := README.md CONTRIBUTING.md docs analyzer capture fixtures fleet reports src/grpcdiag/cli src/grpcdiag/files tests/snapshots
+VALE := $(or $(shell command -v vale),$(wildcard $(shell go env GOPATH 2>/dev/null)/bin/vale))
 
 # a link that leads nowhere is an error
 SITE := $(BIN)/python -m sphinx --builder html --conf-dir docs --doctree-dir build/site-cache --fail-on-warning --keep-going --quiet . build/site

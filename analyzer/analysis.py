@@ -1,10 +1,11 @@
-"""From tables to an `Analysis`: facts, findings, verdict."""
+"""Make an `Analysis` from tables: facts, findings, verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from . import _core
 from .decode.decode import Progress, decode
 from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .sidecar.read import Sidecar
 
 ABOUTS = {detector.id: detector.about for detector in DETECTORS}
-"""What each detector says of its finding, by id."""
+"""How each detector's finding is treated, by id."""
 
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Analysis:
@@ -29,7 +30,7 @@ def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Un
 
 
 def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes: tuple[str, ...] = ()) -> Analysis:
-    """The same of some of the RPCs, as if there were no others. Raises NoGrpcError, NarrowError."""
+    """Analyse some of the RPCs as if there were no others. Raises NoGrpcError, NarrowError."""
     from .selection.narrow import narrow
 
     return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
@@ -41,18 +42,18 @@ def of_tables(
     notes: tuple[str, ...] = (),
     narrowing: Callable[[Tables], Part] | None = None,
 ) -> Analysis:
-    """The analysis of decoded tables, with what was recorded beside the capture, and what is to be noted of that.
+    """Analyse decoded tables, with the capture's sidecar and warnings about it.
 
     Raises NoGrpcError.
     """
     if not tables.rpc_count:
-        raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _without_secrets(tables, notes))
+        raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_secrets(tables, notes))
     recording = None
     if sidecar is not None:
-        from .sidecar.read import Mismatch, use
+        from .sidecar.read import Mismatch, apply_sidecar
 
         try:
-            recording, tables = use(tables, sidecar)
+            recording, tables = apply_sidecar(tables, sidecar)
         except Mismatch as mismatch:
             notes, sidecar = (*notes, f"{sidecar.file} is not used: {mismatch}"), None
     part = narrowing(tables) if narrowing else None
@@ -61,6 +62,7 @@ def of_tables(
     findings, skipped = _detect(tables, sidecar, part)
     budget, totals = figures.all_budget(tables), figures.totals(tables)
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
         quality=figures.quality(tables, notes),
@@ -74,13 +76,13 @@ def of_tables(
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
-        tls=() if part else tls.facts(tables),
+        tls=None if part else tls.report(tls.find_facts(tables)),
     )
 
 
-def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
-    """What is told of TLS that may carry gRPC in a capture of which no RPC can be read; None without any."""
-    unread = tls.facts(tables)
+def _analyze_without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
+    """Analyse TLS connections that may carry gRPC in a capture without readable RPCs; None without any."""
+    unread = tls.find_facts(tables)
     mine = [one.connection for one in unread if one.may_be_grpc]
     if not mine:
         return None
@@ -89,27 +91,29 @@ def _without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
     answers = list(_encrypted.detect(tables, mine))
     findings = tuple(answer for answer in answers if isinstance(answer, Finding))
     return Analysis(
+        version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
         quality=figures.quality(tables, notes),
         totals=figures.totals(tables),
         traffic=figures.traffic(tables),
         budget={},
-        verdict=tls.verdict(unread, findings),
+        verdict=tls.write_verdict(unread, findings),
         connections=figures.connection_facts(tables),
         methods=(),
         findings=verdict.link_findings(findings, ABOUTS),
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
-        tls=unread,
+        recording=None,
+        tls=tls.report(unread),
     )
 
 
-def _unless_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
-    """The finding, unless one side's packets are missing on all its connections: what it says needs both."""
+def _skip_if_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
+    """Skip a finding whose connections all lack one side's packets: it needs both directions."""
     connections = list(finding.scope.connections)
     if not connections or not tables.connections.unheard[connections].all():
         return finding
-    return Skipped(finding.id, "the capture has one direction only of the connections concerned")
+    return Skipped(finding.id, "the capture has only one direction of the connections concerned")
 
 
 def _detect(
@@ -118,11 +122,11 @@ def _detect(
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
-        if part is not None and (reason := part.not_told(detector.about)):
+        if part is not None and (reason := part.explain_skipped(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(part.judged_by(detector.about) if part else tables):
+        for answer in detector.detect(part.choose_tables(detector.about) if part else tables):
             if isinstance(answer, Finding) and not detector.about.one_direction:
-                answer = _unless_unheard(answer, tables)
+                answer = _skip_if_unheard(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:
                 from .sidecar.read import add_present_settings
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pygments.lexer import RegexLexer
+from pygments.lexers.special import TextLexer
 from pygments.token import Generic
 
 from grpcdiag.analyzer import _core
@@ -123,6 +124,7 @@ class Console(RegexLexer):
 def setup(app: Any) -> dict[str, bool]:
     """Sphinx's entry."""
     app.add_lexer("console", Console)
+    app.add_lexer("mermaid", TextLexer)  # GitHub draws it
     app.connect("source-read", add_navigation)
     app.connect("build-finished", publish)
     return {"parallel_read_safe": True}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, get_args, get_origin, get_type_hints
 
-from generating import command_line, consoles, examples
+from generating import command_line, consoles, examples, json_schema, rooms
 
 from grpcdiag.analyzer import _core, tables
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
@@ -28,6 +28,7 @@ from grpcdiag.analyzer.model.detector import Detector
 DOCS = Path(__file__).resolve().parent
 MANUAL = DOCS / "man" / "data" / "share" / "man" / "man1" / "grpcdiag.1"
 """Where the wheel takes it from: what lies in docs/man/data is installed as it lies there."""
+SCHEMA = DOCS.parent / "reports" / "schema" / "analysis-1.json"
 LIMITS = DOCS.parent / "analyzer" / "core" / "src" / "limits.rs"
 
 
@@ -216,6 +217,14 @@ def evaluated(expression: str, known: dict[str, int]) -> int:
 # Writing
 
 
+def architecture_page() -> str:
+    """The page by hand with the picture of the rooms as they are."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    begin, end = "<!-- rooms: written by docs/generate.py -->", "<!-- end of rooms -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n```mermaid\n{rooms.draw_rooms()}\n```\n\n{end}{rest.partition(end)[2]}"
+
+
 def pages() -> dict[Path, str]:
     """Every generated page by its path."""
     findings = {DOCS / "findings" / f"{d.id}.md": finding_page(d) for d in DETECTORS}
@@ -227,6 +236,8 @@ def pages() -> dict[Path, str]:
         DOCS / "limits.md": limits_page(),
         DOCS / "commands.md": generated("src/grpcdiag/cli/") + command_line.page(),
         MANUAL: command_line.manual(),
+        DOCS / "architecture.md": architecture_page(),
+        SCHEMA: json_schema.write_schema(attribute_docs),
     }
 
 

@@ -42,7 +42,7 @@ def render(analysis: Analysis, *, version: str = "") -> str:
     if analysis.apart:
         why = prose(analysis.apart.reason, NOTE)
         blocks.append(Block(f"These captures cannot be combined and are analysed one by one: {why}."))
-    for one in (analysis, *(analysis.apart.others if analysis.apart else ())):
+    for one in (analysis, *(analysis.apart.analyses if analysis.apart else ())):
         blocks += _list_blocks(one)
     blocks.append(Block(f"<sub>Written by grpcdiag {version}. Times are relative to the first packet.</sub>"))
     return fitting(blocks, MOST_BYTES, "the terminal and JSON reports have everything")
@@ -56,8 +56,11 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         yield Block(f"Selected: {part}. Packets, bytes and notes are of the whole capture.")
     yield Block(budget(analysis))
     if analysis.ends:
+        ends = analysis.ends
         known = replace(
-            analysis.ends, client_files=bare(analysis.ends.client_files), server_files=bare(analysis.ends.server_files)
+            ends,
+            client=replace(ends.client, files=bare(ends.client.files)),
+            server=replace(ends.server, files=bare(ends.server.files)),
         )
         drawn = draw(two_captures.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)

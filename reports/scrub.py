@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import to_builtins
+
 from ..analyzer.model.analysis import Analysis
 from ..analyzer.scrub import Report
-from . import analysis_json
 
 SHOWN = 5
 """Connections of a kind that a note names."""
@@ -27,14 +28,14 @@ def differences(before: Analysis | str, after: Analysis | str) -> Iterator[str]:
         if isinstance(before, str) != isinstance(after, str):
             yield "gRPC is found in only one of them"
         return
-    yield from _compare(analysis_json.document(before), analysis_json.document(after), "")
+    yield from _compare(to_builtins(before), to_builtins(after), "")
 
 
 def _compare(old: Any, new: Any, place: str) -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
         for key in old:
             yield from _compare(old[key], new[key], f"{place}.{key}" if place else key)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         for at, (a, b) in enumerate(zip(old, new, strict=True)):
             yield from _compare(a, b, f"{place}[{at}]")
     elif old != new:

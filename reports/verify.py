@@ -14,7 +14,7 @@ from rich.text import Text
 from ..analyzer import _core
 from ..analyzer.model.text import count, safe
 from ..analyzer.verify.difference import Comparison, Difference
-from .analysis_json import encoded, read_schema
+from .analysis_json import encode, read_schema
 from .terminal import draw
 
 SCHEMA = "grpcdiag.verification/1"
@@ -34,7 +34,7 @@ _Kind = tuple[bool, str, str, str, bool]
 
 def render_json(comparison: Comparison, *, files: Sequence[str], wireshark: str) -> str:
     """Render the comparison as one JSON document with a final newline; `wireshark` is Wireshark's version."""
-    return encoded(document(comparison, files=files, wireshark=wireshark))
+    return encode(document(comparison, files=files, wireshark=wireshark))
 
 
 def document(comparison: Comparison, *, files: Sequence[str], wireshark: str) -> dict[str, Any]:

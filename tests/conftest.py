@@ -15,6 +15,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("search", settings.get_profile("stable"), derandomize=False, max_examples=1000)
+os.environ.setdefault("GRPCDIAG_STORE_WAIT_S", "0.01")  # stores that fail in tests fail at once
 settings.load_profile(os.environ.get("GRPCDIAG_HYPOTHESIS", "stable"))
 
 

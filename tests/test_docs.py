@@ -22,12 +22,14 @@ from support import RECORDED, REPOSITORY, require_tool
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.analyzer.detectors import DETECTORS
+from grpcdiag.analyzer.model.detector import Detector
 from grpcdiag.analyzer.model.finding import SEVERITIES
 
 DOCS = REPOSITORY / "docs"
 sys.path.insert(0, str(DOCS))
 
-from generating import command_line, consoles, examples  # noqa: E402
+from generating import command_line, consoles  # noqa: E402
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *RECORDED.rglob("*.md")])
 SCHEMAS = sorted((REPOSITORY / "reports" / "schema").glob("*.json"))
@@ -200,12 +202,13 @@ def real_severities() -> dict[str, int]:
     return gravest
 
 
-@pytest.mark.parametrize("finding_id", sorted(examples.CAPTURES))
-def test_examples_are_real_where_a_recorded_capture_shows_it(finding_id: str) -> None:
-    capture = REPOSITORY / "fixtures" / examples.CAPTURES[finding_id]
+@pytest.mark.parametrize("detector", [pytest.param(detector, id=detector.id) for detector in DETECTORS])
+def test_examples_are_real_where_a_recorded_capture_shows_it(detector: Detector) -> None:
+    finding_id, example = detector.id, detector.about.example
+    capture = REPOSITORY / "fixtures" / example
     (finding,) = [f for f in analyze([str(capture)]).findings if f.id == finding_id]
     page = (DOCS / "findings" / f"{finding_id}.md").read_text()
-    assert f"`fixtures/{examples.CAPTURES[finding_id]}`" in page
+    assert f"`fixtures/{example}`" in page
     if finding_id in real_severities():
         assert capture.is_relative_to(RECORDED)
         assert SEVERITIES.index(finding.severity) == real_severities()[finding_id]

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
 from support import REPOSITORY
 
-LAYERS = {
-    "analyzer": REPOSITORY / "analyzer",
-    "capture": REPOSITORY / "capture",
-    "reports": REPOSITORY / "reports",
-    "fleet": REPOSITORY / "fleet",
-    "cli": REPOSITORY / "src" / "grpcdiag" / "cli",
-    "files": REPOSITORY / "src" / "grpcdiag" / "files",
-}
-# Every arrow between rooms: a room is a folder, or a module at the top of a layer's folder. What a room imports stands
-# behind it; the rooms stand in their order, so that each imports only rooms above its own line. `_core` is the core's
-# face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
+sys.path.append(str(REPOSITORY / "docs"))
+from generating.rooms import LAYERS, list_files, list_imports, read_arrows
+
+# Every arrow between rooms (docs/generating/rooms.py). Each room imports only rooms that stand above it. `_core` is the
+# core's face in Python; `interruption`, `streams` and `ahead` are modules of the package itself.
 ARROWS = {
     "analyzer.tables": "_core",
     "analyzer.model": "_core analyzer.tables",
@@ -30,7 +24,7 @@ ARROWS = {
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
-    "analyzer.analysis": "analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.sidecar analyzer.selection",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
@@ -40,13 +34,13 @@ ARROWS = {
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.terminal",
-    "reports.analysis_json": "_core analyzer.model reports.shared",
+    "reports.analysis_json": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.terminal reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
-    "reports.scrub": "analyzer.model analyzer.scrub reports.analysis_json",
+    "reports.scrub": "analyzer.model analyzer.scrub",
     "reports.verify": "_core analyzer.verify reports.terminal reports.analysis_json analyzer.model",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",
@@ -73,12 +67,7 @@ FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "t
 # Columns larger than the memory are in temporary files, which have no name.
 REACHES = {"disk_columns.py": {"tempfile"}}
 
-FILES = [
-    pytest.param(layer, path, id=f"{layer}/{path.name}")
-    for layer, folder in LAYERS.items()
-    for path in sorted(folder.rglob("*.py"))
-    if "core" not in path.parts
-]
+FILES = [pytest.param(layer, path, id=f"{layer}/{path.name}") for layer, path in list_files()]
 SILENT = [p for p in FILES if p.values[0] in ("analyzer", "reports")]
 
 
@@ -86,38 +75,8 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def imported(layer: str, path: Path) -> Iterator[str]:
-    """Absolute names of the modules of this package that a file imports."""
-    inside = path.relative_to(LAYERS[layer]).parent.parts
-    package = ("grpcdiag", layer, *inside)
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "grpcdiag")
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else ()
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            if module.split(".")[0] == "grpcdiag":
-                yield from (f"{module}.{alias.name}" for alias in node.names)
-
-
-def room(name: str) -> str:
-    """The room of a module, or of a name in a module, of this package."""
-    parts = name.split(".")[1:]
-    if "_core" in parts[:2]:
-        return "_core"
-    inside = ".".join(parts[:2])
-    return inside if inside in ARROWS else parts[0]
-
-
-def arrows() -> dict[str, set[str]]:
-    """Rooms that each room imports."""
-    found: dict[str, set[str]] = {name: set() for name in ARROWS}
-    for layer, path in (parameter.values for parameter in FILES):
-        inside = path.relative_to(LAYERS[layer]).with_suffix("").parts
-        own = room(".".join(["grpcdiag", layer, *inside]))
-        if names := {room(name) for name in imported(layer, path)} - {own}:
-            found[own] |= names
-    return found
+def test_every_room_is_listed() -> None:
+    assert set(read_arrows()) <= set(ARROWS)
 
 
 @pytest.mark.parametrize("name", ARROWS)
@@ -125,25 +84,25 @@ def test_a_room_imports_what_is_listed_and_nothing_else(name: str) -> None:
     before = {*list(ARROWS)[: list(ARROWS).index(name)], "_core", "interruption", "streams", "ahead", "fixtures"}
     listed = before if name in ANY else set(ARROWS[name].split())
     assert listed <= before, f"{name} stands before {listed - before}, which it imports"
-    imports = arrows()[name]
+    imports = read_arrows().get(name, frozenset())
     assert imports <= listed, f"{name} imports {imports - listed}: an arrow that is not listed"
     assert name in ANY or imports == listed, f"{name} does not import {listed - imports} any more"
 
 
 def test_the_command_line_knows_the_lab_and_no_other_fixtures() -> None:
     files = sorted(LAYERS["cli"].rglob("*.py"))
-    names = {name for path in files for name in imported("cli", path) if name.startswith("grpcdiag.fixtures")}
+    names = {name for path in files for name in list_imports("cli", path) if name.startswith("grpcdiag.fixtures")}
     assert names
     assert all(name.startswith("grpcdiag.fixtures.lab") for name in names), names
 
 
 def test_the_walk_finds_imports() -> None:
-    assert "grpcdiag.reports.analysis_json" in set(imported("cli", LAYERS["cli"] / "analyze.py"))
+    assert "grpcdiag.reports.analysis_json" in set(list_imports("cli", LAYERS["cli"] / "analyze.py"))
     assert "grpcdiag.analyzer.model.analysis.Analysis" in set(
-        imported("reports", LAYERS["reports"] / "terminal" / "__init__.py")
+        list_imports("reports", LAYERS["reports"] / "terminal" / "__init__.py")
     )
     assert "grpcdiag.analyzer.model.detector.Detector" in set(
-        imported("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
+        list_imports("analyzer", LAYERS["analyzer"] / "detectors" / "__init__.py")
     )
     assert len(FILES) > 20
 
@@ -152,7 +111,7 @@ def test_the_walk_finds_imports() -> None:
 def test_reports_read_an_analysis_and_no_tables(path: Path) -> None:
     internals = {
         name
-        for name in imported("reports", path)
+        for name in list_imports("reports", path)
         if name.startswith(("grpcdiag.analyzer.tables", "grpcdiag.analyzer.decode.decode"))
     }
     assert not internals or {path.name, path.parent.name} & READS_TABLES, internals

@@ -1,4 +1,4 @@
-"""Running the core over a capture."""
+"""Run the core over a capture."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def decode(
     Without `rpc_rows` only the RPCs that serve as examples have rows, which is what `analyze` needs: less memory, and
     two threads read.
 
-    `paths` are files of one capture in any order, or `-` for standard input; `how` is described at
-    `How`. Raises CaptureError.
+    `paths` are files of one capture in any order, or `-` for standard input; `how` are `DecodeOptions`. Raises
+    CaptureError.
     """
     return tables_of(Reading(paths, rpc_rows=rpc_rows, **how).finish(progress))
 
@@ -40,7 +40,7 @@ def stream(
     """Decode a capture and yield one of the tables `Frames`, `Messages`, `Packets` piece by piece.
 
     Raises CaptureError, KeyError for tables that are complete only at the end, and with `require_rows` NoGrpcError
-    after a capture that gave no row.
+    after a capture without rows.
     """
     name = _STREAMED[kind]
     wanted = {table: table == name for table in _STREAMED.values()}

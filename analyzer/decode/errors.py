@@ -1,4 +1,4 @@
-"""What an analysis can fail with."""
+"""Errors of an analysis."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from ..model.analysis import Analysis
 
 CaptureError = _core.CaptureError
-"""A capture cannot be opened or is none; the message says which file, where, and what to do."""
+"""A file cannot be opened or is no capture; the message says which file, where, and what to do."""
 EmptyCaptureError = _core.EmptyCaptureError
-"""The same of a capture that ends before its first packet could begin."""
+"""The capture ends before its first packet."""
 
 SpillError = _core.SpillError
 """A temporary file cannot be written or read; the message is the operating system's."""
@@ -21,16 +21,16 @@ MemoryLimitError = _core.MemoryLimitError
 
 
 class NoGrpcError(Exception):
-    """The capture holds no gRPC traffic; the message says what it does hold."""
+    """The capture has no gRPC traffic; the message says what it has."""
 
     def __init__(self, message: str, analysis: Analysis | None = None) -> None:
-        """`analysis` is what can be told all the same, of TLS without secrets."""
+        """`analysis` describes TLS without secrets."""
         super().__init__(message)
         self.analysis = analysis
 
 
 class NarrowError(ValueError):
-    """None of the capture's RPCs is asked for; the message says what there is."""
+    """The selection matches no RPC; the message says what the capture has."""
 
 
 class TooLargeError(Exception):

@@ -1,4 +1,4 @@
-"""Reading a capture in the background: imports nothing that takes long, so that reading begins at once."""
+"""Read a capture in the background; imports nothing slow, so that reading begins at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 Progress = Callable[[int, int | None], None]
-"""Told the bytes read and, for files, the bytes of all files together."""
+"""Called with the bytes read and, for files, the bytes of all files."""
 
 STEP = 100_000
 """Packets between two reports of progress."""
@@ -24,27 +24,27 @@ STEP = 100_000
 MOST_THREADS = 2
 """Threads between which the core divides a capture's connections."""
 THREADS_VARIABLE = "GRPCDIAG_THREADS"
-"""Environment variable with the number of threads; what is no number is ignored."""
+"""Environment variable with the number of threads; other text is ignored."""
 
 KEY_LOG_BYTES = 256 << 20
-"""Bytes of a key log that are read: some 280,000 connections, more than are kept."""
+"""Bytes of a key log that are read: some 280,000 connections, more than the core keeps."""
 
 PATIENCE_S = 0.1
-"""Seconds between two looks at progress and at signals, which wake nobody once polars has been imported."""
+"""Seconds between two checks of progress and signals; signals wake no thread after polars is imported."""
 
 
 STOP_S = 1.0
-"""Seconds that a thread in the core may take to come back from it: it must not meet an interpreter that finalises."""
+"""Seconds to wait for a thread to leave the core, which must not happen while the interpreter finalises."""
 
 
 def threads() -> int:
-    """Threads the core uses: one per core this process may use, or as many as GRPCDIAG_THREADS says.
+    """Return the number of threads for the core: one per available CPU core, or GRPCDIAG_THREADS.
 
     The result is the same whatever their number.
     """
-    said = os.environ.get(THREADS_VARIABLE, "")
-    if said.isdecimal() and int(said) > 0:
-        return min(int(said), MOST_THREADS)
+    wanted = os.environ.get(THREADS_VARIABLE, "")
+    if wanted.isdecimal() and int(wanted) > 0:
+        return min(int(wanted), MOST_THREADS)
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return min(cores, MOST_THREADS)
 
@@ -57,9 +57,9 @@ class DecodeOptions(TypedDict, total=False):
     keylog: bytes
     """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
     own_secrets: bool
-    """Whether those are; they are unless it says otherwise."""
+    """Whether secrets in the file are used; true by default."""
     memory: int
-    """Bytes that this process may take, as the operating system counts them; MemoryLimitError tells of more."""
+    """Bytes that this process may use, as the operating system counts them; above it MemoryLimitError is raised."""
     spill: int
     """Durations of a method that are kept in memory before they go to a temporary file; 0 keeps all."""
 
@@ -91,9 +91,9 @@ class Reading:
                 self._read = run.bytes_read
                 if self._kept:
                     self._kept.take(run)
-            if not self._stopped:  # here, for Ctrl-C would be raised in the middle of the core
+            if not self._stopped:  # in this thread, because Ctrl-C would interrupt the core in the main one
                 self._found = self._kept.finish(run) if self._kept else run.finish()
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # raised again in the waiting thread
             self._error = error
 
     def finish(self, progress: Progress | None = None) -> dict[str, Any]:
@@ -120,42 +120,42 @@ class Run:
 
     def __init__(self, paths: Sequence[str], **wanted: Any) -> None:
         """Open the files. Raises CaptureError."""
-        self._run = _heard(lambda: _core.Run(list(paths), **wanted))
+        self._run = _run_interruptibly(lambda: _core.Run(list(paths), **wanted))
         self.bytes_total = self._run.bytes_total
         self.bytes_read = 0
 
     def step(self, packets: int = STEP) -> bool:
         """Read up to that many packets; False at the end."""
-        going = _heard(lambda: self._run.step(packets))
+        going = _run_interruptibly(lambda: self._run.step(packets))
         self.bytes_read = self._run.bytes_read
         return going
 
     def take(self, table: str) -> dict[str, Any]:
         """See `_core.Run.take`."""
-        return _heard(lambda: self._run.take(table))
+        return _run_interruptibly(lambda: self._run.take(table))
 
     def take_rpcs(self, least: int, most: int) -> dict[str, Any]:
         """See `_core.Run.take_rpcs`."""
-        return _heard(lambda: self._run.take_rpcs(least, most))
+        return _run_interruptibly(lambda: self._run.take_rpcs(least, most))
 
     def take_settled(self) -> dict[str, Any]:
         """See `_core.Run.take_settled`."""
-        return _heard(lambda: self._run.take_settled())
+        return _run_interruptibly(lambda: self._run.take_settled())
 
     def finish(self) -> dict[str, Any]:
         """See `_core.Run.finish`."""
-        return _heard(lambda: self._run.finish())
+        return _run_interruptibly(lambda: self._run.finish())
 
 
-def _heard(work: Callable[[], _T]) -> _T:
-    """Do what blocks outside Python in a thread and wait for it, so that signals are heard meanwhile."""
+def _run_interruptibly(work: Callable[[], _T]) -> _T:
+    """Run a blocking call outside Python in a thread and wait for it, so that signals are handled meanwhile."""
     results: list[_T] = []
     errors: list[BaseException] = []
 
     def call() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # told to the caller
+        except BaseException as error:  # raised again by the caller
             errors.append(error)
 
     thread = threading.Thread(target=call, name="grpcdiag-read", daemon=True)
@@ -172,7 +172,7 @@ def _heard(work: Callable[[], _T]) -> _T:
 
 
 def unreadable(path: str) -> str | None:
-    """Why a file cannot be read as a capture; None when it can, be it damaged further on."""
+    """Say why a file cannot be read as a capture; None when it can, even if it is damaged later."""
     from .errors import CaptureError
 
     try:

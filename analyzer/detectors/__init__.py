@@ -35,5 +35,5 @@ DETECTORS: tuple[Detector, ...] = tuple(
 
 
 def by_id(finding: str) -> Detector | None:
-    """The detector of a finding id."""
+    """Find the detector of a finding id."""
     return next((detector for detector in DETECTORS if detector.id == finding), None)

@@ -1,4 +1,4 @@
-"""Packets that carry control frames alone: what the detectors of storms share."""
+"""Packets that carry control frames alone; shared by the detectors of storms."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ Rows = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 
 
-def both(column: npt.NDArray[np.unsignedinteger]) -> Ints:
-    """A column of `directions` summed over both directions: one element per connection."""
+def sum_directions(column: npt.NDArray[np.unsignedinteger]) -> Ints:
+    """Sum a column of `directions` over both directions: one element per connection."""
     summed: Ints = column.astype(np.int64).reshape(-1, 2).sum(axis=1)
     return summed
 
 
 class Load(Struct, frozen=True, eq=False):
-    """Some kind of control packets on every connection."""
+    """Control packets of one kind on every connection."""
 
     packets: Ints
     """Packets of that kind, both directions."""
     payload_packets: Ints
     """Packets with payload, both directions."""
     share: Shares
-    """One divided by the other."""
+    """`packets` divided by `payload_packets`."""
     duration_ns: Ints
     """From the connection's first packet to its last."""
     per_second: Shares
     """Packets of that kind per second of that time."""
 
 
-def load(tables: Tables, packets: Ints) -> Load:
-    """How much of every connection's packets `packets` are."""
-    payload = both(tables.directions.payload_packets)
+def measure_load(tables: Tables, packets: Ints) -> Load:
+    """Compare `packets` with all packets of every connection."""
+    payload = sum_directions(tables.directions.payload_packets)
     duration = np.maximum(tables.connections.last_time_ns - tables.connections.first_time_ns, 1)
     return Load(packets, payload, packets / np.maximum(payload, 1), duration, packets / (duration / 1e9))
 
 
-def paced(tables: Tables, streams: int, messages_per_stream: int, interval_ns: int) -> Mask:
-    """Connections with many long streams, each of which sends a message only now and then.
+def mark_slow_streams(tables: Tables, streams: int, messages_per_stream: int, interval_ns: int) -> Mask:
+    """Mark connections with many long streams, each of which seldom sends a message.
 
-    There a message or a control frame could wait for others at little cost: the next one of its stream is far away.
+    A message or a control frame could wait for others there at little cost: the next one of its stream is far away.
     """
     d, connections = tables.directions, tables.connections
     messages = np.maximum(d.messages[0::2], d.messages[1::2]).astype(np.int64)
@@ -60,8 +60,8 @@ def paced(tables: Tables, streams: int, messages_per_stream: int, interval_ns: i
     return many & ((last - first) * open_streams >= messages * interval_ns)
 
 
-def span_evidence(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
-    """The first and the last packet of a connection, between which `what` was counted."""
+def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:
+    """Yield the first and the last packet of a connection, between which `what` was counted."""
     c = tables.connections
     yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"first packet of the connection: {what}")
     length = _shared.milliseconds(int(c.last_time_ns[row]) - int(c.first_time_ns[row]))

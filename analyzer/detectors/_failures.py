@@ -1,4 +1,4 @@
-"""RPCs that ended otherwise than with status OK, for the detectors that each tell one kind of them."""
+"""RPCs that ended with a status other than OK; shared by the detectors that each report one kind of them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FAILURES_KEPT = 100_000
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3
-"""In place of `Failures.reset_by` for RPCs beyond those that the failures table keeps."""
+"""Stands for `Failures.reset_by` of RPCs beyond those that the failures table keeps."""
 CANCEL = 8
-"""RST_STREAM's error code by which an RPC is given up (RFC 9113 section 7)."""
+"""The error code of a RST_STREAM that gives up an RPC (RFC 9113 section 7)."""
 ERROR_CODES = (
     "NO_ERROR",
     "PROTOCOL_ERROR",
@@ -60,21 +60,21 @@ _FAMILIES = {
 
 
 class Failed(Struct, frozen=True, eq=False):
-    """Some rows of the failures table with what belongs to them; all columns are equally long."""
+    """Some rows of the failures table, with data of their RPCs; all columns are equally long."""
 
     row: Ints
-    """Row of the failures table, -1 for those beyond what it keeps."""
+    """Row of the failures table, -1 for RPCs beyond those it keeps."""
     rpc: Counts
     """Row of the RPC."""
     status: Codes
     duration_ns: Ints
     deadline_ns: Ints
-    """-1 without."""
+    """-1 without a deadline."""
     reset_by: Codes
     reset_code: Counts
 
     def where(self, mask: Mask | Ints) -> Failed:
-        """Those rows for which `mask` holds, or the rows it names in its order."""
+        """Select the rows for which `mask` holds, or the rows that it lists, in its order."""
         return Failed(
             self.row[mask],
             self.rpc[mask],
@@ -86,14 +86,14 @@ class Failed(Struct, frozen=True, eq=False):
         )
 
     def __len__(self) -> int:
-        """How many RPCs they are."""
+        """Return the number of RPCs."""
         return len(self.rpc)
 
 
 def failed(tables: Tables) -> Failed:
-    """All RPCs that ended otherwise than with status OK, in the order in which they began.
+    """Find all RPCs that ended with a status other than OK, in the order in which they began.
 
-    The table keeps a limited number of rows; of the others it is not known who sent the RST_STREAM.
+    The table keeps a limited number of rows; for other RPCs the sender of the RST_STREAM is unknown.
     """
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
@@ -112,7 +112,7 @@ def failed(tables: Tables) -> Failed:
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
-    """Which of the RPCs ended by their deadline: by status, or given up when it was over or about to be."""
+    """Mark RPCs that ended by their deadline: by status, or given up when it had passed or was about to."""
     early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
     over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY) & (rows.reset_code == CANCEL)
@@ -121,35 +121,35 @@ def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
 
 
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:
-    """How many of some RPCs each method has, the method with the most first; `unknown` for names not seen."""
+    """Count some RPCs by method, the method with the most first; `unknown` for names not seen."""
     names = {method.number: method.name or "unknown" for method in tables.methods}
     counts = Counter(names.get(int(number), "unknown") for number in tables.rpcs.method[rpcs].tolist())
     return dict(counts.most_common())
 
 
 def listed(counts: Mapping[str, int], limit: int = 5) -> str:
-    """`a 3, b 2 and 4 others` for a reader."""
+    """Format counts as `a 3, b 2 and 4 others`."""
     shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:limit])
     return shown if len(counts) <= limit else f"{shown} and {len(counts) - limit} others"
 
 
 def connections_of(tables: Tables, rpcs: Counts) -> tuple[int, ...]:
-    """The connections of some RPCs."""
+    """List the connections of some RPCs."""
     return tuple(int(c) for c in distinct(tables.rpcs.connection[rpcs]))
 
 
 def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
-    """The names of the methods of some RPCs, as far as they are known."""
+    """List the names of the methods of some RPCs, as far as they are known."""
     return tuple(sorted(name for name in by_method(tables, rpcs) if name != "unknown"))
 
 
 def severity_of_count(count: int, of: int, few: int, warning: float, critical: float) -> Severity:
-    """The severity of a share of RPCs; fewer than `few` prove no pattern."""
+    """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
     return "info" if count < few else severity(count / max(of, 1), warning, critical)
 
 
 def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
-    """The time of some failed RPCs by cause, the greatest first; empty when the budgets are not there."""
+    """Sum up the time of some failed RPCs by cause, the largest first; empty when there are no budgets."""
     budgets = tables.failure_budgets
     if not len(rows) or len(budgets) != len(tables.failures.rpc):
         return {}
@@ -158,11 +158,11 @@ def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
 
 
 def reset_words(tables: Tables, rows: Failed, place: int) -> str:
-    """What ended the RPC, in words: `RST_STREAM CANCEL of the client`, or `trailers with status NOT_FOUND`."""
+    """Say what ended the RPC: `RST_STREAM CANCEL from the client`, or `trailers with status NOT_FOUND`."""
     by, code = int(rows.reset_by[place]), int(rows.reset_code[place])
-    status = _core.STATUSES[rows.status[place]] if rows.status[place] < len(_core.STATUSES) else "not seen"
+    status = _core.STATUSES[rows.status[place]] if rows.status[place] < len(_core.STATUSES) else "unknown"
     if by < NOBODY:
-        return f"RST_STREAM {error_name(code)} of the {('client', 'server')[by]}, which gRPC reads as {status}"
+        return f"RST_STREAM {error_name(code)} from the {('client', 'server')[by]}, which gRPC reads as {status}"
     rpc, rpcs = rows.rpc[place], tables.rpcs
     end = int(rpcs.start_time_ns[rpc]) + int(rpcs.duration_ns[rpc])
     closed = int(tables.connections.closed_time_ns[rpcs.connection[rpc]])
@@ -172,35 +172,35 @@ def reset_words(tables: Tables, rows: Failed, place: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 RPC`, `2 RPCs`."""
+    """Format a number with its noun: `1 RPC`, `2 RPCs`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def error_name(code: int) -> str:
-    """An HTTP/2 error code's name."""
+    """Return the name of an HTTP/2 error code."""
     return ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
 
 
 def began(tables: Tables, rpc: int) -> Evidence:
-    """The packet with which an RPC began."""
+    """Show the packet with which an RPC began."""
     rpcs = tables.rpcs
-    name = tables.method_name(int(rpcs.method[rpc])) or "an RPC whose method is not known"
+    name = tables.method_name(int(rpcs.method[rpc])) or "an RPC whose method is unknown"
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
     return Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"{name} begins ({where})")
 
 
 def ended(tables: Tables, rpc: int, what: str) -> Evidence:
-    """The packet with which an RPC ended, after its time."""
+    """Show the packet with which an RPC ended, with its duration."""
     rpcs = tables.rpcs
     duration = int(rpcs.duration_ns[rpc])
     end = int(rpcs.start_time_ns[rpc]) + duration
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
     packet = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
-    return Evidence(packet, end, f"{what}, {milliseconds(duration)} after its begin ({where})")
+    return Evidence(packet, end, f"{what}, {milliseconds(duration)} after the RPC began ({where})")
 
 
 def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:
-    """Begin and end of the first RPCs."""
+    """Yield begin and end of the first RPCs."""
     for place in range(min(limit, len(rows))):
         rpc = int(rows.rpc[place])
         yield began(tables, rpc)
@@ -208,7 +208,7 @@ def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:
 
 
 def family(name: str | None) -> str:
-    """The remedies' name of an implementation: `grpc-c++/1.51.1` is `C-core`."""
+    """Find the name that remedies use for an implementation: `grpc-c++/1.51.1` is `C-core`."""
     word = (name or "").split("/")[0].split(" ")[0]
     known = next((family for prefix, family in _FAMILIES.items() if word.startswith(prefix)), None)
     return known or next((f for f in ("grpc-go", "grpc-java", "grpc-dotnet", "tonic") if word.startswith(f)), word)
@@ -217,6 +217,6 @@ def family(name: str | None) -> str:
 def seen_first(
     tables: Tables, connections: Iterable[int], direction: int, remedies: Iterable[Remedy]
 ) -> tuple[Remedy, ...]:
-    """Remedies, those for the implementations seen at that end of the connections first."""
+    """Sort remedies so that those of the implementations seen at that end of the connections come first."""
     seen = {family(implementation(tables, c, direction)) for c in connections}
     return tuple(sorted(remedies, key=lambda remedy: remedy.implementation not in seen))

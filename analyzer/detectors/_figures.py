@@ -1,4 +1,4 @@
-"""What the report of a silent detector shows: the figure that speaks against its finding."""
+"""Figures that a report shows for a finding that was not found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..model.analysis import Analysis, Traffic
 from ..model.text import count, duration
 
 LITTLE = 0.01
-"""Share of RPC time below which a cause matters to nobody (heuristic: less than equal runs differ by)."""
+"""Share of RPC time below which a cause does not matter (heuristic: below the variation between equal runs)."""
 
 Figure = Callable[[Analysis], str]
 """Writes a figure of an analysis as Markdown."""
@@ -27,7 +27,7 @@ def blocked_time(cause: str) -> Figure:
         if not ns:
             return f"`{cause}`: no RPC time"
         share = f"`{cause}`: {duration(ns)} of {duration(total)} of RPC time ({ns / total:.1%})"
-        return f"{share}, too little to matter" if ns < LITTLE * total else f"{share}, but not in the pattern of this"
+        return f"{share}, too little to matter" if ns < LITTLE * total else f"{share}, but in another pattern"
 
     return write
 

@@ -1,4 +1,4 @@
-"""What detectors have in common: figures, words and places that more than one of them needs."""
+"""Figures and words that more than one detector needs."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from ..tables.durations import clip_ns
 
 
 def rpc_time(tables: Tables) -> int:
-    """The time of all RPCs together, nanoseconds: what shares of time are shares of."""
+    """Sum up the time of all RPCs, nanoseconds; shares of time refer to it."""
     return clip_ns(sum(sum(method.budget) for method in tables.methods))
 
 
 def share_of_time(tables: Tables, lost_ns: int) -> float:
-    """`lost_ns` as a share of all RPC time; 0 without any."""
+    """Return `lost_ns` as a share of all RPC time; 0 without RPC time."""
     whole = rpc_time(tables)
     return lost_ns / whole if whole else 0.0
 
 
 def severity(share: float, warning: float, critical: float) -> Severity:
-    """The severity of a share of time or packets, by the shares from which it is a warning and critical."""
+    """Rate the severity of a share by the shares from which it is a warning and critical."""
     if share >= critical:
         return "critical"
     return "warning" if share >= warning else "info"
 
 
 def host(tables: Tables, connection: int, direction: int) -> str:
-    """`client 10.0.0.1`: the end of a connection that sends in `direction`, without its port."""
+    """Name the end of a connection that sends in `direction`, without its port: `client 10.0.0.1`."""
     end = tables.client(connection) if direction == 0 else tables.server(connection)
     return f"{DIRECTIONS[direction]} {end.rsplit(':', 1)[0]}"
 
 
 def implementation(tables: Tables, connection: int, direction: int) -> str | None:
-    """The gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
+    """Find the gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
     if direction == 0:
         return figures.client_implementation(tables, connection)[0]
     return figures.server_implementation(tables, connection)
 
 
 def senders_are_near(tables: Tables, connections: Counts, directions: Ints, round_trips_ns: Ints) -> bool:
-    """Whether the capture was taken at the senders, where their bursts are seen as they made them.
+    """Check whether the capture was taken at the senders, where their bursts are seen undistorted.
 
-    Near means a fifth of the round trip at most between the capture point and the sender.
+    Near means at most a fifth of the round trip between the capture point and the sender.
     """
     table = tables.connections
     near = np.where(directions == 0, table.near_client_rtt_ns[connections], table.near_server_rtt_ns[connections])
@@ -56,39 +56,39 @@ def senders_are_near(tables: Tables, connections: Counts, directions: Ints, roun
 
 
 def lower(*confidences: Confidence) -> Confidence:
-    """The lowest of some confidences."""
+    """Return the lowest of some confidences."""
     order: tuple[Confidence, ...] = ("low", "medium", "high")
     return min(confidences, key=order.index)
 
 
 def quality_allows(tables: Tables) -> Confidence:
-    """The most that can be claimed of a capture that lacks packets or bytes."""
+    """Return the highest confidence that the capture allows; medium when it lacks packets or bytes."""
     capture = tables.capture
     lacks = int(tables.connections.missing_bytes.sum()) > 0 or bool(capture["dropped_packets"])
     return "medium" if lacks or capture["truncated_packets"] else "high"
 
 
 def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[str, ...]:
-    """Names of the methods of all RPCs on some connections."""
+    """List the methods of all RPCs on some connections."""
     used = tables.connection_methods
-    chosen = np.zeros(len(tables.connections.rpcs), dtype=bool)
-    chosen[list(connections)] = True
-    return names(tables, distinct(used.method[chosen[used.connection]]).tolist())
+    selected = np.zeros(len(tables.connections.rpcs), dtype=bool)
+    selected[list(connections)] = True
+    return names(tables, distinct(used.method[selected[used.connection]]).tolist())
 
 
 def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
-    """Names of methods by number, sorted; those that are not in the capture are left out."""
+    """List names of methods by number, sorted; names that are not in the capture are left out."""
     return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
 
 
 def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Distinct values, ascending. `np.unique` does the same, and imports numpy's masked arrays for it: 10 ms."""
+    """Sort values and remove duplicates. `np.unique` does the same, but imports numpy's masked arrays: 10 ms."""
     ordered = np.sort(values.astype(np.int64))
     return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
 
 
 def milliseconds(ns: float) -> str:
-    """A duration for a reader: `71.0 s`, `205 ms`, `1.4 ms`, `87 µs`."""
+    """Format a duration: `71.0 s`, `205 ms`, `1.4 ms`, `87 µs`."""
     if ns >= 10e9:
         return f"{ns / 1e9:,.1f} s"
     if ns >= 10e6:

@@ -1,4 +1,4 @@
-"""What the detectors of stalls have in common: the waits of one cause, whom they blocked, what they cost."""
+"""Shared by the detectors of stalls: the blocked intervals of one cause, whom they blocked, what they cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INITIAL_SEGMENTS = 10
 """Segments that a new connection may send before the first ACK (RFC 6928; TCP_INIT_CWND of Linux)."""
 
 _MANY = 10_000
-"""Waits from which on methods are named by connection and no longer by stream."""
+"""Blocked intervals from which methods are named by connection and no longer by stream."""
 
 
 class Thresholds(Protocol):
@@ -27,60 +27,60 @@ class Thresholds(Protocol):
 
     @property
     def warning_share(self) -> float:
-        """Share of RPC time from which it is a warning."""
+        """A warning from this share of RPC time."""
 
     @property
     def critical_share(self) -> float:
-        """Share of RPC time from which it is critical."""
+        """Critical from this share of RPC time."""
 
     @property
     def examples(self) -> int:
-        """Waits shown as evidence."""
+        """Blocked intervals shown as evidence."""
 
 
 class ReaderThresholds(Thresholds, Protocol):
-    """The limits of detectors that tell a small window from a slow reader."""
+    """The limits of detectors that distinguish a small window from a slow reader."""
 
     @property
     def late_round_trips(self) -> float:
-        """Round trips from which credit is late."""
+        """Round trips after which a WINDOW_UPDATE or ACK is late."""
 
     @property
     def late_least_ns(self) -> int:
-        """Delay beyond them that a host is given."""
+        """Extra time that a prompt reader may take."""
 
 
 class Stalls(Struct, frozen=True, eq=False):
-    """The waits of one cause."""
+    """The blocked intervals of one cause."""
 
     rows: Ints
     """Rows of the waits table."""
     lost_ns: int
-    """RPC time they took, each RPC that waited counted."""
+    """RPC time they took, summed over the RPCs that waited."""
     share: float
-    """As a share of all RPC time."""
+    """`lost_ns` as a share of all RPC time."""
     ends: tuple[tuple[int, int, int, int], ...]
-    """(connection, direction, waits, nanoseconds) of each end that stood still, the one that waited longest first."""
+    """(connection, direction, intervals, nanoseconds) of each blocked sender, the one blocked longest first."""
 
     @property
     def first(self) -> tuple[int, int]:
-        """Connection and direction that waited longest."""
+        """Return the connection and direction that were blocked longest."""
         return self.ends[0][:2]
 
 
-def find(tables: Tables, cause: str) -> Stalls | None:
-    """All waits of a cause; None when there are none, or when they cost no RPC any time."""
+def find_stalls(tables: Tables, cause: str) -> Stalls | None:
+    """Find the blocked intervals of a cause; None when there are none, or when they cost no RPC any time."""
     number = CAUSES.index(cause)
     rows = np.flatnonzero(tables.waits.cause == number)
     if not len(rows):
         return None
-    ends = _ends(tables, rows)
+    ends = sum_by_end(tables, rows)
     connections = sorted({connection for connection, *_ in ends})
     lost = min(total_ns(tables.connection_budgets[connections, number]), _shared.rpc_time(tables))
     return Stalls(rows, lost, _shared.share_of_time(tables, lost), ends) if lost > 0 else None
 
 
-def _ends(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], ...]:
+def sum_by_end(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], ...]:
     waits = tables.waits
     keys, place, counts = np.unique(
         waits.connection[rows].astype(np.int64) * 2 + waits.direction[rows], return_inverse=True, return_counts=True
@@ -91,28 +91,28 @@ def _ends(tables: Tables, rows: Ints) -> tuple[tuple[int, int, int, int], ...]:
     return tuple((int(keys[i]) // 2, int(keys[i]) % 2, int(counts[i]), int(time[i])) for i in order)
 
 
-def confidence(tables: Tables, rows: Ints) -> Confidence:
-    """High where the capture was taken at those who stood still and lacks nothing."""
+def rate_confidence(tables: Tables, rows: Ints) -> Confidence:
+    """Rate the confidence: high where the capture was taken at the blocked senders and lacks nothing."""
     waits = tables.waits
     directions = waits.direction[rows].astype(np.int64)
     near = _shared.senders_are_near(tables, waits.connection[rows], directions, waits.rtt_ns[rows])
     return _shared.lower(_shared.quality_allows(tables), "high" if near else "medium")
 
 
-def scope(tables: Tables, rows: Ints) -> Scope:
-    """The connections of some waits and the methods of the RPCs that waited."""
+def find_scope(tables: Tables, rows: Ints) -> Scope:
+    """Name the connections of some blocked intervals and the methods of the RPCs that waited."""
     waits = tables.waits
-    return scope_of(tables, waits.connection[rows], waits.method[rows])
+    return make_scope(tables, waits.connection[rows], waits.method[rows])
 
 
-def scope_of(tables: Tables, connections: Counts, methods: Counts) -> Scope:
-    """Some connections and methods by number, each once."""
+def make_scope(tables: Tables, connections: Counts, methods: Counts) -> Scope:
+    """Make a scope of connections and methods by number, each once."""
     methods_of = _shared.names(tables, _shared.distinct(methods).tolist())
     return Scope(tuple(_shared.distinct(connections).tolist()), methods_of)
 
 
-def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
-    """How often, how long, and what was on its way."""
+def measure(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
+    """Give number and length of the blocked intervals, and the bytes in flight."""
     waits, rows = tables.waits, stalls.rows
     known = waits.rtt_ns[rows] >= 0
     return {
@@ -128,14 +128,14 @@ def metrics(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
     }
 
 
-def longest(tables: Tables, rows: Ints, count: int) -> list[int]:
-    """The rows of the longest waits, in the order of time."""
+def sort_longest(tables: Tables, rows: Ints, count: int) -> list[int]:
+    """Return the rows of the longest blocked intervals, in the order of time."""
     order = np.argsort(-tables.waits.duration_ns[rows], kind="stable")[: max(1, count)]
     return sorted(rows[order].tolist(), key=lambda row: int(tables.waits.start_time_ns[row]))
 
 
-def evidence(tables: Tables, row: int, stopped: str, released: str, resumed: str) -> Iterator[Evidence]:
-    """The packets of one wait with what each shows; what released it only where that was captured."""
+def show_interval(tables: Tables, row: int, stopped: str, released: str, resumed: str) -> Iterator[Evidence]:
+    """Yield the packets of one blocked interval; the one that ended it only where it was captured."""
     waits = tables.waits
     start, duration = int(waits.start_time_ns[row]), int(waits.duration_ns[row])
     yield Evidence(int(waits.stopped_at_packet[row]), start, stopped)
@@ -144,35 +144,35 @@ def evidence(tables: Tables, row: int, stopped: str, released: str, resumed: str
     yield Evidence(int(waits.resumed_at_packet[row]), start + duration, resumed)
 
 
-def counted(number: int, one: str, many: str) -> str:
-    """A number with its noun: `1 wait`, `1,000 waits`."""
+def format_count(number: int, one: str, many: str) -> str:
+    """Format a number with its noun: `1 message`, `1,000 messages`."""
     return f"{number:,} {one if number == 1 else many}"
 
 
-def owed(tables: Tables, row: int) -> str:
-    """What was still to come when the sender of a wait stopped."""
+def describe_owed(tables: Tables, row: int) -> str:
+    """Say what was still to come when the sender stopped."""
     left = int(tables.waits.owed_bytes[row])
     return f"{left:,} bytes of the message" if left else "the frame that ends the stream"
 
 
-def times(number: int) -> str:
-    """How often: `once`, `12 times`."""
+def format_times(number: int) -> str:
+    """Format a number of times: `once`, `12 times`."""
     return "once" if number == 1 else f"{number:,} times"
 
 
-def where(tables: Tables, stalls: Stalls, shown: int = 3) -> str:
-    """Who stood still, how often and how long, connection by connection."""
-    said = [
-        f"{_shared.host(tables, connection, direction)} on connection {connection}: {times(count)}, "
+def list_blocked(tables: Tables, stalls: Stalls, shown: int = 3) -> str:
+    """Say who was blocked, how often and how long, connection by connection."""
+    parts = [
+        f"{_shared.host(tables, connection, direction)} on connection {connection}: {format_times(count)}, "
         f"{_shared.milliseconds(time)}"
         for connection, direction, count, time in stalls.ends[:shown]
     ]
     rest = len(stalls.ends) - shown
-    return "; ".join(said) + (f"; and {rest:,} more" if rest > 0 else "")
+    return "; ".join(parts) + (f"; and {rest:,} more" if rest > 0 else "")
 
 
-def from_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which waits interrupted a flight whose congestion window had never been above the initial one."""
+def mark_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Mark blocked intervals in flights whose congestion window had never been above the initial one."""
     waits = tables.waits
     return (waits.mss[rows] > 0) & (
         waits.window_before_idle_bytes[rows] <= INITIAL_SEGMENTS * waits.mss[rows].astype(np.int64)
@@ -183,10 +183,10 @@ def from_initial_window(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 
 
 class Restarts(Struct, frozen=True, eq=False):
-    """What each wait knows of an idle time before its burst; all columns as long as the waits table."""
+    """The idle time before the burst of each blocked interval; all columns are as long as the waits table."""
 
     idle_ns: Ints
-    """Time without data that filled a window, before the burst."""
+    """Time before the burst in which the sender sent no data that filled a window."""
     window_bytes: Ints
     """The congestion window before that time."""
     small: npt.NDArray[np.bool_]
@@ -199,27 +199,29 @@ class Restarts(Struct, frozen=True, eq=False):
 
 
 _OF_WINDOW = 1.5
-"""Bytes in flight at a stop, in restarted windows, up to which it is one (own choice: small frames go ahead)."""
+"""Most bytes in flight at a stop, in restarted windows (heuristic: small frames are sent in front)."""
 _FIRST_ACK = 0.9
-"""Part of a round trip from a burst's begin before which no ACK of it comes (own choice: clocks jitter)."""
+"""Share of a round trip after a burst's begin in which no ACK of it arrives (heuristic: clocks jitter)."""
 _LEAST_WAIT = 0.25
-"""Part of a round trip that a wait for the first ACK lasts (own choice: a paced first burst takes half of one)."""
+"""Shortest wait for the first ACK, in round trips (heuristic: a paced first burst takes half of one)."""
 
 
-def restarts(tables: Tables) -> Restarts:
-    """Judge all waits. Linux halves the window once per timeout of idle time, down to the initial one.
+def find_restarts(tables: Tables) -> Restarts:
+    """Judge all blocked intervals. Linux halves the window once per timeout of idle time, down to the initial one.
 
     A sender that paces (BBR, which keeps its window) stops for less than a round trip, and with more in flight.
     """
-    if tables.before:  # waits of RPCs that are not looked at came before some of these
-        every = restarts(tables.before.tables)
+    if tables.before:  # intervals of RPCs that are not selected came before some of these
+        every = find_restarts(tables.before.tables)
         return Restarts(**{name: getattr(every, name)[tables.before.waits] for name in every.__struct_fields__})
     waits = tables.waits
-    order, first, same_end = _by_burst(tables)
+    order, first, same_end = _sort_by_burst(tables)
     initial = INITIAL_SEGMENTS * waits.mss.astype(np.int64)
-    grown, gap = _burst_before(tables, order, first, same_end)
+    grown, gap = _estimate_burst_before(tables, order, first, same_end)
     small = (waits.window_before_idle_bytes <= initial) & (waits.rto_ns > 0) & (gap > waits.rto_ns) & (grown > initial)
-    if tables.measured is not None:  # where no small frame came late enough to restart the window, it is as told
+    if (
+        tables.measured is not None
+    ):  # where no small frame was late enough to restart the window, the kernel's value holds
         small &= ~(tables.measured.before_idle & (gap - waits.idle_before_ns <= waits.rto_ns))
     idle = np.where(small, gap, waits.idle_before_ns)
     window = np.where(small, grown, waits.window_before_idle_bytes)
@@ -238,8 +240,11 @@ def restarts(tables: Tables) -> Restarts:
     return Restarts(idle, window, small, after_idle, stops)
 
 
-def _by_burst(tables: Tables) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
-    """The waits by end, burst and time; for each place the first of its burst, and whether its end waited before."""
+def _sort_by_burst(tables: Tables) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
+    """Sort the intervals by end, burst and time.
+
+    Returns the order, for each place the first of its burst, and whether the same end had an interval before that.
+    """
     waits = tables.waits
     ends = waits.connection.astype(np.int64) * 2 + waits.direction
     order = np.lexsort((waits.start_time_ns, waits.flight, ends))
@@ -251,10 +256,12 @@ def _by_burst(tables: Tables) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
     return order, first, same_end[first]
 
 
-def _burst_before(tables: Tables, order: Ints, first: Ints, same_end: npt.NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """What the last wait of the same end's burst before let its window grow to, and the time from there; 0 without.
+def _estimate_burst_before(
+    tables: Tables, order: Ints, first: Ints, same_end: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """Estimate the window that the same end had after its burst before, and the time since then; 0 without one.
 
-    In slow start each byte that is acknowledged adds one, up to twice what was in flight (tcp_is_cwnd_limited).
+    In slow start each acknowledged byte adds one byte, up to twice the bytes in flight (tcp_is_cwnd_limited).
     """
     waits = tables.waits
     last = order[np.maximum(first - 1, 0)]
@@ -274,43 +281,43 @@ def _burst_before(tables: Tables, order: Ints, first: Ints, same_end: npt.NDArra
 
 
 class Window(Struct, frozen=True, eq=False):
-    """A window as a detector tells of it."""
+    """A flow-control or TCP window, and the words for it."""
 
     id: str
-    """The finding."""
+    """The finding's id."""
     cause: str
-    """The cause of its waits."""
+    """The cause of its blocked intervals."""
     name: str
-    """`the stream's HTTP/2 window`."""
-    credit: str
+    """Such as `the HTTP/2 stream window`."""
+    opened_by: str
     """What opens it."""
     enlarge: str
-    """What to do when it is too small, as an imperative that fits behind a colon; {reader} is the host."""
+    """The imperative to use when it is too small; {reader} is replaced by the host."""
     remedies: Callable[[str | None, int], tuple[Remedy, ...]]
-    """Knobs for an implementation that receives in a direction's opposite, seen one first."""
+    """Returns the settings of the end that sends in a direction, by its implementation."""
     references: tuple[str, ...]
 
 
 def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all waits for a window, or what could not be judged."""
+    """Yield one finding about all senders blocked by a window, or why some could not be judged."""
     waits = tables.waits
     if not len(waits.cause):
         return
-    stalls = find(tables, window.cause)
+    stalls = find_stalls(tables, window.cause)
     if stalls:
-        yield _window_finding(tables, limits, window, stalls)
+        yield _make_finding(tables, limits, window, stalls)
     unexplained = waits.cause == CAUSES.index("unexplained")
     late = unexplained & (tables.connections.complete[waits.connection] == 0)
     if late.any():
         yield Skipped(
             window.id,
-            f"{counted(int(late.sum()), 'wait is', 'waits are')} on connections that began before the capture, where "
-            f"{window.name} is not known",
+            f"{format_count(int(late.sum()), 'blocked interval is', 'blocked intervals are')} on connections that "
+            f"began before the capture, so {window.name} is unknown",
         )
 
 
 class _Words(Struct, frozen=True, eq=False):
-    """What is said of a window's stalls in several places."""
+    """Words that several texts of a window's finding share."""
 
     blocked: str
     reader: str
@@ -319,103 +326,107 @@ class _Words(Struct, frozen=True, eq=False):
     first_step: str
 
 
-def _window_finding(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> Finding:
-    words = _words(tables, limits, window, stalls)
+def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> Finding:
+    words = _choose_words(tables, limits, window, stalls)
     connection, direction = stalls.first
     total = _shared.milliseconds(stalls.lost_ns)
     late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
     return Finding(
         id=window.id,
-        title=f"{words.blocked} stood still {times(len(stalls.rows))} with {window.name} at its end",
+        title=f"{words.blocked} was blocked {format_times(len(stalls.rows))} by {window.name}",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=_shared.lower(confidence(tables, stalls.rows), "medium" if late else "high"),
-        scope=scope(tables, stalls.rows),
+        confidence=_shared.lower(rate_confidence(tables, stalls.rows), "medium" if late else "high"),
+        scope=find_scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
-        metrics=metrics(tables, stalls) | {"late_credit_share": round(_late_share(tables, limits, stalls.rows), 3)},
+        metrics=measure(tables, stalls)
+        | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)},
         evidence=tuple(
-            item for row in longest(tables, stalls.rows, limits.examples) for item in _evidence(tables, window, row)
+            item
+            for row in sort_longest(tables, stalls.rows, limits.examples)
+            for item in _show_interval(tables, window, row)
         ),
         explanation=(
-            f"{words.blocked} stopped inside messages because {words.reader} had not yet given more of {window.name}, "
-            f"and went on with the next {window.credit} ({where(tables, stalls)}). {words.why} "
-            f"The RPCs that waited lost {total} in all.{_PROVED if late else ''}"
+            f"{words.blocked} stopped inside messages because {window.name} of {words.reader} was used up. It resumed "
+            f"with the next {window.opened_by} ({list_blocked(tables, stalls)}). {words.why} "
+            f"The RPCs that waited lost {total} in total.{_PROVED if late else ''}"
         ),
-        remedies=_window_remedies(tables, window, words, connection, direction),
+        remedies=_list_remedies(tables, window, words, connection, direction),
         references=window.references,
         verdict=(
-            f"{words.blocked} stood still for {total} of RPC time ({stalls.share:.0%} of all) because {words.reader} "
-            f"left {window.name} exhausted: {words.first_step}."
+            f"{words.blocked} was blocked by {window.name} for {total} of RPC time ({stalls.share:.0%}): "
+            f"{words.first_step}."
         ),
     )
 
 
 _PROVED = (
-    " What was granted before the capture is not in it. That the window was at its end follows from the sender, which "
-    "stops at one count of credit less bytes sent, to the byte, with the stream's window at another each time."
+    " WINDOW_UPDATEs before the capture are not in it. The sender proves that the window was used up: it stops each "
+    "time at the same number of bytes granted less bytes sent, to the byte, while the stream window differs."
 )
 
 
-def _late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) -> float:
-    """The share of the waiting in waits longer than a prompt reader's credit takes to arrive."""
+def _measure_late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) -> float:
+    """Return the share of the blocked time in intervals that are longer than a prompt reader needs."""
     waits = tables.waits
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     late = (rtt >= 0) & (duration > limits.late_round_trips * rtt + limits.late_least_ns)
     return float(duration[late].sum() / max(1, int(duration.sum())))
 
 
-def _words(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> _Words:
+def _choose_words(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> _Words:
     connection, direction = stalls.first
     blocked, reader = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    figures = metrics(tables, stalls)
+    figures = measure(tables, stalls)
     each, rtt = _shared.milliseconds(float(figures["median_wait_ns"])), int(figures["round_trip_ns"])
     if rtt < 0:
-        why = "No round trip was measured, so that a small window cannot be told from a slow reader."
+        why = "No round trip was measured, so the cause may be a small window or a slow reader."
         return _Words(blocked, reader, None, why, window.enlarge.format(reader=reader))
-    if _late_share(tables, limits, stalls.rows) >= 0.5:
+    if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
         why = (
-            f"Credit came {each} after the stop in the median, later than the round trip of {_shared.milliseconds(rtt)}"
-            f": {reader} was slow to read, or the network queued. A larger window only moves the waiting there."
+            f"The median wait for the {window.opened_by} was {each}, longer than the round trip of "
+            f"{_shared.milliseconds(rtt)}: {reader} was slow to read, or the network queued packets. "
+            "A larger window only buffers more."
         )
-        return _Words(blocked, reader, True, why, f"find out why the application on {reader} reads late")
+        return _Words(blocked, reader, True, why, f"the application on {reader} reads slowly; make it read sooner")
     why = (
-        f"Credit came {each} after the stop in the median, within the round trip of {_shared.milliseconds(rtt)}: "
-        f"{reader} gave it promptly, and the window is too small for this round trip "
-        f"({int(figures['bytes_in_flight_at_stop']):,} bytes were on their way at a stop)."
+        f"The median wait for the {window.opened_by} was {each}, within the round trip of "
+        f"{_shared.milliseconds(rtt)}: {reader} sent it promptly. The window is too small for this round trip "
+        f"({int(figures['bytes_in_flight_at_stop']):,} bytes were in flight at a stop)."
     )
     return _Words(blocked, reader, False, why, window.enlarge.format(reader=reader))
 
 
-def _evidence(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
+def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     blocked = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
     waited = _shared.milliseconds(int(waits.duration_ns[row]))
     after = _shared.milliseconds(int(waits.start_time_ns[row] + waits.duration_ns[row] - waits.released_time_ns[row]))
-    yield from evidence(
+    yield from show_interval(
         tables,
         row,
-        f"{blocked} stops with {int(waits.owed_bytes[row]):,} bytes of the message owed and "
-        f"{int(waits.in_flight_bytes[row]):,} bytes in flight: {_state(tables, window, row)}",
-        f"the newest packet at {blocked} when it goes on; by then the {window.credit} is there",
-        f"{blocked} goes on {after} after that packet, {waited} after the stop"
+        f"{blocked} stops with {describe_owed(tables, row)} still to send and "
+        f"{int(waits.in_flight_bytes[row]):,} bytes in flight: {_describe_window(tables, window, row)}",
+        f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
+        f"{blocked} resumes {after} after that packet, {waited} after the stop"
         if waits.released_by_packet[row]
-        else f"{blocked} goes on {waited} after the stop",
+        else f"{blocked} resumes {waited} after the stop",
     )
 
 
-def _state(tables: Tables, window: Window, row: int) -> str:
+def _describe_window(tables: Tables, window: Window, row: int) -> str:
     value = int(getattr(tables.waits, f"{window.cause}_bytes")[row])
-    return f"{window.name} stands at {value:,} bytes"
+    return f"{window.name} is {value:,} bytes"
 
 
-def _window_remedies(
+def _list_remedies(
     tables: Tables, window: Window, words: _Words, connection: int, direction: int
 ) -> tuple[Remedy, ...]:
     reading = Remedy(
         "application",
         "read messages as they come",
-        f"on {words.reader}: credit is given when the application has read; hand slow work to other threads",
+        f"on {words.reader}: the window opens when the application has read; hand slow work to other threads",
     )
     seen = _shared.implementation(tables, connection, 1 - direction)
-    knobs = window.remedies(seen, 1 - direction)
-    return (reading, *knobs) if words.slow_reader else (*knobs, reading)
+    settings = window.remedies(seen, 1 - direction)
+    return (reading, *settings) if words.slow_reader else (*settings, reading)

@@ -1,4 +1,4 @@
-"""Whose turn it was on each connection: what the detectors of callers that wait for each other share."""
+"""Which side each connection was waiting for; shared by the detectors of callers that wait for each other."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ Mask = npt.NDArray[np.bool_]
 Shares = npt.NDArray[np.float64]
 
 _RARE_PAUSES = 0.02
-"""Share of the silences up to which pauses are rare: a run that stops now and then is still a run, while a timer makes
-every silence a pause (own choice)."""
+"""Share of silences up to which pauses are rare (heuristic: a busy run pauses now and then, a timer makes every silence
+a pause)."""
 _BESIDE = 0.1
-"""Messages of another connection, against those of the one that is judged, from which it shares the work (own choice:
-one that looks for services or for the server's health has next to none)."""
+"""Share of the messages from which another connection takes part in the work (heuristic: one for service discovery or
+health checks has next to none)."""
 REQUEST_NS = 5_000
-"""Silence per request up to which connections of their own would save nothing: each request would then leave in a
-packet of its own, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go,
-which are faster on one connection; 13 to 29 µs with C-core, which is slower)."""
+"""Silence per request up to which separate connections would save nothing. Each request would then leave in a separate
+packet, which costs a system call and a wake-up, some microseconds (measured: 2 µs with streams of grpc-go, which are
+faster on one connection; 13 to 29 µs with C-core, which is slower)."""
 GAP_NS = 2_000_000
-"""Mean silence from which a timer or the application's own work is likelier than a library's turn (the longest reaction
-that a host is given elsewhere too; a library takes some ten or hundred microseconds)."""
+"""Mean silence from which a timer or the application's own work is more likely than the library's delay (the longest
+reaction time that a host is allowed elsewhere too; a library takes tens or hundreds of microseconds)."""
 
 
 class Turn(Struct, frozen=True, eq=False):
-    """The turns of some connections, one element per element of `rows`."""
+    """Activity and idle time of some connections, one element per element of `rows`."""
 
     rows: Rows
     """Rows of the connections table."""
     callers: Ints
-    """Most RPCs open at once: for unary calls and for streams alike, those who may wait at the same time."""
+    """Most RPCs open at once, unary calls or streams: the callers that may wait at the same time."""
     active_ns: Ints
     """From the first message to the last one, without the application's pauses."""
     held: Shares
-    """Share of that time in which the client held the ball."""
+    """Share of that time in which the connection was idle and waited for the client."""
     paused: Shares
     """Share of the time from the first message to the last one that was pauses; 0 when pauses are rare."""
     round_messages: Shares
-    """Request messages each time the ball went round: from one moment of silence to the next."""
+    """Request messages per round: from one silence to the next."""
     request_ns: Shares
-    """Time in which the client held the ball for each request message."""
+    """Idle time of the client per request message."""
     gap_ns: Shares
-    """Mean length of the intervals in which it did, without pauses."""
+    """Mean length of these idle intervals, without pauses."""
 
 
-def turns_of(tables: Tables, rows: Rows) -> Turn:
-    """Whose turn it was on the connections `rows`."""
+def measure_turns(tables: Tables, rows: Rows) -> Turn:
+    """Measure activity and idle time of the connections `rows`."""
     turns, directions = tables.turns, tables.directions
     begins = np.stack([directions.first_message_time_ns[2 * rows], directions.first_message_time_ns[2 * rows + 1]])
     ends = np.stack([directions.last_message_time_ns[2 * rows], directions.last_message_time_ns[2 * rows + 1]])
@@ -76,36 +76,36 @@ def turns_of(tables: Tables, rows: Rows) -> Turn:
     )
 
 
-def in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
-    """Where callers send again as soon as they are answered, instead of by timers of their own.
+def mark_in_step(turn: Turn, callers_per_round: float, most_paused: float) -> Mask:
+    """Mark connections whose callers send again as soon as they have their responses, and not by timers.
 
-    The client holds the ball only when every caller has its answer. Callers that send again at once are then all out
-    together: a round carries about as many requests as there are callers, and the connection seldom pauses. Timers
-    make rounds of one or two requests, or pauses that fill most of the time.
+    The client is idle only when every caller has its response. Callers that send again at once then send together: a
+    round carries about as many requests as there are callers, and the connection seldom pauses. Timers make rounds of
+    one or two requests, or pauses that fill most of the time.
     """
     return (turn.round_messages >= callers_per_round * turn.callers) & (turn.paused < most_paused)
 
 
-def by_library(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
-    """Where the silence is long enough to cost the callers time, and too short to be a timer's."""
+def mark_library_gaps(turn: Turn, request_ns: int, gap_ns: int) -> Mask:
+    """Mark connections whose silence is long enough to cost the callers time, and too short for a timer."""
     return (turn.request_ns >= request_ns) & (turn.gap_ns < gap_ns)
 
 
-def measured(tables: Tables, rows: Rows) -> Mask:
-    """Where gaps are longer than the round trip from the capture to the client, whose jitter could feign them."""
+def mark_measurable(tables: Tables, rows: Rows) -> Mask:
+    """Mark connections whose gaps exceed the round trip from the capture to the client, so that jitter is no cause."""
     turns = tables.turns
     return turns.idle_ns[rows] >= tables.connections.near_client_rtt_ns[rows] * turns.idles[rows].astype(np.int64)
 
 
-def with_gaps(tables: Tables, least: int) -> Rows:
-    """The connections on which the client held the ball `least` times or more, for more than one caller."""
+def find_with_gaps(tables: Tables, least: int) -> Rows:
+    """Find connections on which the client was idle `least` times or more and that have more than one caller."""
     return np.flatnonzero((tables.turns.idles >= least) & (tables.connections.max_concurrent_rpcs > 1))
 
 
-def alone(tables: Tables, rows: Rows) -> Mask:
-    """Which of the connections had no other one with RPCs open beside them between the same client and server.
+def mark_alone(tables: Tables, rows: Rows) -> Mask:
+    """Mark connections without another one with RPCs at the same time between the same client and server.
 
-    One with hardly any of the messages takes no work off the others, and does not count.
+    Another connection with hardly any of the messages does not count: it takes no share of the work.
     """
     if not len(rows):
         return np.zeros(0, dtype=bool)
@@ -118,15 +118,15 @@ def alone(tables: Tables, rows: Rows) -> Mask:
     np.maximum.at(most, pair, messages)
     busy = messages >= _BESIDE * most[pair]
     used, pair = used[busy], pair[busy]
-    begin, end = c.first_time_ns[used] // 1000, c.last_time_ns[used] // 1000  # microseconds: room for the pair's number
+    begin, end = c.first_time_ns[used] // 1000, c.last_time_ns[used] // 1000  # µs leave room for the pair's number
     begin, end = begin - begin.min(), end - begin.min()
     order = np.lexsort((begin, pair))
-    apart = pair[order] * (int(end.max()) + 2)  # pairs lie one after the other, and never overlap
+    apart = pair[order] * (int(end.max()) + 2)  # intervals of different pairs never overlap
     begin, end = begin[order] + apart, end[order] + apart
-    sidecar = np.zeros(len(c.rpcs), dtype=bool)
-    sidecar[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
-    sidecar[used[order[:-1]]] |= begin[1:] < end[:-1]
-    return ~sidecar[rows]
+    shared = np.zeros(len(c.rpcs), dtype=bool)
+    shared[used[order[1:]]] = np.maximum.accumulate(end)[:-1] > begin[1:]
+    shared[used[order[:-1]]] |= begin[1:] < end[:-1]
+    return ~shared[rows]
 
 
 class Gaps(Struct, frozen=True, eq=False):
@@ -135,14 +135,14 @@ class Gaps(Struct, frozen=True, eq=False):
     count: int
     total_ns: int
     p50_ns: int
-    """Median length, interpolated in its class of lengths: classes are a factor of two wide."""
+    """Median length, interpolated within its length class; a class is a factor of two wide."""
     p90_ns: int
     """The same for the ninetieth percentile."""
     classes: str
     """`64-128 µs: 210, ...`."""
 
     def metrics(self) -> dict[str, int | float | str]:
-        """For a finding."""
+        """Return the figures for a finding."""
         return {
             "gaps": self.count,
             "gap_p50_ns": self.p50_ns,
@@ -152,8 +152,8 @@ class Gaps(Struct, frozen=True, eq=False):
         }
 
 
-def gaps(tables: Tables, rows: Rows) -> Gaps:
-    """The gaps of the connections `rows`."""
+def measure_gaps(tables: Tables, rows: Rows) -> Gaps:
+    """Measure the gaps of the connections `rows`."""
     idles = tables.idles
     mine = np.isin(idles.connection, rows)
     lengths = idles.length_class[mine].astype(np.int64)
@@ -172,8 +172,8 @@ def gaps(tables: Tables, rows: Rows) -> Gaps:
     return Gaps(int(counts.sum()), total_ns(idles.total_ns[mine]), quantile(0.5), quantile(0.9), ", ".join(words))
 
 
-def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
-    """Both ends of gaps of one connection: one of each of the most frequent lengths."""
+def show_gaps(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
+    """Yield both ends of gaps of one connection: one gap for each of the most frequent lengths."""
     idles = tables.idles
     mine = np.flatnonzero(idles.connection == row)
     most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][:examples]
@@ -182,7 +182,7 @@ def gap_evidence(tables: Tables, row: int, examples: int) -> Iterator[Evidence]:
         yield Evidence(
             int(idles.before_packet[one]),
             start,
-            "the last answer that was owed: the client can have it here, nothing is in flight and nobody waits for the "
+            "the last outstanding response: the client can have it here, nothing is in flight and no RPC waits for the "
             "server",
         )
         yield Evidence(

@@ -2,33 +2,35 @@
 
 What it finds
 -------------
-RPCs that were given up before their deadline: with RST_STREAM CANCEL from the client or the server, or with status
-`CANCELLED` in the trailers. It tells how long they had lasted, who cancelled them, and whether they all lasted
-equally long, which is the mark of a timer that `grpc-timeout` does not show.
+Calls end with status `CANCELLED`, or callers give them up, before their deadline. On the wire this is RST_STREAM
+CANCEL from the client or the server, or status `CANCELLED` in the trailers.
+
+The report says how long these RPCs had lasted, who cancelled them, and whether they all lasted equally long. Equal
+durations suggest a timer that `grpc-timeout` does not show.
 
 How it is decided
 -----------------
 By the RST_STREAM or the status. RPCs cancelled at their deadline are left out: they are `deadline-exceeded`. Clients
-cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is for
-information only. It is a warning when many RPCs were cancelled after the same time although they ended at different
-moments: then it was a timer, of the client or of a proxy, and the callers lost their answers.
+cancel for good reasons (a stream no longer wanted, a hedged call that lost, a user who left), so this is `info`. It
+is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
+cancelled them, of the client or of a proxy, and the callers lost their responses.
 
 When it cannot tell
 -------------------
-A deadline that the client kept to itself looks like a cancel. So does one on a connection that began before the
-capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs whose
-headers are in a hole of the capture are not told. Why the application cancelled is not on the wire.
+A deadline that the client did not send looks like a cancel. So does one on a connection that began before the
+capture, where the name of `grpc-timeout` may not be known: the finding says so, and its confidence is low. RPCs
+whose headers are missing from the capture are not reported. Why the application cancelled is not on the wire.
 
 What would refute it
 --------------------
-The application counts fewer cancelled calls; or for a timer, nothing between client and server has a timeout of the
+The application counts fewer cancelled calls. Or, for a timer: nothing between client and server has a timeout of the
 time given.
 
 What to do
 ----------
-Nothing, if the application meant it. Where all last equally long, find the timer: a deadline in the client's code, a
-timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers look at cancellation, or
-the server works on in vain.
+Nothing, if the application meant it. If all last equally long, find the timer: a deadline in the client's code, a
+timeout of a proxy (Envoy's route timeout is 15 s by default), an idle timeout. Let handlers check for cancellation;
+otherwise the server continues work that no caller waits for.
 
 References
 ----------
@@ -64,25 +66,25 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
-    """As in `deadline-exceeded` (C-core rounds grpc-timeout up, by some per cent)."""
+    """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
-    """As in `deadline-exceeded` (own choice: a timer's and a packet's delay, 1 ms)."""
+    """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
     warning_share: float = 0.10
-    """Share of RPCs that one timer cancelled from which it is a warning (own choice: one call in ten)."""
+    """A warning when one timer cancelled this share of the RPCs (heuristic: one call in ten)."""
     same_time: float = 0.05
-    """Spread of the middle four fifths of durations, of their median, up to which a timer did it (own choice)."""
+    """A timer is assumed up to this spread of the middle four fifths of durations, by their median (heuristic: 5 %)."""
     timer_ns: int = 10_000_000
-    """Shortest median duration of which a timer is said (own choice: shorter ones are alike by chance)."""
+    """Shortest median duration for which a timer is reported (heuristic: shorter ones are alike by chance)."""
     timer_rpcs: int = 5
-    """Fewest RPCs of which a timer is said (own choice: fewer may be alike by chance)."""
+    """Fewest RPCs for which a timer is reported (heuristic: fewer may be alike by chance)."""
     apart: float = 3.0
-    """How many times farther apart than the durations differ the ends must be (own choice: no common stop)."""
+    """The ends must spread this many times wider than the durations (heuristic: not one common stop)."""
     examples: int = 3
-    """RPCs shown as evidence (own choice: enough to see a pattern)."""
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all RPCs that were cancelled and not by their deadline."""
+    """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
     if not len(tables.failures.rpc):
         return
     rows = common.failed(tables)
@@ -92,24 +94,25 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():
         count = common.counted(int(unknown.sum()), "RPC")
-        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks the headers that would tell")
+        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks their headers")
     rows = rows.where(~unknown)
     if len(rows):
-        yield _finding(tables, rows, limits)
+        yield _make_finding(tables, rows, limits)
 
 
-def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
-    share, timer = len(rows) / everything, _one_timer(tables, rows, limits)
+    share, timer = len(rows) / everything, _is_one_timer(tables, rows, limits)
     median = milliseconds(float(np.median(rows.duration_ns)))
     methods = common.by_method(tables, rows.rpc)
-    hidden = _deadlines_hidden(tables, rows)
+    hidden = _may_hide_deadlines(tables, rows)
     grave: Severity = "warning" if timer and not hidden and share >= limits.warning_share else "info"
     same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
     if timer:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
+    advice = ": find that timer in the client or a proxy." if timer else ": check whether the application meant it."
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
@@ -118,28 +121,31 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
-        metrics=_metrics(rows, everything) | {"cancelled_by_method": common.listed(methods)},
+        metrics=_measure(rows, everything) | {"cancelled_by_method": common.listed(methods)},
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_who(rows)}: "
-            f"{common.listed(methods)}. The median lasted {median}.{same}"
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
+            f"{common.listed(methods)}. Their median duration was {median}.{same}"
             + ("" if timer else " Whether the application meant it is not on the wire.")
         ),
-        remedies=_remedies(timer),
+        remedies=_list_remedies(timer),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
-        verdict=f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_who(rows)}.{same}",
+        verdict=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
+            f"{f', by a timer of about {median}' if timer else ''}{advice}"
+        ),
     )
 
 
-def _deadlines_hidden(tables: Tables, rows: Failed) -> bool:
-    """Whether a `grpc-timeout` may be among the fields that connections begun before the capture do not show."""
+def _may_hide_deadlines(tables: Tables, rows: Failed) -> bool:
+    """Check whether a `grpc-timeout` may be among the header fields that the capture does not show."""
     unnamed = tables.rpcs.flags[rows.rpc] & METHOD_UNKNOWN != 0
     late = tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 0
     return bool(((unnamed | late) & (rows.deadline_ns < 0)).any())
 
 
-def _one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:
-    """Whether they lasted equally long but ended apart: calls begun together and stopped together do not count."""
+def _is_one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:
+    """Check whether they lasted equally long but ended apart; calls begun and stopped together do not count."""
     if len(rows) < limits.timer_rpcs:
         return False
     low, median, high = (float(value) for value in np.quantile(rows.duration_ns, (0.1, 0.5, 0.9)))
@@ -148,13 +154,13 @@ def _one_timer(tables: Tables, rows: Failed, limits: Limits) -> bool:
     return bool(alike and last - first >= limits.apart * max(high - low, limits.timer_ns))
 
 
-def _who(rows: Failed) -> str:
+def _count_senders(rows: Failed) -> str:
     counts = [int((rows.reset_by == side).sum()) for side in (0, 1, common.NOBODY)]
     texts = ("by the client", "by the server", "with status CANCELLED")
     return ", ".join(f"{count:,} {text}" for count, text in zip(counts, texts, strict=True) if count)
 
 
-def _metrics(rows: Failed, everything: int) -> dict[str, int | float | str]:
+def _measure(rows: Failed, everything: int) -> dict[str, int | float | str]:
     return {
         "cancelled_rpcs": len(rows),
         "rpcs": everything,
@@ -167,17 +173,19 @@ def _metrics(rows: Failed, everything: int) -> dict[str, int | float | str]:
     }
 
 
-def _remedies(timer: bool) -> tuple[Remedy, ...]:
+def _list_remedies(timer: bool) -> tuple[Remedy, ...]:
     stop = Remedy(
         "application",
         "look at cancellation in the handler",
-        "stops work that nobody waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), Java "
+        "stops work that no caller waits for; Go ctx.Done(), C++ ServerContext::IsCancelled(), Java "
         "Context.current().isCancelled(), Python context.is_active()",
     )
     if not timer:
         return (stop,)
     find = Remedy(
-        "application", "find the timer of that length in the client", "as a gRPC deadline it reaches the server, too"
+        "application",
+        "find the timer of that length in the client",
+        "as a gRPC deadline it would reach the server, too",
     )
     envoy = Remedy(
         "Envoy", "route.timeout: 0s, or max_stream_duration", "for long calls: 15 s is the default of a route's timeout"

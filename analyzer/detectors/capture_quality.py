@@ -1,26 +1,29 @@
-"""The capture lacks something, and the rest can be trusted only so far.
+"""The capture lacks something, and the other findings can be trusted only so far.
 
 What it finds
 -------------
-What is missing or wrong in the capture itself: packets dropped while capturing, packets cut by the snaplen, bytes that
-were never recorded, connections of which one direction alone was captured, a damaged file, connections that began
-before it, TLS without keys, packets recorded twice, clocks that step. It says what that hides. A capture without such
-trouble has no such finding.
+Something is missing or wrong in the capture itself, so figures and findings may describe only a part of the traffic.
+The report says what is missing and what that hides. A complete capture has no such finding.
+
+It reports dropped packets, packets cut by the snaplen, bytes that were never recorded, connections with only one
+direction captured, a damaged file, connections that began before the capture, TLS without keys, packets recorded
+twice, and clock steps.
 
 How it is decided
 -----------------
-By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent; dropped
-packets are what the file says itself. One direction is missing where the other acknowledges its bytes and none of
-them is there; findings that need both are then not given. It is for information, and a warning when a larger part of
-the bytes or packets is hidden, because then figures and findings speak of a part of the traffic alone. A snaplen and a
-late begin were chosen by who captured: what they hide is for information only. RPCs that touch no hole keep their times
-and sizes, and it is told how many they are. Packets recorded twice and clock steps are told when they are more than one
-in a hundred; the analysis copes with both.
+By counts. Missing bytes are those that acknowledgements or later segments prove to have been sent. Dropped packets
+are what the file itself reports. One direction is missing where the other acknowledges its bytes and none of them is
+there; findings that need both directions are then not given.
+
+It is `info`, and a warning when a larger part of the bytes or packets is hidden: figures and findings then describe
+only a part of the traffic. A snaplen and a late start were chosen by the person who captured: what they hide is
+`info`. RPCs without missing bytes keep their times and sizes, and the report counts them. Packets recorded twice and
+clock steps are reported when they are more than one in a hundred; the analysis handles both.
 
 When it cannot tell
 -------------------
-A classic pcap file does not say how many packets were dropped. Connections that the capture lacks altogether leave no
-trace in it. A cut that falls outside of TCP payload hides nothing and is not told.
+A classic pcap file does not say how many packets were dropped. Connections that the capture lacks altogether leave
+no trace in it. A cut that falls outside of TCP payload hides nothing and is not reported.
 
 What would refute it
 --------------------
@@ -28,9 +31,13 @@ Another capture of the same traffic, taken with the settings below, gives the sa
 
 What to do
 ----------
-Capture again: `tcpdump -s 0` (whole packets), `-B 65536` (a larger buffer against drops), begin before the first
-connection is opened, capture both directions on one interface, and not `-i any` where packets pass twice. End with
-SIGINT and wait for tcpdump to finish. For TLS record the key log (`SSLKEYLOGFILE`, or Go's `tls.Config.KeyLogWriter`).
+Capture again:
+
+- `tcpdump -s 0` records whole packets, and `-B 65536` uses a larger buffer against drops.
+- Begin before the first connection is opened.
+- Capture both directions on one interface, and not `-i any` where packets pass twice.
+- End with SIGINT and wait for tcpdump to finish.
+- For TLS record the key log (`SSLKEYLOGFILE`, or Go's `tls.Config.KeyLogWriter`).
 
 References
 ----------
@@ -57,15 +64,17 @@ from ._failures import Mask, counted
 ID = "capture-quality"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     quality, dropped = analysis.quality, analysis.capture.dropped_packets
-    told = "" if dropped is None else f", {count(dropped, 'packet')} dropped while capturing"
-    return f"{count(quality.missing_bytes, 'byte')} of payload missing, {quality.truncated_packets:,} cut packets{told}"
+    drops = "" if dropped is None else f", {count(dropped, 'packet')} dropped while capturing"
+    return (
+        f"{count(quality.missing_bytes, 'byte')} of payload missing, {quality.truncated_packets:,} cut packets{drops}"
+    )
 
 
 ABOUT = About(
     example="recorded/truncated.pcap",
-    figure=_figure,
+    figure=_write_figure,
     one_direction=True,
 )
 
@@ -74,19 +83,19 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     hidden_bytes: float = 0.05
-    """Part of the payload bytes missing or not readable from which it is a warning (own choice: one in twenty)."""
+    """A warning from this share of payload bytes missing or not readable (heuristic: one in twenty)."""
     encrypted_bytes: float = 0.50
-    """Part of the payload bytes encrypted from which it is a warning (own choice: more than is seen)."""
+    """A warning from this share of payload bytes encrypted (heuristic: more than is readable)."""
     dropped_packets: float = 0.01
-    """Part of the packets dropped from which it is a warning (own choice: a loss that TCP itself would feel)."""
+    """A warning from this share of packets dropped (heuristic: as a loss it would slow TCP itself)."""
     odd_packets: float = 0.01
-    """Part of the packets recorded twice or stepping back in time from which it is told (own choice: one in 100)."""
+    """Reported from this share of packets recorded twice or going back in time (heuristic: one in 100)."""
     examples: int = 2
-    """Packets shown as evidence for each trouble (own choice: enough to look)."""
+    """Packets shown as evidence for each problem (heuristic: enough to look one up)."""
 
 
-class _Trouble(Struct, frozen=True, eq=False):
-    """One thing that is wrong with the capture; `share` of its bytes or packets, `grave` where that is too large."""
+class _Problem(Struct, frozen=True, eq=False):
+    """One problem of the capture; `grave` when it hides too large a share of the bytes or packets."""
 
     name: str
     count: int
@@ -98,19 +107,19 @@ class _Trouble(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over everything that is wrong with the capture."""
-    troubles = [trouble for trouble in _troubles(tables, limits) if trouble.count]
-    if troubles:
-        yield _finding(tables, sorted(troubles, key=lambda trouble: not trouble.grave), limits)
+    """Yield one finding about everything that is wrong with the capture."""
+    problems = [problem for problem in _find_problems(tables, limits) if problem.count]
+    if problems:
+        yield _make_finding(tables, sorted(problems, key=lambda problem: not problem.grave), limits)
 
 
-def _troubles(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
-    yield from _of_bytes(tables, limits)
-    yield from _of_packets(tables, limits)
-    yield from _of_the_file(tables)
+def _find_problems(tables: Tables, limits: Limits) -> Iterator[_Problem]:
+    yield from _check_bytes(tables, limits)
+    yield from _check_packets(tables, limits)
+    yield from _check_file(tables)
 
 
-def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
+def _check_bytes(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     table = tables.connections
     seen = (table.protocol == HTTP2) | (table.protocol == TLS)
     whole = max(1, int(table.payload_bytes[seen].sum()) + int(table.missing_bytes[seen].sum()))
@@ -125,108 +134,115 @@ def _of_bytes(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
         count = int(column[seen].sum())
         grave = int(column[where].sum()) >= limit * whole
         words = f"{count:,} {text} ({count / whole:.1%})"
-        yield _Trouble(name, count, words, hides, grave, _connections(seen & (column > 0)), remedy)
-    yield from _of_directions(tables, seen)
+        yield _Problem(name, count, words, hides, grave, _list_connections(seen & (column > 0)), remedy)
+    yield from _check_directions(tables, seen)
     late = (table.protocol == HTTP2) & (table.complete == 0)
     words = f"{counted(int(late.sum()), 'connection')} began before the capture"
-    yield _Trouble("late_connections", int(late.sum()), words, _NAMES, False, _connections(late), _EARLY)
+    yield _Problem("late_connections", int(late.sum()), words, _NAMES, False, _list_connections(late), _EARLY)
 
 
-def _of_directions(tables: Tables, seen: Mask) -> Iterator[_Trouble]:
-    """Connections of which one side's bytes were acknowledged and none of them captured."""
+def _check_directions(tables: Tables, seen: Mask) -> Iterator[_Problem]:
+    """Yield, for each side, the connections whose bytes were acknowledged but not captured."""
     unheard = tables.connections.unheard
     for bit, side in enumerate(DIRECTIONS):
         lacking = seen & (unheard & (1 << bit) != 0)
         count = int(lacking.sum())
-        words = f"the capture has nothing that the {side} sent on {counted(count, 'connection')}"
+        words = f"the capture has no data from the {side} on {counted(count, 'connection')}"
         grave = 2 * count >= int(seen.sum())
-        yield _Trouble(f"{side}_not_captured", count, words, _ANSWERS, grave, _connections(lacking), _BOTH_WAYS)
+        yield _Problem(f"{side}_not_captured", count, words, _ANSWERS, grave, _list_connections(lacking), _BOTH_WAYS)
 
 
-def _of_packets(tables: Tables, limits: Limits) -> Iterator[_Trouble]:
-    capture, none = tables.capture, _connections(np.zeros(0, dtype=np.bool_))
+def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
+    capture, none = tables.capture, _list_connections(np.zeros(0, dtype=np.bool_))
     packets = max(1, int(capture["packets"]))
     dropped = int(capture["dropped_packets"] or 0)
     grave = dropped >= limits.dropped_packets * (packets + dropped)
     words = f"{dropped:,} packets were dropped while capturing ({dropped / (packets + dropped):.1%})"
-    yield _Trouble("dropped_packets", dropped, words, _FRAMES, grave, none, _BUFFER)
+    yield _Problem("dropped_packets", dropped, words, _FRAMES, grave, none, _BUFFER)
     cut = int(capture["truncated_packets"])
-    yield _Trouble("truncated_packets", cut, f"{cut:,} packets were cut by the snaplen", _FRAMES, False, none, _SNAPLEN)
+    yield _Problem("truncated_packets", cut, f"{cut:,} packets were cut by the snaplen", _FRAMES, False, none, _SNAPLEN)
     protocol = tables.connections.protocol
     copies = np.where((protocol == HTTP2) | (protocol == TLS), tables.connections.duplicate_packets, 0)
     twice, steps = int(copies.sum()), int(capture["time_steps_back"])
     many = limits.odd_packets * packets
     words = f"{twice:,} packets were recorded twice"
     twice = twice if twice > many else 0
-    yield _Trouble("duplicate_packets", twice, words, _NOTHING, False, _connections(copies > 0), _ONE_INTERFACE)
-    words = f"{counted(steps, 'step')} back in time from one packet to the next"
-    yield _Trouble("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
+    yield _Problem("duplicate_packets", twice, words, _NOTHING, False, _list_connections(copies > 0), _ONE_INTERFACE)
+    words = f"timestamps go backwards at {counted(steps, 'packet')}"
+    yield _Problem("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
 
 
-def _of_the_file(tables: Tables) -> Iterator[_Trouble]:
-    capture, none = tables.capture, _connections(np.zeros(0, dtype=np.bool_))
+def _check_file(tables: Tables) -> Iterator[_Problem]:
+    capture, none = tables.capture, _list_connections(np.zeros(0, dtype=np.bool_))
     damaged = len(capture["damage"]) + int(capture["damage_not_listed"])
     where = f": {capture['damage'][0]['reason']}" if capture["damage"] else ""
     words = f"the file is damaged in {damaged:,} place{'s' if damaged > 1 else ''}{where}"
-    yield _Trouble("damaged_places", damaged, words, "the packets there", False, none, _FINISH)
+    yield _Problem("damaged_places", damaged, words, "the packets there", False, none, _FINISH)
     for name, text, hides in (
-        ("malformed_packets", "packets could not be read as what they claim to be", "what was in them"),
+        ("malformed_packets", "packets are malformed", "what was in them"),
         ("unsupported_link_packets", "packets have a link type that is not supported", "what was in them"),
-        ("packets_without_time", "packets carry no time of their own", _TIMES),
+        ("packets_without_time", "packets have no timestamp", _TIMES),
     ):
         count = int(capture[name])
-        yield _Trouble(name, count, f"{count:,} {text}", hides, False, none, None)
+        yield _Problem(name, count, f"{count:,} {text}", hides, False, none, None)
 
 
-_ANSWERS = "RPCs, statuses, windows and whatever waited for that side"
-_FRAMES = "frames, and with them the methods, statuses and messages of some RPCs"
-_NAMES = "windows, and methods and statuses whose names were sent before"
+_ANSWERS = "RPCs, statuses, windows and everything that depends on that side"
+_FRAMES = "frames, and with them methods, statuses and messages of some RPCs"
+_NAMES = "windows, and methods and statuses whose names were sent before the capture"
 _RPCS = "all RPCs of those connections"
 _TIMES = "the exact time of those packets"
-_NOTHING = "nothing: each is counted once"
+_NOTHING = "nothing, because each is counted once"
 
 _SNAPLEN = Remedy("tcpdump", "-s 0", "whole packets; the file grows")
 _BUFFER = Remedy("tcpdump", "-B 65536", "a capture buffer of 64 MiB, against drops; capture both directions")
-_EARLY = Remedy("tcpdump", "start it before the client", "shows the opening: windows, names, round trip")
-_BOTH_WAYS = Remedy("tcpdump", "tcp port N", "both directions: `dst port N` has one, as has a host with two interfaces")
-_KEYS = Remedy("application", "SSLKEYLOGFILE, or tls.Config.KeyLogWriter in Go", "for a test only: it opens all of it")
+_EARLY = Remedy("tcpdump", "start it before the client", "records the opening: windows, names, round trip")
+_BOTH_WAYS = Remedy(
+    "tcpdump", "tcp port N", "both directions; `dst port N` captures only one, as may a host with two interfaces"
+)
+_KEYS = Remedy(
+    "application",
+    "SSLKEYLOGFILE, or tls.Config.KeyLogWriter in Go",
+    "for tests only: the keys decrypt all of the traffic",
+)
 _ONE_INTERFACE = Remedy("tcpdump", "-i INTERFACE instead of -i any", "each packet once")
 _FINISH = Remedy("tcpdump", "end it with SIGINT and wait; -U", "the last packets are written")
 
 
-def _connections(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Counts:
+def _list_connections(mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Counts:
     return np.flatnonzero(mask).astype(np.uint32)
 
 
-def _finding(tables: Tables, troubles: list[_Trouble], limits: Limits) -> Finding:
-    grave = [trouble for trouble in troubles if trouble.grave]
-    hidden = _hidden(tables)
-    words = "; ".join(trouble.text for trouble in troubles)
-    touched = sorted({int(c) for trouble in troubles for c in trouble.connections})
-    consequence = "; ".join(dict.fromkeys(t.hides for t in troubles))
+def _make_finding(tables: Tables, problems: list[_Problem], limits: Limits) -> Finding:
+    grave = [problem for problem in problems if problem.grave]
+    hidden = _count_hidden(tables)
+    words = "; ".join(problem.text for problem in problems)
+    touched = sorted({int(c) for problem in problems for c in problem.connections})
+    consequence = "; ".join(dict.fromkeys(t.hides for t in problems))
     unknown = ", ".join(f"{count:,} {name[5:].replace('_', ' ')}" for name, count in hidden.items() if count)
+    more = f", and {counted(len(problems) - 1, 'more problem')}" if len(problems) > 1 else ""
     return Finding(
         id=ID,
-        title=troubles[0].text[0].upper() + troubles[0].text[1:] + (" and more" if len(troubles) > 1 else ""),
+        title=problems[0].text[0].upper() + problems[0].text[1:] + (" and more" if len(problems) > 1 else ""),
         severity="warning" if grave else "info",
         confidence="high",
         scope=Scope(tuple(touched), ()),
         lost_ns=None,
         share=None,
-        metrics={trouble.name: trouble.count for trouble in troubles} | hidden,
-        evidence=tuple(dict.fromkeys(e for trouble in troubles for e in _evidence(tables, trouble, limits))),
-        explanation=f"What is wrong: {words}. This hides {consequence}."
-        + (f" Of the RPCs are {unknown}." if unknown else "")
-        + _trust(tables, hidden),
-        remedies=tuple(dict.fromkeys(trouble.remedy for trouble in troubles if trouble.remedy)),
+        metrics={problem.name: problem.count for problem in problems} | hidden,
+        evidence=tuple(dict.fromkeys(e for problem in problems for e in _show_problem(tables, problem, limits))),
+        explanation=f"Problems of the capture: {words}. They hide {consequence}."
+        + (f" Affected RPCs: {unknown}." if unknown else "")
+        + _explain_trust(tables, hidden),
+        remedies=tuple(dict.fromkeys(problem.remedy for problem in problems if problem.remedy)),
         references=("tcpdump(1)", "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997)"),
-        verdict=f"The capture is not whole: {words}. This hides {consequence}."
-        + (" Capture again before trusting the figures." if grave else ""),
+        verdict=f"The capture is incomplete: {problems[0].text}{more}. "
+        + ("Capture again before trusting the figures." if grave else f"This hides {problems[0].hides}."),
     )
 
 
-def _hidden(tables: Tables) -> dict[str, int]:
-    """How many RPCs lack what."""
+def _count_hidden(tables: Tables) -> dict[str, int]:
+    """Count RPCs by what the capture lacks of them."""
     methods = tables.methods
     return {
         "rpcs_without_method": sum(method.rpcs for method in methods if method.name is None),
@@ -237,35 +253,37 @@ def _hidden(tables: Tables) -> dict[str, int]:
     }
 
 
-def _trust(tables: Tables, hidden: dict[str, int]) -> str:
-    """How far the rest can be trusted where bytes are missing."""
+def _explain_trust(tables: Tables, hidden: dict[str, int]) -> str:
+    """Say how far the rest can be trusted where bytes are missing."""
     rpcs, touched = int(tables.connections.rpcs.sum()), hidden["rpcs_with_missing_bytes"]
     if not tables.connections.missing_bytes.any() or not rpcs:
         return ""
     return (
-        f" Times, sizes and messages of the other {max(0, rpcs - touched):,} of {rpcs:,} RPCs are those of the wire. "
-        "What nobody saw is counted as capture_gap and charged to nobody."
+        f" Times, sizes and messages of the other {max(0, rpcs - touched):,} of {rpcs:,} RPCs are exact. "
+        "Time that the capture does not show is counted as capture_gap, not as another cause."
     )
 
 
-def _evidence(tables: Tables, trouble: _Trouble, limits: Limits) -> Iterator[Evidence]:
-    """Where it shows: a packet with that trouble, a connection's first packet, or the capture's."""
-    shown = list(_places(tables, trouble))[: limits.examples]
+def _show_problem(tables: Tables, problem: _Problem, limits: Limits) -> Iterator[Evidence]:
+    """Yield packets that show the problem: one with it, a connection's first packet, or the capture's."""
+    shown = list(_find_places(tables, problem))[: limits.examples]
     last = int(tables.capture["packets"])
-    if trouble.name == "damaged_places" and last in [place["packet"] for place in tables.capture["damage"]]:
-        shown = [Evidence(last, int(tables.capture["last_time_ns"]), f"the last packet in front of it: {trouble.text}")]
+    if problem.name == "damaged_places" and last in [place["packet"] for place in tables.capture["damage"]]:
+        shown = [
+            Evidence(last, int(tables.capture["last_time_ns"]), f"the last packet before the damage: {problem.text}")
+        ]
     yield from shown or [
-        Evidence(1, int(tables.capture["first_time_ns"]), f"the capture's first packet; {trouble.text}")
+        Evidence(1, int(tables.capture["first_time_ns"]), f"the capture's first packet; {problem.text}")
     ]
 
 
-def _places(tables: Tables, trouble: _Trouble) -> Iterator[Evidence]:
-    table, problems = tables.connections, tables.problems
-    if trouble.name in ("missing_bytes", "truncated_packets", "undecoded_bytes"):
-        for row in range(min(2, len(problems.packet))):
-            kind = tables.problem_kinds[problems.kind[row]]
-            yield Evidence(int(problems.packet[row]), int(problems.time_ns[row]), kind)
-    for connection in trouble.connections[:2].tolist():
+def _find_places(tables: Tables, problem: _Problem) -> Iterator[Evidence]:
+    table, rows = tables.connections, tables.problems
+    if problem.name in ("missing_bytes", "truncated_packets", "undecoded_bytes"):
+        for row in range(min(2, len(rows.packet))):
+            kind = tables.problem_kinds[rows.kind[row]]
+            yield Evidence(int(rows.packet[row]), int(rows.time_ns[row]), kind)
+    for connection in problem.connections[:2].tolist():
         ends = f"{tables.client(connection)} to {tables.server(connection)}"
-        what = f"first packet of connection {connection} ({ends}); {trouble.text}"
+        what = f"first packet of connection {connection} ({ends}); {problem.text}"
         yield Evidence(int(table.first_packet[connection]), int(table.first_time_ns[connection]), what)

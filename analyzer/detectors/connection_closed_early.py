@@ -2,32 +2,39 @@
 
 What it finds
 -------------
-Connections that ended before their RPCs did: closed with FIN or RST while RPCs waited for their answer, or by a GOAWAY
-with an error code. It tells the code, the text that came with it, who closed, and the RPCs that were lost. Of
-connections that a server ended in good order (GOAWAY NO_ERROR, every RPC finished) it tells the age and the number
-of streams, for information only: that is a limit on age or on requests at work.
+Calls fail because their connection ended first: it was closed with FIN or RST while RPCs waited for their response,
+or by a GOAWAY with an error code. The report says the code, the text that came with it, who closed, and which RPCs
+were lost.
+
+A server may also end connections gracefully: GOAWAY NO_ERROR, every RPC finished. The report then gives the age and
+the number of streams, as `info`: they show a limit on age or on requests.
 
 How it is decided
 -----------------
-An RPC is lost when neither trailers nor RST_STREAM ended it but the end of its connection. That it was open when a
-GOAWAY came is no loss: a graceful end lets it finish. A client that closes its own connection gives up its RPCs
-itself, which is told for information only; so is a GOAWAY with an error code that cost no RPC.
+An RPC is lost when the end of its connection ended it, and neither trailers nor RST_STREAM. An RPC that was open
+when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
+gives up its RPCs itself, which is `info`. A GOAWAY with an error code that cost no RPC is `info`, too.
 
 When it cannot tell
 -------------------
-When packets around the end are missing: an answer may have been among them, and such RPCs are left out. A RST that a
-firewall or a load balancer sends in the name of one side looks like that side's.
+When packets around the end are missing: a response may have been among them, and such RPCs are left out. A RST that
+a firewall or a load balancer sends in the name of one side looks like that side's.
 
 What would refute it
 --------------------
-The client's application got answers for these RPCs, or the server's log has no closed connection at that time.
+The client's application got responses for these RPCs, or the server's log has no closed connection at that time.
 
 What to do
 ----------
-By the code: ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`; PROTOCOL_ERROR and its like are
-faults of an implementation or of a proxy. NO_ERROR followed by a close that does not wait: give `MaxConnectionAgeGrace`
-or the shutdown more time. No GOAWAY at all: the server died, was killed, or something between dropped the connection
-(idle timeouts of proxies and load balancers). Clients should retry what is safe to run twice.
+By the code:
+
+- ENHANCE_YOUR_CALM with `too_many_pings` is the finding `too-many-pings`.
+- PROTOCOL_ERROR and similar codes are faults of an implementation or of a proxy.
+- NO_ERROR followed by a close that does not wait: give `MaxConnectionAgeGrace` or the shutdown more time.
+- No GOAWAY at all: the server crashed, was killed, or a device between dropped the connection (idle timeouts of
+  proxies and load balancers).
+
+Clients should retry what is safe to run twice.
 
 References
 ----------
@@ -55,14 +62,14 @@ from ._shared import distinct, host, milliseconds, quality_allows
 ID = "connection-closed-early"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     frames = analysis.totals.frames
     return f"{count(frames.get('GOAWAY', 0), 'GOAWAY frame')}, {count(frames.get('RST_STREAM', 0), 'RST_STREAM frame')}"
 
 
 ABOUT = About(
     example="recorded/lab/connection-closed-early.pcap",
-    figure=_figure,
+    figure=_write_figure,
     caused_by=("too-many-pings",),
     precedence=2,
     whole_connections=True,
@@ -73,15 +80,15 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     critical_share: float = 0.10
-    """Share of RPCs lost from which it is critical (own choice: one call in ten)."""
+    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     few: int = 3
-    """Fewer lost RPCs are never critical (own choice: one or two show no pattern)."""
+    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
     round_streams: tuple[int, ...] = (1_000, 10_000)
-    """Requests per connection at which a proxy is guessed (nginx keepalive_requests 1000; AWS ALB 10,000)."""
+    """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
-    """How far from such a number a GOAWAY may come (own choice: streams opened meanwhile)."""
+    """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
     examples: int = 3
-    """Connections shown as evidence (own choice: enough to see a pattern)."""
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _End(Struct, frozen=True, eq=False):
@@ -91,28 +98,27 @@ class _End(Struct, frozen=True, eq=False):
     goaway: int
     lost: tuple[int, ...]
     grave: bool
-    """Whether it was not the client's own wish and cost RPCs."""
+    """Whether it cost RPCs and the client did not close the connection itself."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections that ended early; else one over those that ended in good order."""
+    """Yield one finding about the connections that ended early; about graceful ends when there are none."""
     if not len(tables.failures.rpc) and not len(tables.goaways.packet):
         return
-    lost = _lost(tables)
-    lost_on = _by_connection(tables, lost)
-    errors = _first_rows(tables, tables.goaways.code != 0)
-    graceful = _first_rows(tables, tables.goaways.code == 0, server_only=True)
-    ends = [
-        _end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in sorted({*errors, *lost_on})
-    ]
+    lost = _find_lost(tables)
+    lost_on = _group_by_connection(tables, lost)
+    errors = _find_first_goaways(tables, tables.goaways.code != 0)
+    graceful = _find_first_goaways(tables, tables.goaways.code == 0, server_only=True)
+    early = sorted({*errors, *lost_on})
+    ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in early]
     if ends:
-        yield _finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
+        yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
     elif graceful:
-        yield _told(tables, sorted(graceful.values()), limits)
+        yield _report_graceful(tables, sorted(graceful.values()), limits)
 
 
-def _lost(tables: Tables) -> Counts:
-    """RPCs that the end of their connection ended; none whose answer may have been missed."""
+def _find_lost(tables: Tables) -> Counts:
+    """Find RPCs that the end of their connection ended; none whose response the capture may have missed."""
     rpcs = tables.rpcs
     rpc = common.failed(tables).rpc
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
@@ -124,15 +130,15 @@ def _lost(tables: Tables) -> Counts:
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 
-def _by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
+def _group_by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
     order = np.argsort(tables.rpcs.connection[rpcs], kind="stable")
     connections, starts = np.unique(tables.rpcs.connection[rpcs][order], return_index=True)
     groups = np.split(rpcs[order], starts[1:])
     return {int(c): tuple(group.tolist()) for c, group in zip(connections, groups, strict=False)}
 
 
-def _first_rows(tables: Tables, wanted: common.Mask, *, server_only: bool = False) -> dict[int, int]:
-    """The first such GOAWAY of each connection; with `server_only` where the server was the first to send any."""
+def _find_first_goaways(tables: Tables, wanted: common.Mask, *, server_only: bool = False) -> dict[int, int]:
+    """Find the first such GOAWAY of each connection; with `server_only` where the server sent the first of any."""
     goaways = tables.goaways
     if not (wanted & (goaways.direction == 1) if server_only else wanted).any():
         return {}
@@ -146,54 +152,66 @@ def _first_rows(tables: Tables, wanted: common.Mask, *, server_only: bool = Fals
     return found
 
 
-def _end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...]) -> _End:
+def _make_end(tables: Tables, connection: int, goaway: int, lost: tuple[int, ...]) -> _End:
     by_server = int(tables.connections.closed_by[connection]) == 1
     failed = goaway >= 0 and int(tables.goaways.code[goaway]) != 0
     return _End(connection, goaway, lost, bool(lost) and (by_server or failed))
 
 
-def _finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     lost = np.array([rpc for end in ends for rpc in end.lost], dtype=np.uint32)
     everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
-    words = _words(tables, ends[0])
+    words = _describe_end(tables, ends[0])
     count, rpcs = common.counted(len(ends), "connection"), common.counted(len(lost), "RPC")
     return Finding(
         id=ID,
-        title=f"{count} ended early: {rpcs} lost by it",
-        severity=_severity(ends, everything, limits),
+        title=f"{count} ended early, {rpcs} lost",
+        severity=_rate_severity(ends, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
         lost_ns=None,
         share=None,
-        metrics=_metrics(tables, ends, lost),
-        evidence=tuple(e for end in ends[: limits.examples] for e in _evidence(tables, end)),
-        explanation=f"{words} {_loss(tables, lost, count)}",
-        remedies=_remedies(tables, ends[0]),
+        metrics=_measure(tables, ends, lost),
+        evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
+        explanation=f"{words} {_describe_loss(tables, lost, count)}",
+        remedies=_list_remedies(tables, ends[0]),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words} {_loss(tables, lost, count)}",
+        verdict=f"{words} {_advise(tables, ends[0])}",
     )
 
 
-def _loss(tables: Tables, lost: Counts, count: str) -> str:
+def _describe_loss(tables: Tables, lost: Counts, count: str) -> str:
     if not len(lost):
-        return f"No RPC was lost by it, on {count}."
+        return f"No RPC was lost on {count}."
     waited = milliseconds(total_ns(tables.rpcs.duration_ns[lost]))
     return (
-        f"{len(lost):,} of {tables.rpc_count:,} RPCs had no answer when their connection ended, on {count}; "
-        f"they had waited {waited} together."
+        f"{len(lost):,} of {tables.rpc_count:,} RPCs on {count} had no response when their connection ended; "
+        f"together they had waited {waited}."
     )
 
 
-def _severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
+def _advise(tables: Tables, end: _End) -> str:
+    """Say the first thing to do about one connection's end."""
+    if end.goaway < 0:
+        by_client = int(tables.connections.closed_by[end.connection]) == 0
+        return (
+            "Check why the client closed it." if by_client else "Check whether the server stopped or a proxy closed it."
+        )
+    if int(tables.goaways.code[end.goaway]):
+        return "See the sender's log."
+    return "Give the shutdown more time (MaxConnectionAgeGrace)."
+
+
+def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
     grave = sum(len(end.lost) for end in ends if end.grave)
     if not grave:
         return "info"
     return "critical" if grave >= limits.few and grave / everything >= limits.critical_share else "warning"
 
 
-def _words(tables: Tables, end: _End) -> str:
-    """How one connection ended."""
+def _describe_end(tables: Tables, end: _End) -> str:
+    """Say how one connection ended."""
     connections, by = tables.connections, int(tables.connections.closed_by[end.connection])
     closer = f"{host(tables, end.connection, by)} closed it" if by < 2 else "its close is not in the capture"
     opened = int(connections.opened_time_ns[end.connection])
@@ -204,18 +222,18 @@ def _words(tables: Tables, end: _End) -> str:
         return f"Connection {end.connection} ended without GOAWAY: {closer}{age} with {rpcs} open."
     sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
     return (
-        f"{sender} sent GOAWAY {_code(tables, end.goaway)} on connection {end.connection}; {closer}{age} with "
+        f"{sender} sent GOAWAY {_name_code(tables, end.goaway)} on connection {end.connection}; {closer}{age} with "
         f"{rpcs} open."
     )
 
 
-def _code(tables: Tables, goaway: int) -> str:
+def _name_code(tables: Tables, goaway: int) -> str:
     reason = tables.goaway_reasons[tables.goaways.reason[goaway]]
     return common.error_name(int(tables.goaways.code[goaway])) + (f' "{reason}"' if reason else "")
 
 
-def _metrics(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
-    codes = [_code(tables, end.goaway) for end in ends if end.goaway >= 0]
+def _measure(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | float | str]:
+    codes = [_name_code(tables, end.goaway) for end in ends if end.goaway >= 0]
     return {
         "connections": len(ends),
         "lost_rpcs": len(lost),
@@ -229,35 +247,35 @@ def _metrics(tables: Tables, ends: list[_End], lost: Counts) -> dict[str, int | 
     }
 
 
-def _evidence(tables: Tables, end: _End) -> Iterator[Evidence]:
+def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
     if end.goaway >= 0:
         goaways, row = tables.goaways, end.goaway
         what = (
-            f"GOAWAY {_code(tables, row)}, last stream {goaways.last_stream[row]}, "
+            f"GOAWAY {_name_code(tables, row)}, last stream {goaways.last_stream[row]}, "
             f"{common.counted(int(goaways.open_rpcs[row]), 'RPC')} open"
         )
         yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
     if end.lost:
         yield common.began(tables, end.lost[0])
         by = ("client", "server", "capture")[int(tables.connections.closed_by[end.connection])]
-        yield common.ended(tables, end.lost[0], f"the connection, closed by the {by}, ends without an answer")
+        yield common.ended(tables, end.lost[0], f"the connection, closed by the {by}, ends without a response")
 
 
-def _told(tables: Tables, rows: list[int], limits: Limits) -> Finding:
-    """Connections that a server ended in good order."""
+def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding:
+    """Make the finding about connections that a server ended gracefully."""
     goaways, connections = tables.goaways, tables.goaways.connection[rows]
     ages = goaways.time_ns[rows] - tables.connections.opened_time_ns[connections]
     ages = ages[tables.connections.opened_time_ns[connections] >= 0]
     streams = tables.connections.rpcs[connections]
-    guess = _guess(streams, limits)
+    guess = _guess_limit(streams, limits)
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
     text = (
-        f"The server ended {common.counted(len(rows), 'connection')} in good order{age} and "
+        f"The server ended {common.counted(len(rows), 'connection')} gracefully{age} and "
         f"{int(np.median(streams)):,} RPCs; no RPC was lost.{guess}"
     )
     return Finding(
         id=ID,
-        title=f"The server ended {common.counted(len(rows), 'connection')} in good order",
+        title=f"The server ended {common.counted(len(rows), 'connection')} gracefully",
         severity="info",
         confidence="medium" if guess else quality_allows(tables),
         scope=Scope(tuple(int(c) for c in distinct(connections)), ()),
@@ -270,7 +288,9 @@ def _told(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             **({"age_p50_ns": int(np.median(ages))} if len(ages) else {}),
         },
         evidence=tuple(
-            Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), f"GOAWAY {_code(tables, row)} of the server")
+            Evidence(
+                int(goaways.packet[row]), int(goaways.time_ns[row]), f"GOAWAY {_name_code(tables, row)} from the server"
+            )
             for row in rows[: limits.examples]
         ),
         explanation=text,
@@ -280,28 +300,28 @@ def _told(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     )
 
 
-def _guess(streams: Ints | Counts, limits: Limits) -> str:
-    """A proxy's limit on requests, if the number of streams is that of one."""
+def _guess_limit(streams: Ints | Counts, limits: Limits) -> str:
+    """Name a proxy's limit on requests, if the number of streams matches one."""
     median = float(np.median(streams))
     near = [n for n in limits.round_streams if abs(median - n) <= limits.round_tolerance * n]
-    return f" About {near[0]:,} requests per connection is a limit that proxies have: a guess." if near else ""
+    return f" Some proxies allow about {near[0]:,} requests per connection: this is a guess." if near else ""
 
 
 _AGE = Remedy(
     "grpc-go",
     "keepalive.ServerParameters{MaxConnectionAge: ..., MaxConnectionAgeGrace: ...}",
-    "server: older connections, and more time for their last RPCs; load spreads more slowly over new servers",
+    "server: connections live longer, and their last RPCs have more time; new servers get load later",
 )
 _RETRY = Remedy(
     "any gRPC implementation",
     '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
-    "client: sends lost calls again; only for methods that may run twice",
+    "client: retries lost calls; only for methods that may run twice",
 )
 
 
-def _remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, end: _End) -> tuple[Remedy, ...]:
     if end.goaway >= 0 and "too_many_pings" in tables.goaway_reasons[tables.goaways.reason[end.goaway]].lower():
-        pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its knobs")
+        pings = Remedy("application", "grpcdiag explain too-many-pings", "the cause of this GOAWAY, and its settings")
         return (pings, _RETRY)
     graceful = (
         _AGE,

@@ -1,33 +1,38 @@
-"""RPCs reached their deadline before the answer was there.
+"""RPCs reached their deadline before the response arrived.
 
 What it finds
 -------------
-RPCs that ended because their time was over: with status `DEADLINE_EXCEEDED` on the wire, or given up with RST_STREAM
-CANCEL when the time that the request named in `grpc-timeout` had passed. Most implementations end such a call that way,
-so the status that the client's application sees is often not on the wire. It tells who held the ball meanwhile.
+Calls fail with `DEADLINE_EXCEEDED`: their deadline passed before the response arrived. The report says which side
+was waited for meanwhile.
+
+On the wire the RPC has this status, or it was given up with RST_STREAM CANCEL when the time in the request's
+`grpc-timeout` had passed. Most implementations end such a call with RST_STREAM, so the status that the client's
+application sees is often not on the wire.
 
 How it is decided
 -----------------
-A cancelled RPC counts when it lasted at least as long as its deadline, less a tolerance for rounding: C-core rounds
-`grpc-timeout` up to two or three digits, and a little time passes between taking the time and the first packet. Either
-side's RST_STREAM will do: a server may keep the same clock. Where the time went is the budget of these RPCs.
+A cancelled RPC counts when it lasted at least as long as its deadline, less a tolerance. C-core rounds
+`grpc-timeout` up to two or three digits, and a little time passes between reading the clock and the first packet.
+The RST_STREAM may be of either side: a server may track the same deadline. The budget of these RPCs says where their
+time went.
 
 When it cannot tell
 -------------------
-Without `grpc-timeout` in the capture: some clients keep a deadline to themselves, and header fields sent before the
-capture began are not known. Such calls are told as `cancelled`. Time before the request's first packet (name
-resolution, connecting, a queue in the client) takes its part of the caller's deadline and is not on the wire.
+Without `grpc-timeout` in the capture: some clients do not send their deadline, and header fields sent before the
+capture began are not known. Such calls are reported as `cancelled`. Time before the request's first packet (name
+resolution, connecting, a queue in the client) counts towards the caller's deadline and is not on the wire.
 
 What would refute it
 --------------------
-The client's application cancelled the calls itself, just then; or its log shows another status than
+The client's application cancelled the calls itself at that moment. Or its log shows a status other than
 `DEADLINE_EXCEEDED` for them.
 
 What to do
 ----------
-Where the server held the ball: make that method faster, give it more time, or let it stop early. A server can read
-the remaining time and refuse what it cannot finish; one that does not look at cancellation works on in vain. Where the
-network or a window held it, look at the other findings first: a longer deadline only hides them.
+If the time is the server's: make that method faster, give it more time, or let it stop early. A server can read the
+remaining time and refuse what it cannot finish. A server that does not check for cancellation continues work that no
+caller waits for. If the time is the network's or a window's, look at the other findings first: a longer deadline
+only hides them.
 
 References
 ----------
@@ -63,35 +68,35 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
-    """Part of the deadline by which a cancelled RPC may be shorter (C-core rounds grpc-timeout up by per cents)."""
+    """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
-    """The same at the least, up to half of the deadline (own choice: a timer's and a packet's delay, 1 ms)."""
+    """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
     warning_share: float = 0.01
-    """Share of RPCs from which it is a warning (own choice: an error rate of 1 % misses usual objectives)."""
+    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
     critical_share: float = 0.10
-    """Share of RPCs from which it is critical (own choice: one call in ten)."""
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3
-    """Fewer such RPCs are told for information only (own choice: one or two show no pattern)."""
+    """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
     examples: int = 3
-    """RPCs shown as evidence (own choice: enough to see a pattern)."""
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all RPCs that reached their deadline."""
+    """Yield one finding about all RPCs that reached their deadline."""
     if not len(tables.failures.rpc):
         return
     rows = common.failed(tables)
     rows = rows.where(common.missed(rows, limits.early_share, limits.early_ns))
     if len(rows):
-        yield _finding(tables, rows, limits)
+        yield _make_finding(tables, rows, limits)
 
 
-def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
     share = len(rows) / everything
     methods = common.by_method(tables, rows.rpc)
     connections = common.connections_of(tables, rows.rpc)
-    time, deadline = _time_words(tables, rows), _deadline_words(rows)
+    time, deadline = _describe_time(tables, rows), _describe_deadlines(rows)
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
@@ -102,23 +107,23 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
-        metrics=_metrics(tables, rows, methods),
+        metrics=_measure(tables, rows, methods),
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended at their deadline{deadline}: "
-            f"{common.listed(methods)}. They took {milliseconds(total_ns(rows.duration_ns))} together, and the callers "
-            f"got nothing for it. {time}"
+            f"{common.listed(methods)}. Together they took {milliseconds(total_ns(rows.duration_ns))}, and the callers "
+            f"got no response. {time}"
         ),
-        remedies=(_stop(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
+        remedies=(_advise_stopping(tables, connections[0]), *common.seen_first(tables, connections, 0, _LONGER)),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) reached their deadline{deadline}. {time} "
-            "Find out what they waited for before giving them more time."
+            "Trace these calls before raising the deadline."
         ),
     )
 
 
-def _deadline_words(rows: Failed) -> str:
+def _describe_deadlines(rows: Failed) -> str:
     known = rows.deadline_ns[rows.deadline_ns > 0]
     if not len(known):
         return ""
@@ -126,16 +131,16 @@ def _deadline_words(rows: Failed) -> str:
     return f" of {least}" if least == most else f" of {least} to {most}"
 
 
-def _time_words(tables: Tables, rows: Failed) -> str:
+def _describe_time(tables: Tables, rows: Failed) -> str:
     went = common.where_time_went(tables, rows)
     if not went:
-        return "Where their time went is not known."
+        return "Where their time went is unknown."
     whole = sum(went.values())
     parts = ", ".join(f"{cause} {ns / whole:.0%}" for cause, ns in list(went.items())[:3] if ns / whole >= 0.005)
-    return f"Their time went to: {parts}."
+    return f"Their time by cause: {parts}."
 
 
-def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[str, int | float | str]:
+def _measure(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[str, int | float | str]:
     known = rows.deadline_ns[rows.deadline_ns > 0]
     went = common.where_time_went(tables, rows)
     deadline = {"deadline_p50_ns": int(np.median(known))} if len(known) else {}
@@ -153,11 +158,11 @@ def _metrics(tables: Tables, rows: Failed, methods: Mapping[str, int]) -> dict[s
     }
 
 
-def _stop(tables: Tables, connection: int) -> Remedy:
+def _advise_stopping(tables: Tables, connection: int) -> Remedy:
     return Remedy(
         "application",
         "look at the remaining time and at cancellation in the handler",
-        f"on {host(tables, connection, 1)}: stops work that nobody waits for; Go ctx.Done(), C++ "
+        f"on {host(tables, connection, 1)}: stops work that no caller waits for; Go ctx.Done(), C++ "
         "ServerContext::IsCancelled(), Java Context.current().isCancelled(), Python context.time_remaining()",
     )
 

@@ -1,18 +1,25 @@
-"""Nagle's algorithm held back the end of a message until a delayed ACK came.
+"""Nagle's algorithm held back the end of a message until a delayed ACK arrived.
 
 What it finds
 -------------
-Messages written in several small pieces whose last piece waited, typically 40 ms, for an ACK that the receiver had put
-off. Nagle's algorithm lets one segment that is not full be in flight; the receiver's delayed ACK waits for more data
-before it acknowledges that one. Each side waits for the other. It is switched off by TCP_NODELAY, which gRPC
-implementations set; it returns with custom dialers, proxies and tunnels that do not.
+Calls take some 40 ms more than expected, again and again. A message was written in several small pieces, and the
+last piece waited for an ACK that the receiver had delayed.
+
+Nagle's algorithm allows one segment in flight that is not full. The receiver's delayed ACK waits for more data
+before it acknowledges that segment. Each side waits for the other. TCP_NODELAY switches Nagle's algorithm off, and
+gRPC implementations set it. It returns with custom dialers, proxies and tunnels that do not.
 
 How it is decided
 -----------------
-A wait counts when the sender stopped inside a message or between the frames of a call with a segment in flight that was
-not full, held the next one back although every window was open, and sent it right after an ACK without data that came
-as late as the delayed-ACK timer of the receiver makes it. A delayed ACK for which nobody waited costs nothing and is
-not counted. The time lost is the RPC time that passed in such waits.
+A blocked interval counts when all of this holds:
+
+- The sender stopped inside a message or between the frames of a call, with a segment in flight that was not full.
+- It held the next segment back although every window was open.
+- It sent that segment right after an ACK without data. The ACK came as late as the receiver's delayed-ACK timer makes
+  it.
+
+A delayed ACK for which no sender waited costs nothing and is not counted. The time lost is the RPC time in these
+intervals.
 
 When it cannot tell
 -------------------
@@ -21,12 +28,12 @@ every 40 ms by itself may look like it once, but not right after an ACK each tim
 
 What would refute it
 --------------------
-`strace -e setsockopt` shows TCP_NODELAY set on the sender's socket, or the waits stay when it is.
+`strace -e setsockopt` shows TCP_NODELAY set on the sender's socket, or the blocked intervals stay when it is set.
 
 What to do
 ----------
 Set TCP_NODELAY on the sending end, or write header and message at once. On the receiving end the route option
-`quickack` shortens the wait, for all that use the route.
+`quickack` shortens the wait, for every connection that uses the route.
 
 References
 ----------
@@ -56,83 +63,85 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
-    """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
+    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
-    """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     examples: int = 3
-    """Waits shown as evidence, the longest ones (own choice: enough to see a pattern)."""
+    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all waits for delayed ACKs."""
-    stalls = _stalls.find(tables, "delayed_ack")
+    """Yield one finding about all senders that waited for a delayed ACK."""
+    stalls = _stalls.find_stalls(tables, "delayed_ack")
     if stalls:
-        yield _finding(tables, stalls, limits)
+        yield _make_finding(tables, stalls, limits)
 
 
-def _finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
     sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
-    metrics = _stalls.metrics(tables, stalls)
+    metrics = _stalls.measure(tables, stalls)
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"{sender} held back a small segment {_stalls.times(len(stalls.rows))} until a delayed ACK came",
+        title=f"{sender} held back a small segment {_stalls.format_times(len(stalls.rows))} for a delayed ACK",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=_stalls.confidence(tables, stalls.rows),
-        scope=_stalls.scope(tables, stalls.rows),
+        confidence=_stalls.rate_confidence(tables, stalls.rows),
+        scope=_stalls.find_scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=metrics,
         evidence=tuple(
-            item for row in _stalls.longest(tables, stalls.rows, limits.examples) for item in _evidence(tables, row)
+            item
+            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
+            for item in _show_interval(tables, row)
         ),
         explanation=(
-            f"{sender} had a segment in flight that was not full and sent nothing more until {receiver} acknowledged "
-            f"it, {each} later in the median ({_stalls.where(tables, stalls)}). All windows were open: that is Nagle's "
-            f"algorithm on {sender} against the delayed ACK on {receiver}. The RPCs lost {total} in all."
+            f"{sender} had a segment in flight that was not full, and sent nothing more until {receiver} acknowledged "
+            f"it. The median wait was {each} ({_stalls.list_blocked(tables, stalls)}). All windows were open, so "
+            f"Nagle's algorithm on {sender} waited for the delayed ACK of {receiver}. The RPCs lost {total} in total."
         ),
-        remedies=_remedies(tables, connection, direction, sender, receiver),
+        remedies=_list_remedies(tables, connection, direction, sender, receiver),
         references=("RFC 9293 section 3.7.4", "RFC 1122 section 4.2.3.2", "Linux include/net/tcp.h TCP_DELACK_MIN"),
         verdict=(
-            f"{sender} lost {total} of RPC time ({stalls.share:.0%} of all) to Nagle's algorithm waiting for delayed "
-            f"ACKs of {receiver}: set TCP_NODELAY on {sender}'s sockets."
+            f"RPCs lost {total} ({stalls.share:.0%} of all RPC time) because Nagle's algorithm waited for delayed "
+            f"ACKs: set TCP_NODELAY on {sender}'s sockets."
         ),
     )
 
 
-def _evidence(tables: Tables, row: int) -> Iterator[Evidence]:
+def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     connection, direction = int(waits.connection[row]), int(waits.direction[row])
     sender, receiver = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     owed = int(waits.owed_bytes[row])
     late = _shared.milliseconds(int(waits.released_time_ns[row] - waits.start_time_ns[row]))
-    yield from _stalls.evidence(
+    yield from _stalls.show_interval(
         tables,
         row,
-        f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight, segments hold "
+        f"{sender} stops with {int(waits.in_flight_bytes[row]):,} bytes in flight; a full segment holds "
         f"{int(waits.mss[row]):,}; "
-        + (f"{owed:,} bytes are owed" if owed else "the call's next frame is still to come"),
+        + (f"{owed:,} bytes are still to send" if owed else "the call's next frame is still to come"),
         f"the ACK of {receiver}, {late} after the stop",
-        f"{sender} goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
+        f"{sender} resumes, {_shared.milliseconds(int(waits.duration_ns[row]))} after the stop",
     )
 
 
 _NODELAY = (
-    ("tonic", "tcp_nodelay(true)", "on Endpoint or Server; true by default, it is lost with a custom connector"),
+    ("tonic", "tcp_nodelay(true)", "on Endpoint or Server; true by default; a custom connector loses it"),
     ("grpc-java", "ChannelOption.TCP_NODELAY, true", "withOption or withChildOption of the Netty builders"),
     ("grpc-go", "(*net.TCPConn).SetNoDelay(true)", "Go's default; for connections of grpc.WithContextDialer"),
     ("grpc-node", "socket.setNoDelay(true)", "for sockets that the application or a tunnel creates"),
     ("grpc-dotnet", "Socket.NoDelay = true", "in SocketsHttpHandler.ConnectCallback, if one is set"),
-    ("nginx", "tcp_nodelay on", "where nginx stands between"),
+    ("nginx", "tcp_nodelay on", "where nginx is the proxy between"),
 )
 
 
-def _remedies(tables: Tables, connection: int, direction: int, sender: str, receiver: str) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, connection: int, direction: int, sender: str, receiver: str) -> tuple[Remedy, ...]:
     seen = _shared.implementation(tables, connection, direction) or ""
     options = sorted(_NODELAY, key=lambda option: not seen.startswith(option[0]))
     return (
-        *(Remedy(name, knob, f"on {sender}: {note}") for name, knob, note in options),
+        *(Remedy(name, setting, f"on {sender}: {note}") for name, setting, note in options),
         Remedy(
             "linux",
             "ip route change ROUTE quickack 1",

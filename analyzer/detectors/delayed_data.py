@@ -1,29 +1,35 @@
-"""Message bytes were held back after their HEADERS or after the first part of the message.
+"""Message bytes left the sender later than their HEADERS, or later than the first part of the message.
 
 What it finds
 -------------
-The pattern behind "HEADERS left at once, DATA half a round trip later": a call whose message did not follow its
-beginning. Two things look alike there. The transport held the bytes back, which begins inside a message: a congestion
-window, a flow-control window, a loss. Or the sender's own side did, between HEADERS and the first DATA: the
-application had no message yet, or its library handed it over late.
+HEADERS leave at once, and the DATA follows half a round trip later or more. Or a message begins, and its rest
+follows after a pause.
+
+Two causes look alike here. The transport may hold the bytes back, which begins inside a message: a congestion
+window, a flow-control window, a loss. Or the sender's own side may be late between HEADERS and the first DATA: the
+application had no message yet, or its library handed the message over late.
 
 How it is decided
 -----------------
-Held inside a message: the sender stopped with bytes of a message owed (gRPC's length prefix says how many) for at least
-1 ms and half a round trip, for a cause that the packets prove. The time lost belongs to the finding of that cause; here
-it is information. Congestion-window waits of more than two round trips are left out: their ACK itself was late.
-Held by the client: the first message byte of a request left at least 1 ms and half a round trip after the HEADERS, no
-wait of the transport lies in between, the connection has next to no retransmissions, and the RPCs of the method carry
-one message each way. At least three calls must show it. That time is lost, and a tenth of all RPC time is a warning.
-HEADERS and DATA in separate packets microseconds apart cost a packet and no time, and are not told.
+Held inside a message by the transport: the sender stopped with bytes of a message still to come for at least 1 ms
+and half a round trip, and the packets prove the cause. gRPC's length prefix says how many bytes. The finding of that
+cause counts the time lost; here it is reported as `info`. Intervals of more than two round trips for a congestion
+window are left out: their ACK itself was late.
+
+Held by the client: the first message byte of a request left at least 1 ms and half a round trip after the HEADERS.
+The transport blocked nothing in between, the connection has next to no retransmissions, and the RPCs of the method
+carry one message each way. At least three calls must show it. That time is lost, and a tenth of all RPC time is a
+warning.
+
+HEADERS and DATA in separate packets microseconds apart cost a packet and no time. They are not reported.
 
 When it cannot tell
 -------------------
-Streams of several messages are not judged: there a late first message is the application's pace. A streaming method
-that happens to carry one message each way looks like a unary one; if its caller opens the call ahead of the message
+Streams of several messages are not judged: a late first message is the application's pace there. A streaming method
+that happens to carry one message each way looks like a unary one. If its caller opens the call ahead of the message
 on purpose, nothing is lost. A client that is a proxy passes on what its own client does. A response's HEADERS sent
-early are the server's choice: that time is the server's. On a connection with losses nobody knows what held the first
-DATA back.
+early are the server's choice, and that time is the server's. On a connection with losses it is not known what held
+the first DATA back.
 
 What would refute it
 --------------------
@@ -32,9 +38,10 @@ the call early.
 
 What to do
 ----------
-Held inside a message: see the finding of the cause. Held by the client: make the message first and start the call then;
-with streaming interfaces write right after opening; look for a lock, a serialisation, or credentials that are fetched
-between the two.
+Held inside a message: see the finding of the cause.
+
+Held by the client: make the message first, then start the call. With streaming interfaces write right after opening.
+Look for a lock, a serialisation, or credentials that are fetched between the two.
 
 References
 ----------
@@ -74,21 +81,21 @@ ABOUT = About(
     counts_own_time=True,
 )
 
-_SAID = {
+_HOLDERS = {
     "idle_restart": ("a congestion window that idle time had reset", "slow-start-after-idle"),
     "initial_window": ("the congestion window of a new connection", "initial-congestion-window"),
     "window_after_loss": ("a congestion window that a loss had reduced", "loss-recovery"),
     "congestion_window": ("a congestion window that was still growing", None),
-    "receive_window": ("the receiver's TCP window", "receive-window-stall"),
-    "stream_window": ("the stream's HTTP/2 window", "stream-window-stall"),
-    "connection_window": ("the connection's HTTP/2 window", "connection-window-stall"),
+    "receive_window": ("the TCP receive window", "receive-window-stall"),
+    "stream_window": ("the HTTP/2 stream window", "stream-window-stall"),
+    "connection_window": ("the HTTP/2 connection window", "connection-window-stall"),
     "loss_recovery": ("lost packets", "loss-recovery"),
     "delayed_ack": ("Nagle's algorithm and a delayed ACK", "delayed-ack-nagle"),
     "head_of_line": ("bytes of other streams", "head-of-line-blocking"),
 }
-"""What holds bytes back, in words, and the findings that tell more; congestion windows by what made them small."""
+"""What holds bytes back, in words, and the findings about it; congestion windows by what made them small."""
 
-_HOLDING = [CAUSES.index(cause) for cause in _SAID if cause in CAUSES]
+_HOLDING = [CAUSES.index(cause) for cause in _HOLDERS if cause in CAUSES]
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
@@ -96,73 +103,73 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     shortest_ns: int = 1_000_000
-    """Shorter delays are a sender's own pace (own choice: as in the tables of waits and delays)."""
+    """Shorter delays are a sender's own pace (heuristic: as in the tables `waits` and `delays`)."""
     round_trips: float = 0.5
-    """Part of a round trip from which a delay counts (own choice: less is hidden by the way of the bytes)."""
+    """Share of a round trip from which a delay counts (heuristic: less is hidden by the bytes' travel time)."""
     longest_round_trips: float = 2.0
-    """Round trips after which an ACK itself was late (own choice: a congestion window frees after one)."""
+    """Round trips after which an ACK itself was late (heuristic: a congestion window frees after one)."""
     least_share: float = 0.01
-    """Share of RPC time below which nothing is told (own choice: below what runs differ by)."""
+    """Reported from this share of RPC time (heuristic: below it is the variation between equal runs)."""
     warning_share: float = 0.10
-    """Share of RPC time held by clients from which it is a warning (own choice: purpose cannot be ruled out)."""
+    """A warning from this share of RPC time held by clients (heuristic: high, because it may be on purpose)."""
     least_calls: int = 3
-    """Calls that clients held (own choice: fewer are no habit; a first call warms up)."""
+    """Fewest calls that clients held (heuristic: fewer show no pattern; a first call warms up)."""
     lossless: float = 0.001
-    """Share of retransmitted packets up to which losses explain no habit (own choice: one in a thousand)."""
+    """Share of retransmitted packets up to which losses are not the cause (heuristic: one in a thousand)."""
     examples: int = 3
-    """Messages shown as evidence (own choice: enough to see a pattern)."""
+    """Messages shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over held messages and held calls."""
+    """Yield one finding about held messages and held calls."""
     if not len(tables.waits.cause) and not len(tables.delays.stream):
         return
-    held = _held_inside(tables, limits)
-    late = _held_by_client(tables, limits)
+    held = _find_held_inside(tables, limits)
+    late = _find_held_by_client(tables, limits)
     if len(held) or len(late):
-        yield _finding(tables, held, late, limits)
+        yield _make_finding(tables, held, late, limits)
 
 
-def _enough(tables: Tables, time_ns: int, limits: Limits) -> bool:
+def _is_enough(tables: Tables, time_ns: int, limits: Limits) -> bool:
     return time_ns > 0 and _shared.share_of_time(tables, time_ns) >= limits.least_share
 
 
-def _none() -> Ints:
+def _no_rows() -> Ints:
     return np.zeros(0, dtype=np.int64)
 
 
 # Inside a message, by the transport
 
 
-def _held_inside(tables: Tables, limits: Limits) -> Ints:
-    """Rows of waits that held back the rest of a message, by stream and time."""
+def _find_held_inside(tables: Tables, limits: Limits) -> Ints:
+    """Find blocked intervals that held back the rest of a message, by stream and time."""
     waits = tables.waits
     rows = np.flatnonzero((waits.owed_bytes > 0) & np.isin(waits.cause, _HOLDING))
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     prompt = (waits.cause[rows] != _CONGESTION_WINDOW) | (duration <= limits.longest_round_trips * rtt)
     rows = rows[(duration >= limits.shortest_ns) & (duration >= limits.round_trips * rtt) & prompt]
-    if not len(rows) or not _enough(tables, total_ns(waits.duration_ns[rows]), limits):
-        return _none()
+    if not len(rows) or not _is_enough(tables, total_ns(waits.duration_ns[rows]), limits):
+        return _no_rows()
     columns = (waits.start_time_ns[rows], waits.stream[rows], waits.direction[rows], waits.connection[rows])
     return np.asarray(rows[np.lexsort(columns)])
 
 
-def _messages(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which of the sorted waits are the first of their message: another stream, or more owed than before."""
+def _mark_first_of_message(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Mark the first of the sorted intervals of each message: another stream, or more owed than before."""
     waits = tables.waits
     keys = np.stack([waits.connection[rows], waits.direction[rows], waits.stream[rows]], axis=1)
     owed = waits.owed_bytes[rows].astype(np.int64)
     return np.asarray(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1) | (owed[1:] >= owed[:-1])])
 
 
-def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
-    """The waits by what held them: their cause, and for congestion windows what made them small."""
+def _split_by_kind(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
+    """Yield the intervals by what blocked the sender: their cause, for congestion windows what made them small."""
     waits = tables.waits
     loss = waits.after_loss[rows] != 0
-    restarts = _stalls.restarts(tables)
+    restarts = _stalls.find_restarts(tables)
     idle = restarts.after_idle[rows] & restarts.stops[rows]
     idle &= ~loss
-    new = _stalls.from_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
+    new = _stalls.mark_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
     for number in _shared.distinct(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:
@@ -173,11 +180,11 @@ def _kinds(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
         yield CAUSES[number], rows[mine]
 
 
-def _by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
-    """(kind, messages, nanoseconds), the longest first."""
+def _sum_by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
+    """Sum up the intervals as (kind, messages, nanoseconds), the longest first."""
     found = [
-        (kind, int(_messages(tables, chosen).sum()), total_ns(tables.waits.duration_ns[chosen]))
-        for kind, chosen in _kinds(tables, rows)
+        (kind, int(_mark_first_of_message(tables, chosen).sum()), total_ns(tables.waits.duration_ns[chosen]))
+        for kind, chosen in _split_by_kind(tables, rows)
         if len(chosen)
     ]
     return sorted(found, key=lambda item: -item[2])
@@ -186,8 +193,8 @@ def _by_kind(tables: Tables, rows: Ints) -> list[tuple[str, int, int]]:
 # Between HEADERS and DATA, by the client
 
 
-def _held_by_client(tables: Tables, limits: Limits) -> Ints:
-    """Rows of delays for which neither the transport nor a stream's pace answers."""
+def _find_held_by_client(tables: Tables, limits: Limits) -> Ints:
+    """Find delays that neither the transport nor a stream's pace explains."""
     delays, connections = tables.delays, tables.connections
     rtt = connections.min_rtt_ns[delays.connection]
     lossless = connections.retransmitted_packets <= limits.lossless * connections.packets_client
@@ -197,17 +204,17 @@ def _held_by_client(tables: Tables, limits: Limits) -> Ints:
         & (delays.duration_ns >= limits.round_trips * rtt)
         & lossless[delays.connection]
     )
-    if len(rows) < limits.least_calls or not _enough(tables, total_ns(delays.duration_ns[rows]), limits):
-        return _none()
-    rows = rows[~_during_a_wait(tables, rows)]
-    rows = rows[_one_message_each_way(tables, rows)]
-    if len(rows) < limits.least_calls or not _enough(tables, total_ns(delays.duration_ns[rows]), limits):
-        return _none()
+    if len(rows) < limits.least_calls or not _is_enough(tables, total_ns(delays.duration_ns[rows]), limits):
+        return _no_rows()
+    rows = rows[~_overlap_blocked(tables, rows)]
+    rows = rows[_mark_unary(tables, rows)]
+    if len(rows) < limits.least_calls or not _is_enough(tables, total_ns(delays.duration_ns[rows]), limits):
+        return _no_rows()
     return rows
 
 
-def _during_a_wait(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which delays overlap a wait of the same end: then another stream's bytes stood still as well."""
+def _overlap_blocked(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Mark delays that overlap a blocked interval of the same end: bytes of another stream waited as well."""
     delays, waits = tables.delays, tables.waits
     mine = np.flatnonzero(waits.direction == 0)
     if not len(mine):
@@ -223,8 +230,8 @@ def _during_a_wait(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
     return np.asarray(same & (waits.start_time_ns[last] + waits.duration_ns[last] > begin))
 
 
-def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
-    """Which delays are of methods whose RPCs have at most two messages on average."""
+def _mark_unary(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Mark delays of methods whose RPCs have at most two messages on average."""
     unary = [method.number for method in tables.methods if method.messages <= 2 * method.rpcs]
     return np.isin(tables.delays.method[rows], unary)
 
@@ -232,79 +239,79 @@ def _one_message_each_way(tables: Tables, rows: Ints) -> npt.NDArray[np.bool_]:
 # The finding
 
 
-def _finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, held: Ints, late: Ints, limits: Limits) -> Finding:
     lost = total_ns(tables.delays.duration_ns[late]) if len(late) else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
-    messages = int(_messages(tables, held).sum()) if len(held) else 0
+    messages = int(_mark_first_of_message(tables, held).sum()) if len(held) else 0
     return Finding(
         id=ID,
-        title=f"{_stalls.counted(messages + len(late), 'message was', 'messages were')} held back after the beginning",
+        title=f"{_stalls.format_count(messages + len(late), 'message', 'messages')} held back after the first bytes",
         severity=_shared.severity(share or 0.0, limits.warning_share, 1.1),
         confidence=_shared.lower(_shared.quality_allows(tables), "medium" if len(late) else "high"),
-        scope=_scope(tables, held, late),
+        scope=_find_scope(tables, held, late),
         lost_ns=lost,
         share=share,
-        metrics=_metrics(tables, held, late, messages),
-        evidence=(*_late_evidence(tables, late[: limits.examples]), *_held_evidence(tables, held, limits.examples)),
-        explanation=" ".join([*_late_words(tables, late), *_held_words(tables, held, messages)]),
-        remedies=tuple(_remedies(tables, held, late)),
+        metrics=_measure(tables, held, late, messages),
+        evidence=(*_show_late(tables, late[: limits.examples]), *_show_held(tables, held, limits.examples)),
+        explanation=" ".join([*_explain_late(tables, late), *_explain_held(tables, held, messages)]),
+        remedies=tuple(_list_remedies(tables, held, late)),
         references=(
             "https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md",
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
-        verdict=_verdict(tables, held, late, messages),
+        verdict=_write_verdict(tables, held, late, messages),
     )
 
 
-def _scope(tables: Tables, held: Ints, late: Ints) -> Scope:
+def _find_scope(tables: Tables, held: Ints, late: Ints) -> Scope:
     waits, delays = tables.waits, tables.delays
     connections = np.r_[waits.connection[held], delays.connection[late]]
     methods = np.r_[waits.method[held], delays.method[late]]
-    return _stalls.scope_of(tables, connections, methods)
+    return _stalls.make_scope(tables, connections, methods)
 
 
-def _metrics(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:
+def _measure(tables: Tables, held: Ints, late: Ints, messages: int) -> dict[str, int | float | str]:
     found: dict[str, int | float | str] = {
         "messages_held": messages,
         "messages_held_ns": total_ns(tables.waits.duration_ns[held]),
         "calls_held_by_client": len(late),
         "calls_held_by_client_ns": total_ns(tables.delays.duration_ns[late]),
     }
-    for kind, number, time in _by_kind(tables, held):
+    for kind, number, time in _sum_by_kind(tables, held):
         found |= {f"{kind}_messages": number, f"{kind}_ns": time}
     return found
 
 
-def _held_words(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
+def _explain_held(tables: Tables, held: Ints, messages: int) -> Iterator[str]:
     if not len(held):
         return
     parts = [
-        f"{number:,} by {_SAID[kind][0]} for {_shared.milliseconds(time)}{_see(kind)}"
-        for kind, number, time in _by_kind(tables, held)
+        f"{number:,} by {_HOLDERS[kind][0]} for {_shared.milliseconds(time)}{_refer(kind)}"
+        for kind, number, time in _sum_by_kind(tables, held)
     ]
-    counted = _stalls.counted(messages, "message was", "messages were")
-    yield f"At least {counted} held back after the first bytes: {'; '.join(parts)}."
-    yield "That time belongs to what held them, and is not counted here."
+    messages_were = _stalls.format_count(messages, "message was", "messages were")
+    yield f"At least {messages_were} held back after the first bytes: {'; '.join(parts)}."
+    yield "The findings of these causes count that time; it is not counted here."
 
 
-def _see(kind: str) -> str:
-    return f" (see {_SAID[kind][1]})" if _SAID[kind][1] else ""
+def _refer(kind: str) -> str:
+    return f" (see {_HOLDERS[kind][1]})" if _HOLDERS[kind][1] else ""
 
 
-def _late_words(tables: Tables, late: Ints) -> Iterator[str]:
+def _explain_late(tables: Tables, late: Ints) -> Iterator[str]:
     if not len(late):
         return
     delays = tables.delays
     each = _shared.milliseconds(float(np.median(delays.duration_ns[late])))
     client = _shared.host(tables, int(delays.connection[late[0]]), 0)
     yield (
-        f"In {len(late):,} calls {client} sent the HEADERS of a request and its message {each} later (median), with no "
-        "window, loss or other stream in the way: the client's application or library had not handed it over. Whether "
-        "the call was opened early on purpose the packets do not tell."
+        f"In {len(late):,} calls {client} sent the HEADERS of a request, and its message {each} later (median). No "
+        "window, loss or other stream delayed it: the client's application or library had not handed it over. The "
+        "packets do not show whether the call was opened early on purpose."
     )
 
 
-def _late_evidence(tables: Tables, late: Ints) -> Iterator[Evidence]:
+def _show_late(tables: Tables, late: Ints) -> Iterator[Evidence]:
     delays = tables.delays
     for row in late.tolist():
         begin, duration = int(delays.headers_time_ns[row]), int(delays.duration_ns[row])
@@ -318,42 +325,42 @@ def _late_evidence(tables: Tables, late: Ints) -> Iterator[Evidence]:
         )
 
 
-def _held_evidence(tables: Tables, held: Ints, examples: int) -> Iterator[Evidence]:
+def _show_held(tables: Tables, held: Ints, examples: int) -> Iterator[Evidence]:
     waits = tables.waits
-    for row in _stalls.longest(tables, held, examples) if len(held) else []:
-        kind = _by_kind(tables, np.array([row]))[0][0]
+    for row in _stalls.sort_longest(tables, held, examples) if len(held) else []:
+        kind = _sum_by_kind(tables, np.array([row]))[0][0]
         sender = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
-        yield from _stalls.evidence(
+        yield from _stalls.show_interval(
             tables,
             row,
-            f"{sender} stops inside the message on stream {int(waits.stream[row])}, held by {_SAID[kind][0]}; "
-            f"{int(waits.owed_bytes[row]):,} bytes are owed",
-            "the newest packet from the peer before it goes on",
-            f"the message goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
+            f"{sender} stops inside the message on stream {int(waits.stream[row])}, held back by {_HOLDERS[kind][0]}; "
+            f"{int(waits.owed_bytes[row]):,} bytes are still to send",
+            "the last packet from the peer before the sender resumed",
+            f"the message continues, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
         )
 
 
-def _remedies(tables: Tables, held: Ints, late: Ints) -> Iterator[Remedy]:
+def _list_remedies(tables: Tables, held: Ints, late: Ints) -> Iterator[Remedy]:
     if len(late):
         yield Remedy("application", "make the message first, then start the call", "on the client; costs nothing")
         yield Remedy(
             "application",
             "prepare credentials and compression ahead",
-            "what happens between opening a call and its first message holds the call up",
+            "work between opening a call and its first message delays the call",
         )
-    for kind, _, _ in _by_kind(tables, held):
-        if finding := _SAID[kind][1]:
-            yield Remedy("any gRPC implementation", f"grpcdiag explain {finding}", "the options are with that finding")
+    for kind, _, _ in _sum_by_kind(tables, held):
+        if finding := _HOLDERS[kind][1]:
+            yield Remedy("any gRPC implementation", f"grpcdiag explain {finding}", "that finding lists the settings")
 
 
-def _verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str:
+def _write_verdict(tables: Tables, held: Ints, late: Ints, messages: int) -> str:
     if len(late):
         time = total_ns(tables.delays.duration_ns[late])
         return (
             f"{len(late):,} calls lost {_shared.milliseconds(time)} ({_shared.share_of_time(tables, time):.0%} of all "
-            "RPC time) between their HEADERS and their message, which the client sent late: make the message first and "
-            "start the call then."
+            "RPC time) because the client sent the message later than its HEADERS: make the message before starting "
+            "the call."
         )
-    kind = _by_kind(tables, held)[0][0]
-    counted = _stalls.counted(messages, "message was", "messages were")
-    return f"{counted} held back after the first bytes, mostly by {_SAID[kind][0]}{_see(kind)}."
+    kind = _sum_by_kind(tables, held)[0][0]
+    messages_were = _stalls.format_count(messages, "message was", "messages were")
+    return f"{messages_were} held back after the first bytes, mostly by {_HOLDERS[kind][0]}{_refer(kind)}."

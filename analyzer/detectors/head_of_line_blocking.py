@@ -1,21 +1,23 @@
-"""Messages waited on their connection because bytes of other streams went first.
+"""Messages waited on their connection while it sent bytes of other streams.
 
 What it finds
 -------------
-RPCs that share a connection with large messages: one TCP connection sends one byte after the other, so a small message
-that becomes ready while a large one is being sent waits until the bytes in front of it are gone. HTTP/2 interleaves
-streams by frames, but what a library has handed to TCP already, and what TCP holds back, is in front all the same.
+Small calls become slow while large messages use the same connection. One TCP connection sends one byte after the
+other, so a small message waits until the bytes in front of it have left.
+
+HTTP/2 interleaves frames of different streams. Bytes that a library has handed to TCP already, and bytes that TCP
+holds back, are in front all the same.
 
 How it is decided
 -----------------
-A wait counts when a stream owed bytes of a message it had begun while its connection kept sending bytes of other
-streams in the same direction. The time lost is the RPC time that passed so. It is an upper bound of what a connection
-of its own would save: where the link itself is full, the bytes wait there instead.
+A blocked interval counts when a stream had begun a message and owed the rest of it, while its connection kept
+sending bytes of other streams in the same direction. The time lost is the RPC time in these intervals. It is an
+upper bound of what a connection of its own would save: where the link itself is full, the bytes wait there instead.
 
 When it cannot tell
 -------------------
-Messages that had not yet put a byte on the wire wait as well, inside the sender's library: no packet shows them.
-Whether the link is full cannot be read from one connection alone.
+Messages without a byte on the wire wait as well, inside the sender's library; no packet shows them. One connection
+alone does not show whether the link is full.
 
 What would refute it
 --------------------
@@ -23,8 +25,8 @@ The same small calls on a channel of their own, while the large ones run, are as
 
 What to do
 ----------
-Put bulk transfers and small calls on separate channels with separate connections; cut large messages into a stream of
-smaller ones (64 kB and less), so that others get their turn.
+Put bulk transfers and small calls on separate channels with separate connections. Or cut large messages into a
+stream of smaller ones (64 kB and less), so that other streams can send in between.
 
 References
 ----------
@@ -55,88 +57,99 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
-    """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
+    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
-    """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     examples: int = 3
-    """Waits shown as evidence, the longest ones (own choice: enough to see a pattern)."""
+    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all waits behind other streams."""
-    stalls = _stalls.find(tables, "head_of_line")
+    """Yield one finding about all messages that waited behind other streams."""
+    stalls = _stalls.find_stalls(tables, "head_of_line")
     if stalls:
-        yield _finding(tables, stalls, limits)
+        yield _make_finding(tables, stalls, limits)
 
 
-def _finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Finding:
     connection, direction = stalls.first
     sender = _shared.host(tables, connection, direction)
-    metrics = _stalls.metrics(tables, stalls)
-    del metrics["bytes_in_flight_at_stop"]  # the connection's, which did not stop
+    metrics = _stalls.measure(tables, stalls)
+    del metrics["bytes_in_flight_at_stop"]  # bytes of the connection, which did not stop
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,
-        title=f"messages of {sender} waited {_stalls.times(len(stalls.rows))} behind bytes of other streams",
+        title=f"messages of {sender} waited {_stalls.format_times(len(stalls.rows))} behind bytes of other streams",
         severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
-        confidence=_shared.lower("medium", _stalls.confidence(tables, stalls.rows)),
-        scope=_stalls.scope(tables, stalls.rows),
+        confidence=_shared.lower("medium", _stalls.rate_confidence(tables, stalls.rows)),
+        scope=_stalls.find_scope(tables, stalls.rows),
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=metrics,
         evidence=tuple(
-            item for row in _stalls.longest(tables, stalls.rows, limits.examples) for item in _evidence(tables, row)
+            item
+            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
+            for item in _show_interval(tables, row)
         ),
         explanation=(
-            f"Messages that had begun waited while their connection sent bytes of other streams: {each} in the median "
-            f"({_stalls.where(tables, stalls)}), {total} of RPC time in all. How much of it a connection of their own "
-            "would save depends on whether the link has room; messages that had not begun waited unseen."
+            "Messages that had begun waited while their connection sent bytes of other streams. The median wait was "
+            f"{each} ({_stalls.list_blocked(tables, stalls)}), {total} of RPC time in total. A connection of their own "
+            "saves all of it only where the link has room. Messages that had not begun waited as well, and are not "
+            "counted."
         ),
-        remedies=_remedies(tables, connection, direction),
+        remedies=_list_remedies(tables, connection, direction),
         references=("RFC 9113 section 5", "https://grpc.io/docs/guides/performance/"),
         verdict=(
-            f"RPCs lost {total} ({stalls.share:.0%} of all RPC time) behind bytes of other streams that {sender} sent "
-            "first on the same connection: put large messages and small calls on separate channels."
+            f"RPCs lost {total} ({stalls.share:.0%} of all RPC time) behind bytes of other streams on their "
+            "connection: put large messages and small calls on separate channels."
         ),
     )
 
 
-def _evidence(tables: Tables, row: int) -> Iterator[Evidence]:
+def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     waits = tables.waits
     stream = int(waits.stream[row])
-    yield from _stalls.evidence(
+    yield from _stalls.show_interval(
         tables,
         row,
-        f"the last bytes of stream {stream} before others go first; {int(waits.owed_bytes[row]):,} bytes of its "
-        "message are owed",
-        "the newest packet from the peer before the stream goes on",
-        f"stream {stream} goes on, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
+        f"the last bytes of stream {stream} before bytes of other streams; {int(waits.owed_bytes[row]):,} bytes of its "
+        "message are still to send",
+        "the last packet from the peer before the stream continues",
+        f"stream {stream} continues, {_shared.milliseconds(int(waits.duration_ns[row]))} later",
     )
 
 
 _SEPARATE = (
     ("grpc-go", "a second grpc.NewClient", "each ClientConn has its own connection"),
     ("grpc-java", "a second ManagedChannel", "each channel has its own connection"),
-    ("grpc-c++", "grpc.use_local_subchannel_pool=1", "on the second channel: alike channels share a connection else"),
+    (
+        "grpc-c++",
+        "grpc.use_local_subchannel_pool=1",
+        "on the second channel: otherwise identical channels share one connection",
+    ),
     (
         "grpc-python",
         "grpc.use_local_subchannel_pool=1",
-        "on the second channel: alike channels share a connection else",
+        "on the second channel: otherwise identical channels share one connection",
     ),
-    ("grpc-node", "grpc.use_local_subchannel_pool: 1", "on the second channel: alike channels share a connection else"),
+    (
+        "grpc-node",
+        "grpc.use_local_subchannel_pool: 1",
+        "on the second channel: otherwise identical channels share one connection",
+    ),
     ("tonic", "a second Channel", "clones of a Channel share its connection"),
     ("grpc-dotnet", "a second GrpcChannel", "with an HttpHandler of its own"),
 )
 
 
-def _remedies(tables: Tables, connection: int, direction: int) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, connection: int, direction: int) -> tuple[Remedy, ...]:
     seen = _shared.implementation(tables, connection, 0) or ""
     options = sorted(_SEPARATE, key=lambda option: not seen.startswith(option[0]))
     return (
-        *(Remedy(name, knob, f"at the client, for large messages: {note}") for name, knob, note in options),
+        *(Remedy(name, setting, f"at the client, for large messages: {note}") for name, setting, note in options),
         Remedy(
             "application",
             "stream large messages in pieces of 64 kB and less",
-            f"on the {_shared.host(tables, connection, direction)}: other streams get their turn between the pieces",
+            f"on the {_shared.host(tables, connection, direction)}: other streams can send between the pieces",
         ),
     )

@@ -2,34 +2,36 @@
 
 What it finds
 -------------
-The server's SETTINGS_MAX_CONCURRENT_STREAMS bounds how many RPCs a connection carries at a time. RPCs beyond it wait in
-the client, before their first packet: the caller sees the waiting, and neither the server nor the RPC's duration on the
-wire shows it.
+Callers wait, although the server responds quickly and the RPCs are short on the wire. RPCs beyond the server's
+SETTINGS_MAX_CONCURRENT_STREAMS wait in the client, before their first packet.
+
+The setting limits how many RPCs a connection carries at a time. Neither the server nor the RPC's duration on the
+wire shows the wait.
 
 How it is decided
 -----------------
-The client's open streams reached the limit that the server sent, ten streams or more ended while they did, and in at
-least half of these cases, and ten of them, a new stream took the place at once: somebody had been waiting for it. While
-that goes on at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time that RPCs
-queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
+The client's open streams reached the limit that the server sent. Ten streams or more ended while they were at the
+limit. In at least half of these cases, and in ten of them, a new stream took the place at once: its RPC had been
+waiting. Meanwhile at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time
+that RPCs queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
 
-It is a warning from a tenth of the time between first and last message on, critical from half of it; with a limit of
-one stream it is a warning at most.
+It is a warning from a tenth of the time between first and last message on, and critical from half of it. With a
+limit of one stream it is a warning at most.
 
 When it cannot tell
 -------------------
-The limit is sent once, at the opening: a capture that begins later does not know it. How many RPCs wait, and for how
-long each, is not on the wire. As many callers as the limit allows, each of which calls again as soon as it is answered,
-look the same, and nobody queues then; with a small limit that may well be, so the confidence is lower.
+The limit is sent once, at the opening: a capture that begins later does not contain it. How many RPCs wait, and for
+how long each, is not on the wire. Exactly as many callers as the limit allows, each calling in a loop, look the same
+without a queue. With a small limit this is likely, so the confidence is lower.
 
 What would refute it
 --------------------
-The client's own measure of its calls agrees with the durations on the wire: then nobody queued.
+The client's own measure of its calls agrees with the durations on the wire: then no RPC queued.
 
 What to do
 ----------
-Raise the limit at the server, if it can do more at a time; or open more connections from the client; or make the calls
-shorter. With grpc-dotnet `EnableMultipleHttp2Connections` opens connections as they are needed.
+Raise the limit at the server, if it can handle more at a time. Or open more connections from the client, or make the
+calls shorter. With grpc-dotnet `EnableMultipleHttp2Connections` opens connections as they are needed.
 
 References
 ----------
@@ -51,13 +53,13 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _knobs, _shared, _turns
+from . import _settings, _shared, _turns
 from ._failures import counted
 
 ID = "max-concurrent-streams"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     limits = [c.peer_max_concurrent_streams for c in analysis.connections if c.peer_max_concurrent_streams is not None]
     most = max((c.max_concurrent_rpcs for c in analysis.connections), default=0)
     limit = f"the lowest limit that a server announced is {min(limits):,}" if limits else "no server announced a limit"
@@ -66,7 +68,7 @@ def _figure(analysis: Analysis) -> str:
 
 ABOUT = About(
     example="recorded/max-concurrent-streams.pcap",
-    figure=_figure,
+    figure=_write_figure,
     precedence=5,
     whole_connections=True,
 )
@@ -76,21 +78,21 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     refills: int = 10
-    """Places taken at once (own choice: fewer may be chance)."""
+    """Fewest places taken at once (heuristic: fewer may be chance)."""
     refilled: float = 0.5
-    """Share of the streams that ended at the limit whose place was taken at once (own choice: most)."""
+    """Share of streams that ended at the limit and were replaced at once (heuristic: most of them)."""
     warning_share: float = 0.1
-    """Share of the active time at the limit from which it is a warning (own choice: a tenth)."""
+    """A warning from this share of the active time at the limit (heuristic: a tenth)."""
     critical_share: float = 0.5
-    """The same for critical (own choice: most of the time)."""
+    """Critical from this share (heuristic: most of the time)."""
     unknown_streams: int = 10
-    """Open streams from which a limit that was not seen is worth a word (own choice: servers seldom allow fewer)."""
+    """Open streams from which an unknown limit is reported (heuristic: servers seldom allow fewer)."""
     certain_limit: int = 10
-    """Limit from which callers are hardly as many as it by chance (own choice: few callers often are)."""
+    """High confidence from this limit (heuristic: so many callers seldom equal the limit by chance)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections with a queue, or why some could not be judged."""
+    """Yield one finding about the connections with a queue, or why some could not be judged."""
     turns, connections = tables.turns, tables.connections
     bound = turns.refills >= limits.refills
     bound &= turns.refills >= limits.refilled * turns.ended_at_limit
@@ -99,28 +101,29 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if unknown.any():
         yield Skipped(
             ID,
-            f"{counted(int(unknown.sum()), 'connection')} with many streams began before the capture: limit not known",
+            f"{counted(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
+            "unknown",
         )
     if bound.any():
-        yield _finding(tables, np.flatnonzero(bound), limits)
+        yield _make_finding(tables, np.flatnonzero(bound), limits)
 
 
-def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
     streams = counted(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
-    share = min(1.0, at_limit / int(_turns.turns_of(tables, np.array([row])).active_ns[0]))
+    share = min(1.0, at_limit / int(_turns.measure_turns(tables, np.array([row])).active_ns[0]))
     lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
     grave = _shared.severity(share, limits.warning_share, limits.critical_share)
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     ended, waited = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
     return Finding(
         id=ID,
-        title=f"RPCs queue for {streams}: the limit of {server} binds {share:.0%} of the time",
+        title=f"RPCs queue: {server} allows {streams}, and the limit was reached {share:.0%} of the time",
         severity="warning" if grave == "critical" and limit == 1 else grave,
-        confidence=_shared.lower(_shared.quality_allows(tables), _sure(limit, limits)),
+        confidence=_shared.lower(_shared.quality_allows(tables), _rate_confidence(limit, limits)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=_shared.share_of_time(tables, lost),
@@ -133,48 +136,48 @@ def _finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "streams_ended_at_limit": ended,
             "places_taken_at_once": refills,
         },
-        evidence=tuple(_evidence(tables, row, limit)),
+        evidence=tuple(_show_refill(tables, row, limit)),
         explanation=(
             f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open "
             f"for {waited}, {share:.0%} of the time from first to last message. {ended:,} streams ended meanwhile, and "
             f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
-            "all that time, before its first packet; this is no part of the durations on the wire, and a lower bound, "
-            "for the length of the queue is not on the wire. Only exactly as many callers as that, each calling "
-            "again as soon as it is answered, would look the same without a queue."
+            "all that time, before its first packet, which is not part of the durations on the wire. It is a lower "
+            "bound, because the length of the queue is not on the wire. "
+            f"Exactly {counted(limit, 'caller')} in a loop would look the same without a queue."
         ),
-        remedies=_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
             "RFC 9113 section 5.1.2",
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
         ),
         verdict=(
-            f"RPCs of {client} queue before their first packet because {server} allows {streams} at once (the "
-            f"limit binds {share:.0%} of the time): raise MAX_CONCURRENT_STREAMS there, or open more connections."
+            f"RPCs of {client} queue before their first packet {share:.0%} of the time because {server} allows "
+            f"{streams} at once: raise MAX_CONCURRENT_STREAMS there."
         ),
     )
 
 
-def _sure(limit: int, limits: Limits) -> Confidence:
+def _rate_confidence(limit: int, limits: Limits) -> Confidence:
     if limit >= limits.certain_limit:
         return "high"
-    return "medium" if limit > 1 else "low"  # a lone caller is the most common one
+    return "medium" if limit > 1 else "low"  # one caller in a loop is common
 
 
-def _evidence(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
+def _show_refill(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
-    yield Evidence(ended, ended_at, f"a stream ends while {counted(limit, 'stream')} may be open, and as many are")
-    yield Evidence(opened, when, "a new stream takes the place of one that ended: its RPC had been waiting")
+    yield Evidence(ended, ended_at, f"a stream ends while {counted(limit, 'stream')} are open, as many as allowed")
+    yield Evidence(opened, when, "a new stream takes its place: its RPC had been waiting")
 
 
-def _remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
-    price = "at the server: more RPCs at a time, and the memory they need"
-    more = "at the client: one TCP connection more for each"
+def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
+    price = "at the server: more RPCs at a time, which need more memory"
+    more = "at the client: one more TCP connection for each"
     raised = (
         Remedy("grpc-go", "grpc.MaxConcurrentStreams(n)", price),
         Remedy("grpc-java", "NettyServerBuilder.maxConcurrentCallsPerConnection(n)", price),
-        Remedy(_knobs.C_CORE, "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n", price),
+        Remedy(_settings.C_CORE, "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n", price),
         Remedy("grpc-js", "'grpc.max_concurrent_streams': n", price),
         Remedy("tonic", "Server::builder().max_concurrent_streams(n)", price),
         Remedy("grpc-dotnet", "KestrelServerOptions.Limits.Http2.MaxStreamsPerConnection = n", price),
@@ -183,8 +186,8 @@ def _remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(_knobs.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+        Remedy(_settings.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
-    at_server = _knobs.seen_first(raised, server)
-    at_client = _knobs.seen_first(opened, client)
+    at_server = _settings.sort_by_implementation(raised, server)
+    at_client = _settings.sort_by_implementation(opened, client)
     return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

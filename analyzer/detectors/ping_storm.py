@@ -1,36 +1,42 @@
-"""PING frames travel in packets of their own, many a second, and are a large part of all packets.
+"""PING frames are sent in separate packets, many a second, and are a large part of all packets.
 
 What it finds
 -------------
-PINGs and their acknowledgements that take packets of their own. Most come from bandwidth estimators: grpc-go and
-grpc-java answer DATA with a PING to measure the bandwidth-delay product; others from keepalives that are set too short.
-Each such packet costs a system call, an interrupt and a wake-up at both ends.
+Hundreds of packets a second carry only PINGs or their acknowledgements. Each such packet costs a system call, an
+interrupt and a wake-up at both ends.
+
+Most are BDP probes: grpc-go and grpc-java respond to DATA with a PING to measure the bandwidth-delay product. Others
+come from keepalives with a period that is too short.
 
 How it is decided
 -----------------
-Packets that carry PING, WINDOW_UPDATE or SETTINGS alone, with a PING or the acknowledgement of one, are counted over
-both directions of a connection; PINGs that ride along with data cost nothing and are left out. From a hundred such
-packets and a tenth of all packets with payload on it is told as `info`. It is a warning when there are at least 200 a
-second, 500 in all, over a second or more, and either they are three quarters of all packets with payload, or they are a
-quarter while 16 or more long streams each send a message at most every 50 ms, so that few PINGs would do for many
-messages. A bandwidth estimator that answers each message of a call-by-call exchange reaches two thirds: that is its
-habit, and not a storm.
+A packet counts when it carries PING, WINDOW_UPDATE or SETTINGS alone, with a PING or the acknowledgement of one
+among them. Both directions of a connection are counted. PINGs in a packet with data cost nothing and are left out.
 
-Payloads tell the purpose of a PING for grpc-go, grpc-java and .NET. Those of C-core are random.
+It is `info` from a hundred such packets and a tenth of all packets with payload on. It is a warning when there are
+at least 200 a second, 500 in all, over a second or more, and one of these holds:
+
+- They are three quarters of all packets with payload.
+- They are a quarter, while 16 or more long streams each send a message at most every 50 ms, so that few PINGs would
+  do for many messages.
+
+A BDP estimator that probes for each message of a call-by-call exchange reaches two thirds: that is normal for it,
+and not a storm. For grpc-go, grpc-java and .NET the payload of a PING shows its purpose. PINGs of C-core have random
+payloads.
 
 When it cannot tell
 -------------------
-What a PING was for when its payload does not say. Storms shorter than the connection are averaged over it.
+What a PING was for when its payload does not show it. Storms shorter than the connection are averaged over it.
 
 What would refute it
 --------------------
-The packet rate and the load of both ends stay the same with the estimator off.
+The packet rate and the load of both ends stay the same with the BDP estimator off.
 
 What to do
 ----------
-Give both ends fixed HTTP/2 windows, which switches the estimator off in grpc-go (`grpc.WithInitialWindowSize` and
+Give both ends fixed HTTP/2 windows. This switches the BDP estimator off in grpc-go (`grpc.WithInitialWindowSize` and
 `grpc.WithInitialConnWindowSize`, on the server `grpc.InitialWindowSize` and `grpc.InitialConnWindowSize`) and in
-grpc-java (`flowControlWindow`); with C-core `GRPC_ARG_HTTP2_BDP_PROBE=0`. Raise keepalive times to minutes.
+grpc-java (`flowControlWindow`). With C-core use `GRPC_ARG_HTTP2_BDP_PROBE=0`. Raise keepalive times to minutes.
 
 References
 ----------
@@ -50,7 +56,7 @@ from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _control, _figures, _knobs, _shared
+from . import _control, _figures, _settings, _shared
 
 ID = "ping-storm"
 ABOUT = About(
@@ -67,59 +73,59 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     told_packets: int = 100
-    """PING packets worth telling (own choice: fewer are no habit)."""
+    """Reported from this many PING packets (heuristic: fewer show no pattern)."""
     told_share: float = 0.1
-    """Share of all packets with payload worth telling (own choice: a tenth)."""
+    """Reported from this share of all packets with payload (heuristic: a tenth)."""
     packets: int = 500
-    """PING packets of a storm (own choice: half of what Envoy lets queue up, max_outbound_control_frames 1000)."""
+    """Fewest PING packets of a storm (heuristic: half of Envoy's max_outbound_control_frames 1000)."""
     per_second: float = 200.0
-    """PING packets per second of a storm (own choice: grpc-java issue 8260 had about a thousand)."""
+    """Fewest PING packets per second of a storm (heuristic: grpc-java issue 8260 had about a thousand)."""
     duration_ns: int = 1_000_000_000
-    """Time a storm lasts (own choice: a shorter capture shows no rate)."""
+    """Shortest storm (heuristic: a shorter capture shows no rate)."""
     share: float = 0.75
-    """Share of all packets with payload (measured: an estimator's habit reaches two thirds, four packets of six)."""
+    """Share of all packets with payload (measured: a BDP estimator reaches two thirds, four packets of six)."""
     critical_share: float = 0.9
-    """Share from which it is critical (own choice: ten packets where one would do)."""
+    """Critical from this share (heuristic: ten packets where one would do)."""
     paced_share: float = 0.25
-    """The share where streams are many and slow (own choice: a quarter of all packets is for nothing)."""
+    """The share where streams are many and slow (heuristic: a quarter of all packets is not needed)."""
     streams: int = 16
-    """Streams open at once that are many (own choice: as for `small-packets`)."""
+    """Fewest streams open at once (heuristic: as for `small-packets`)."""
     messages_per_stream: int = 5
-    """Messages of a long stream (own choice: a unary call has one)."""
+    """Fewest messages of a long stream (heuristic: a unary call has one)."""
     stream_interval_ns: int = 50_000_000
-    """Time between messages of a slow stream (own choice: five times the 10 ms that a message may wait for others)."""
+    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
     examples: int = 4
-    """PINGs shown as evidence (own choice: enough to see a pattern)."""
+    """PINGs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections with storms, else one for information."""
+    """Yield one finding about the connections with storms; one as `info` when there are none."""
     d = tables.directions
     if int(d.ping_packets.max(initial=0)) + int(d.ping_ack_packets.max(initial=0)) < limits.told_packets // 2:
         return
     packets = np.minimum(d.ping_packets.astype(np.int64) + d.ping_ack_packets, d.control_packets)
-    load = _control.load(tables, packets.reshape(-1, 2).sum(axis=1))
-    told = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
-    many = told & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
+    load = _control.measure_load(tables, packets.reshape(-1, 2).sum(axis=1))
+    reported = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
+    many = reported & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
     many &= load.duration_ns >= limits.duration_ns
-    slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
     storm = many & ((load.share >= limits.share) | (slow & (load.share >= limits.paced_share)))
     if storm.any():
-        yield _finding(tables, load, np.flatnonzero(storm), limits, storm=True)
-    elif told.any():
-        yield _finding(tables, load, np.flatnonzero(told), limits, storm=False)
+        yield _make_finding(tables, load, np.flatnonzero(storm), limits, storm=True)
+    elif reported.any():
+        yield _make_finding(tables, load, np.flatnonzero(reported), limits, storm=False)
 
 
-def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
+def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
     row = int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
-    purposes = _purposes(tables, row)
+    purposes = _count_purposes(tables, row)
     end = _shared.host(tables, row, int(np.argmax(tables.directions.ping_packets[2 * row : 2 * row + 2])))
     critical = storm and share >= limits.critical_share
     words = ", ".join(f"{number:,} {name}" for name, number in purposes.items() if number)
     return Finding(
         id=ID,
-        title=f"PINGs take packets of their own: {share:.0%} of those with payload, {rate:,.0f} a second",
+        title=f"{rate:,.0f} packets a second carry only PINGs",
         severity="critical" if critical else "warning" if storm else "info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
@@ -131,50 +137,50 @@ def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: L
             "payload_packets": int(load.payload_packets[row]),
             "ping_packet_share": round(share, 4),
             "ping_packets_per_s": round(rate, 1),
-            "messages": int(_control.both(tables.directions.messages)[row]),
+            "messages": int(_control.sum_directions(tables.directions.messages)[row]),
             **{f"{name}_pings": number for name, number in purposes.items()},
         },
-        evidence=tuple(_evidence(tables, row, count, limits)),
+        evidence=tuple(_show_pings(tables, row, count, limits)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry a PING or its acknowledgement "
-            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}. "
-            + ("" if storm else "This is the habit of its library, and told for information.")
+            f"and no data, {rate:,.0f} a second. PINGs by their payload: {words}. Most of these PINGs come from {end}."
+            + ("" if storm else " This is normal for its library.")
         ),
-        remedies=_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
+        remedies=_list_remedies(_shared.implementation(tables, row, 0) or _shared.implementation(tables, row, 1)),
         references=(
             "https://github.com/grpc/grpc-java/issues/8260",
             "https://github.com/grpc/proposal/blob/master/A8-client-side-keepalive.md",
         ),
         verdict=(
-            f"{share:.0%} of the packets with payload only carry PINGs ({rate:,.0f} a second, most from {end}): fix "
-            "the HTTP/2 windows so that no bandwidth estimator runs, and raise keepalive times."
+            f"{share:.0%} of the packets with payload only carry PINGs, most from {end}: set fixed HTTP/2 windows so "
+            "that no BDP estimator runs, or raise keepalive times."
         ),
     )
 
 
-def _purposes(tables: Tables, row: int) -> dict[str, int]:
-    """PINGs of a connection by purpose."""
+def _count_purposes(tables: Tables, row: int) -> dict[str, int]:
+    """Count the PINGs of a connection by purpose."""
     d = tables.directions
     counts = {
-        name: int(_control.both(column)[row])
+        name: int(_control.sum_directions(column)[row])
         for name, column in (("bdp", d.bdp_pings), ("keepalive", d.keepalive_pings), ("drain", d.drain_pings))
     }
-    return {**counts, "other": int(_control.both(d.pings)[row]) - sum(counts.values())}
+    return {**counts, "other": int(_control.sum_directions(d.pings)[row]) - sum(counts.values())}
 
 
-def _evidence(tables: Tables, row: int, count: int, limits: Limits) -> Iterator[Evidence]:
+def _show_pings(tables: Tables, row: int, count: int, limits: Limits) -> Iterator[Evidence]:
     pings = tables.pings
     for one in np.flatnonzero(pings.connection == row)[: limits.examples].tolist():
         purpose = _core.PING_PURPOSES[pings.purpose[one]]
         kind = "acknowledgement of a PING" if pings.ack[one] else f"PING ({purpose})"
         sender = _shared.host(tables, row, int(pings.direction[one]))
         yield Evidence(int(pings.packet[one]), int(pings.time_ns[one]), f"{kind} of {sender}")
-    yield from _control.span_evidence(tables, row, f"from here on {count:,} packets carry PINGs and no data")
+    yield from _control.show_span(tables, row, f"from here on {count:,} packets carry PINGs and no data")
 
 
-def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    price = "no bandwidth estimator; the windows stay as set, and bound the memory per stream"
-    return _knobs.seen_first(
+def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
+    price = "no BDP estimator; the windows stay as set, and limit the memory per stream"
+    return _settings.sort_by_implementation(
         (
             Remedy(
                 "grpc-go",
@@ -185,7 +191,7 @@ def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
             Remedy(
                 "grpc-java", "NettyChannelBuilder.flowControlWindow(n), NettyServerBuilder.flowControlWindow(n)", price
             ),
-            Remedy(_knobs.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
+            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
             Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
             Remedy(
                 "any gRPC implementation",

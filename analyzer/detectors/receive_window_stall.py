@@ -1,34 +1,43 @@
-"""A sender stood still because the receiver's TCP window was full.
+"""A sender was blocked because the receiver's TCP receive window was full.
 
 What it finds
 -------------
-Messages that stopped half-way because the bytes in flight filled the TCP receive window that the peer announced: its
-kernel had no room for more. Either its socket buffer is too small for this round trip, or nobody reads the socket. In
-gRPC this is rare, because HTTP/2 windows are mostly smaller and its libraries read the socket all the time.
+Messages pause half-way although HTTP/2 flow control would let them go on. The bytes in flight filled the TCP receive
+window that the peer announced, so its kernel had no room for more.
+
+Either the receiver's socket buffer is too small for this round trip, or no process reads the socket. This is rare in
+gRPC: HTTP/2 windows are mostly smaller, and gRPC libraries read the socket all the time.
 
 How it is decided
 -----------------
-A wait counts when the sender stopped inside a message (gRPC's length prefix says how much it still owed), the window
-announced last, scaled, had no room for a segment beyond the bytes in flight, HTTP/2 credit was not what released it,
-nothing was sent again in between, and the sender resumed right after an ACK. The time lost is the RPC time that passed
-in such waits. Waits of about a round trip mean a buffer too small for this path; longer ones mean that the peer did
-not read its socket. The half of the waiting that is larger decides which is said.
+A blocked interval counts when all of this holds:
+
+- The sender stopped inside a message. gRPC's length prefix says how many bytes were still to come.
+- The last window that the peer announced, after scaling, had no room for a segment beyond the bytes in flight.
+- The sender did not resume because of an HTTP/2 WINDOW_UPDATE.
+- Nothing was retransmitted during the interval.
+- The sender resumed right after an ACK.
+
+The time lost is the RPC time in these intervals. Intervals of about a round trip mean that the buffer is too small
+for this path. Longer ones mean that the peer did not read its socket. The report names the reason with more of the
+blocked time.
 
 When it cannot tell
 -------------------
-When the capture lacks the connection's opening, because the scale of the announced windows is in the SYN packets only.
-A queue in the network delays ACKs like a reader that is slow.
+When the capture lacks the connection's opening: only the SYN packets carry the scale of the announced windows. A
+queue in the network delays ACKs as a slow reader does.
 
 What would refute it
 --------------------
-`ss -tim` on the sender shows no time in `rwnd_limited`, or on the receiver a receive queue that stays empty and a
+`ss -tim` on the sender shows no time in `rwnd_limited`. Or the receiver shows a receive queue that stays empty and a
 window (`rcv_space`) well above the bytes in flight.
 
 What to do
 ----------
-Too small a buffer: on the receiving host raise the third value of `net.ipv4.tcp_rmem` and leave
-`net.ipv4.tcp_moderate_rcvbuf` at 1; remove a fixed SO_RCVBUF, which switches off the kernel's own growth. A reader that
-is slow: the process on the receiving end is starved of CPU, blocked or stopped; profile it.
+If the buffer is too small: on the receiving host raise the third value of `net.ipv4.tcp_rmem` and leave
+`net.ipv4.tcp_moderate_rcvbuf` at 1. Remove a fixed SO_RCVBUF, which switches off the kernel's automatic growth.
+
+If the reader is slow: the process on the receiving end is starved of CPU, blocked or stopped. Profile it.
 
 References
 ----------
@@ -58,19 +67,19 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
-    """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
+    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
-    """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     late_round_trips: float = 1.5
-    """Round trips after which room for more is late (own choice: the ACK takes one, and queues add to it)."""
+    """Round trips after which an ACK that opens the window is late (heuristic: it takes one, and queues add to it)."""
     late_least_ns: int = 1_000_000
-    """Time beyond that which a prompt reader may take (own choice: a scheduler's delay on a busy host)."""
+    """Extra time that a prompt reader may take (heuristic: a scheduler's delay on a busy host)."""
     examples: int = 3
-    """Waits shown as evidence, the longest ones (own choice: enough to see a pattern)."""
+    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all waits for TCP receive windows."""
+    """Yield one finding about all senders blocked by a TCP receive window."""
     yield from _stalls.detect_window(tables, limits, _WINDOW)
 
 
@@ -80,13 +89,16 @@ def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
         Remedy(
             "linux",
             'sysctl -w net.ipv4.tcp_rmem="4096 131072 33554432"',
-            f"{host}: the second value is where buffers begin, the third how far they grow; for new connections",
+            f"{host}: the second value is the first buffer size, the third the largest; windows begin "
+            "at half of the second and may grow to half of the third; for new connections",
         ),
-        Remedy("linux", "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1", f"{host}: the kernel enlarges buffers by itself"),
+        Remedy(
+            "linux", "sysctl -w net.ipv4.tcp_moderate_rcvbuf=1", f"{host}: the kernel enlarges buffers automatically"
+        ),
         Remedy(
             implementation or "any gRPC implementation",
             "no SO_RCVBUF",
-            f"{host}: a size set on the socket switches that growth off; gRPC sets none by itself",
+            f"{host}: a size set on the socket switches that growth off; gRPC sets none by default",
         ),
     )
 
@@ -95,11 +107,8 @@ _WINDOW = _stalls.Window(
     id=ID,
     cause="receive_window",
     name="the TCP receive window",
-    credit="ACK",
-    enlarge=(
-        "raise net.ipv4.tcp_rmem on {reader} (the window begins at half of its second value and may grow to half of "
-        "its third), and let no SO_RCVBUF fix the buffer"
-    ),
+    opened_by="ACK",
+    enlarge="raise net.ipv4.tcp_rmem on {reader}, and set no SO_RCVBUF",
     remedies=_remedies,
     references=("RFC 9293 section 3.8.6", "RFC 7323 section 2", "Linux Documentation/networking/ip-sysctl.rst"),
 )

@@ -1,20 +1,23 @@
-"""Requests of many callers leave together, in step, and wait for each other's answers.
+"""Requests of many callers leave together, in step, and wait for each other's responses.
 
 What it finds
 -------------
-A client that sends the requests of many callers in one burst, waits until all are answered, and sends the next burst.
-Each caller then has the rhythm of the slowest one in its burst. Batching also saves packets, so it is a fact about the
-connection, and a symptom where another finding says what makes the callers wait.
+A client sends the requests of many callers in one burst, waits until all have their responses, and sends the next
+burst. Each caller is then as slow as the slowest one in its burst.
+
+Batching also saves packets. It is a fact about the connection, and a symptom where another finding says what makes
+the callers wait.
 
 How it is decided
 -----------------
-Request messages are counted from one answer to the next (a burst) and from one silence to the next (a round). It is
-told where `shared-connection` finds that the client holds its callers up, or where a burst carries 16 requests or more
-on average over at least twenty bursts. It is never more than `info`.
+Request messages are counted from one response to the next (a burst) and from one silence to the next (a round). It
+is reported where `shared-connection` finds that the client delays its callers. It is also reported where a burst
+carries 16 requests or more on average over at least twenty bursts. It is never more than `info`.
 
 When it cannot tell
 -------------------
-Whether the client's library gathered the requests or the callers made them at the same moment: packets show the same.
+Whether the client's library gathered the requests or the callers made them at the same moment: the packets are the
+same.
 
 What would refute it
 --------------------
@@ -41,7 +44,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _figures, _knobs, _shared, _turns, shared_connection
+from . import _figures, _settings, _shared, _turns, shared_connection
 
 ID = "request-batching"
 ABOUT = About(
@@ -56,27 +59,27 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     burst_requests: float = 16.0
-    """Requests per burst that are told without any other reason (own choice: more than most clients have callers)."""
+    """Requests per burst that are reported without another reason (heuristic: most clients have fewer callers)."""
     bursts: int = 20
-    """Bursts at least (own choice: fewer are no habit)."""
+    """Fewest bursts (heuristic: fewer show no pattern)."""
     examples: int = 2
-    """Bursts shown as evidence (own choice: enough to see a pattern)."""
+    """Bursts shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections with large bursts and those whose callers wait."""
+    """Yield one finding about the connections with large bursts and those whose callers wait."""
     turns = tables.turns
     large = (turns.burst_messages >= limits.burst_requests * turns.bursts) & (turns.bursts >= limits.bursts)
-    waiting = shared_connection.losing(tables, shared_connection.Limits())
+    waiting = shared_connection.find_losing(tables, shared_connection.Limits())
     rows = _shared.distinct(np.r_[np.flatnonzero(large), waiting])
     if len(rows):
-        yield _finding(tables, rows, waiting, limits)
+        yield _make_finding(tables, rows, waiting, limits)
 
 
-def _finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limits: Limits) -> Finding:
     turns, directions = tables.turns, tables.directions
     row = int(rows[np.argmax(turns.burst_messages[rows])])
-    turn = _turns.turns_of(tables, np.array([row]))
+    turn = _turns.measure_turns(tables, np.array([row]))
     per_burst = int(turns.burst_messages[row]) / max(int(turns.bursts[row]), 1)
     per_packet = int(directions.messages[2 * row]) / max(int(directions.message_packets[2 * row]), 1)
     per_round, callers = float(turn.round_messages[0]), int(turn.callers[0])
@@ -98,39 +101,39 @@ def _finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limits: Li
             "requests_per_round": round(per_round, 2),
             "requests_per_packet": round(per_packet, 2),
         },
-        evidence=tuple(_evidence(tables, row, limits)),
+        evidence=tuple(_show_bursts(tables, row, limits)),
         explanation=(
             f"{client} sent {int(turns.burst_messages[row]):,} request messages in {int(turns.bursts[row]):,} bursts "
-            f"without an answer in between: {per_burst:,.1f} per burst, {per_round:,.1f} from one silence to the next, "
-            f"{per_packet:,.1f} per packet, for up to {callers} callers. "
+            f"without a response in between: {per_burst:,.1f} per burst, {per_round:,.1f} from one silence to the "
+            f"next, {per_packet:,.1f} per packet, for up to {callers} callers. "
             + (
-                "They wait for each other there: see shared-connection."
+                "These callers wait for each other: see shared-connection."
                 if row in waiting
                 else "This saves packets; nothing in the capture shows that it costs time."
             )
         ),
-        remedies=_remedies(_shared.implementation(tables, row, 0)),
+        remedies=_list_remedies(_shared.implementation(tables, row, 0)),
         references=("https://github.com/grpc/grpc-go/issues/1512", "https://grpc.io/docs/guides/performance/"),
-        verdict=f"Requests of {callers} callers of {client} leave together, {per_burst:,.1f} at a time.",
+        verdict=f"{callers} callers of {client} send their requests together, {per_burst:,.1f} at a time.",
     )
 
 
-def _evidence(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
-    """Where bursts begin; without a gap that was seen, the connection's first RPC."""
-    found = [item for item in _turns.gap_evidence(tables, row, limits.examples) if "next request" in item.what]
+def _show_bursts(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
+    """Yield packets at which bursts begin; the connection's first RPC when no gap was seen."""
+    found = [item for item in _turns.show_gaps(tables, row, limits.examples) if "next request" in item.what]
     for item in found:
-        yield Evidence(item.packet, item.time_ns, "a burst of requests begins here, after every answer had come")
+        yield Evidence(item.packet, item.time_ns, "a burst of requests begins here, after all responses had arrived")
     if not found:
         rpcs = tables.rpcs
         first = int(np.argmax(rpcs.connection == row))
         yield Evidence(int(rpcs.first_packet[first]), int(rpcs.start_time_ns[first]), "the first burst begins here")
 
 
-def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    price = "one connection more for each; smaller bursts, more packets"
-    return _knobs.seen_first(
+def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
+    price = "one more connection for each; smaller bursts, more packets"
+    return _settings.sort_by_implementation(
         (
-            Remedy(_knobs.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
+            Remedy(_settings.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
             Remedy("any gRPC implementation", "several channels, callers spread over them", price),
         ),
         implementation,

@@ -2,21 +2,23 @@
 
 What it finds
 -------------
-RPCs whose status is another one than OK, counted by status and by method. The status is what the client sees: the
-`grpc-status` of the trailers, or what gRPC makes of an RST_STREAM, of an HTTP status without gRPC's, or of a
-connection that the server closed. `DEADLINE_EXCEEDED` and `CANCELLED` have findings of their own (`deadline-exceeded`,
-`cancelled`) and are left out. The text of the error (`grpc-message`) may hold anything and is never shown.
+Calls fail: their status is not OK. The report counts them by status and by method.
+
+The status is what the client sees: the `grpc-status` of the trailers, or what gRPC derives from an RST_STREAM, from
+an HTTP status without a gRPC one, or from a connection that the server closed. `DEADLINE_EXCEEDED` and `CANCELLED`
+have findings of their own (`deadline-exceeded`, `cancelled`) and are left out. The text of the error
+(`grpc-message`) may hold anything and is never shown.
 
 How it is decided
 -----------------
-By the status on the wire. The severity follows the share of all RPCs that failed; one or two errors alone are told
-for information only. A status is a fact; whether it is a fault is the application's to know: `NOT_FOUND` may be
-an answer like any other.
+By the status on the wire. The severity follows the share of all RPCs that failed; one or two errors alone are
+`info`. A status is a fact; only the application knows whether it is a fault. `NOT_FOUND` may be an ordinary result.
 
 When it cannot tell
 -------------------
-RPCs whose status is not in the capture (cut packets, packets missing, header fields sent before the capture began) are
-not counted as failed or as good. What an interceptor or a retry made of the error is not on the wire.
+RPCs whose status is not in the capture are counted neither as failed nor as good. The reason may be cut packets,
+missing packets, or header fields sent before the capture began. What an interceptor or a retry made of the error is
+not on the wire.
 
 What would refute it
 --------------------
@@ -24,10 +26,14 @@ The client's own count of statuses differs, although the capture has all RPCs wi
 
 What to do
 ----------
-Look for the status in the server's log at the times given. `UNAVAILABLE` and `RESOURCE_EXHAUSTED` speak of the way or
-of limits; `UNIMPLEMENTED` of a method that the server does not have: unlike versions, or the wrong port or proxy;
-`INTERNAL` and `UNKNOWN` of a fault in the server's code, or of a proxy between; `UNAUTHENTICATED` and
-`PERMISSION_DENIED` of credentials. A retry policy in the service config hides `UNAVAILABLE`, at the price of more load.
+Look for the status in the server's log at the times given.
+
+- `UNAVAILABLE` and `RESOURCE_EXHAUSTED`: the path or limits.
+- `UNIMPLEMENTED`: the server does not have the method; different versions, or the wrong port or proxy.
+- `INTERNAL` and `UNKNOWN`: a fault in the server's code, or of a proxy between.
+- `UNAUTHENTICATED` and `PERMISSION_DENIED`: credentials.
+
+A retry policy in the service config hides `UNAVAILABLE`, at the price of more load.
 
 References
 ----------
@@ -58,16 +64,16 @@ from ._shared import quality_allows
 ID = "rpc-errors"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     ok = sum(method.statuses.get("OK", 0) for method in analysis.methods)
     unseen = sum(method.statuses.get("not_seen", 0) for method in analysis.methods)
-    said = f"{ok:,} of {count(analysis.totals.rpcs, 'RPC')} ended with OK"
-    return said + (f"; of {unseen:,} the status is not in the capture" if unseen else "")
+    text = f"{ok:,} of {count(analysis.totals.rpcs, 'RPC')} ended with OK"
+    return text + (f"; the status of {unseen:,} is not in the capture" if unseen else "")
 
 
 ABOUT = About(
     example="recorded/rpc-errors.pcap",
-    figure=_figure,
+    figure=_write_figure,
     caused_by=("too-many-pings", "connection-closed-early"),
     precedence=4,
 )
@@ -77,31 +83,31 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.01
-    """Share of RPCs failing from which it is a warning (own choice: an error rate of 1 % misses usual objectives)."""
+    """A warning from this share of RPCs failing (heuristic: an error rate of 1 % misses usual objectives)."""
     critical_share: float = 0.10
-    """Share of RPCs failing from which it is critical (own choice: one call in ten)."""
+    """Critical from this share of RPCs failing (heuristic: one call in ten)."""
     few: int = 3
-    """Fewer failing RPCs are told for information only (own choice: one or two errors show no pattern)."""
+    """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
-    """RPCs of each status shown as evidence (own choice: enough to look one up)."""
+    """RPCs of each status shown as evidence (heuristic: enough to look one up)."""
     statuses: int = 5
-    """Statuses shown as evidence, the most frequent first (own choice: enough for a report)."""
+    """Statuses shown as evidence, the most frequent first (heuristic: enough for a report)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all RPCs that ended with an error status."""
+    """Yield one finding about all RPCs that ended with an error status."""
     if not len(tables.failures.rpc):
         return
     rows = common.failed(tables)
     others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
     rows = rows.where(~np.isin(rows.status, others))
     if len(rows):
-        yield _finding(tables, rows, limits)
+        yield _make_finding(tables, rows, limits)
 
 
-def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
-    statuses = _by_status(rows)
+    statuses = _count_by_status(rows)
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
@@ -123,14 +129,14 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "failed_by_method": common.listed(methods),
             "failed_rpc_time_ns": total_ns(rows.duration_ns),
         },
-        evidence=tuple(_evidence(tables, rows, statuses, limits)),
+        evidence=tuple(_show_examples(tables, rows, statuses, limits)),
         explanation=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with another status than OK: "
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_hint(first)} RPCs that missed a deadline or were cancelled "
-            "are not among them."
+            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_explain_status(first)} RPCs that missed a deadline or were "
+            "cancelled are not counted."
         ),
-        remedies=_remedies(first),
+        remedies=_list_remedies(first),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
@@ -143,13 +149,13 @@ def _finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
-def _by_status(rows: Failed) -> dict[str, int]:
+def _count_by_status(rows: Failed) -> dict[str, int]:
     counts = Counter(int(code) for code in rows.status.tolist())
     return {_core.STATUSES[code]: count for code, count in counts.most_common()}
 
 
-def _evidence(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
-    """The last packets of some RPCs of each status."""
+def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:
+    """Yield the last packets of some RPCs of each status."""
     for name in list(statuses)[: limits.statuses]:
         for place in np.flatnonzero(rows.status == _core.STATUSES.index(name))[: limits.examples]:
             words = common.reset_words(tables, rows, int(place))
@@ -157,33 +163,35 @@ def _evidence(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Li
 
 
 _HINTS = {
-    "UNAVAILABLE": "UNAVAILABLE says that the server or the way to it was not there; such calls may be sent again.",
-    "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED names a quota, a limit on message size, or a server that sheds load.",
-    "UNIMPLEMENTED": "UNIMPLEMENTED says that the server lacks the method: unlike versions, or a wrong address.",
-    "INTERNAL": "INTERNAL names a broken promise in the server, a library or a proxy between.",
-    "UNKNOWN": "UNKNOWN is what a server's exception without a status becomes.",
-    "UNAUTHENTICATED": "UNAUTHENTICATED says that credentials were missing or no longer good.",
-    "PERMISSION_DENIED": "PERMISSION_DENIED says that the caller is known and may not.",
+    "UNAVAILABLE": "UNAVAILABLE means that the server or the path to it was not available; such calls may be retried.",
+    "RESOURCE_EXHAUSTED": "RESOURCE_EXHAUSTED means a quota, a limit on message size, or a server that sheds load.",
+    "UNIMPLEMENTED": "UNIMPLEMENTED means that the server lacks the method: different versions, or a wrong address.",
+    "INTERNAL": "INTERNAL means a broken invariant in the server, a library or a proxy between.",
+    "UNKNOWN": "UNKNOWN is the status of a server exception that carries none.",
+    "UNAUTHENTICATED": "UNAUTHENTICATED means that credentials were missing or no longer valid.",
+    "PERMISSION_DENIED": "PERMISSION_DENIED means that the caller is known but not allowed to make the call.",
 }
 
 
-def _hint(status: str) -> str:
-    return _HINTS.get(status, f"{status} is the application's own answer.")
+def _explain_status(status: str) -> str:
+    return _HINTS.get(status, f"{status} is set by the application itself.")
 
 
-def _remedies(status: str) -> tuple[Remedy, ...]:
+def _list_remedies(status: str) -> tuple[Remedy, ...]:
     log = Remedy(
-        "application", "the server's log at the times of the evidence", f"what made it answer {status}; costs nothing"
+        "application",
+        "the server's log at the times of the evidence",
+        f"says why it responded with {status}; costs nothing",
     )
     retry = Remedy(
         "any gRPC implementation",
         '"retryPolicy" with "retryableStatusCodes": ["UNAVAILABLE"] in the service config',
-        "the library sends the call again; only for methods that may run twice, and more load on a server in trouble",
+        "the library retries the call; only for methods that may run twice; more load on a server in trouble",
     )
     size = Remedy(
         "any gRPC implementation",
         "the limit on received messages (4 MiB by default), or the server's quota",
-        "if the size of messages is what is exhausted; more memory per call",
+        "if messages are too large for the limit; more memory per call",
     )
     more = {"UNAVAILABLE": (retry,), "RESOURCE_EXHAUSTED": (size,)}
     return (*more.get(status, ()), log) if status == "RESOURCE_EXHAUSTED" else (log, *more.get(status, ()))

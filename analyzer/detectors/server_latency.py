@@ -1,24 +1,26 @@
-"""The server took long to answer.
+"""The server took long to respond.
 
 What it finds
 -------------
-Methods whose time is the server's: from the last byte of a request message to the first byte of the next response
-message on the stream. It tells two patterns apart. *All calls alike*: the handler needs that time, which is told for
-information. *A long tail*: most calls are answered quickly and some take very much longer, which is a warning: such
-calls wait for something in the server (a lock, a pool, a queue, garbage collection, another service).
+Calls are slow, and most of their time passes at the server. It is measured as response time: from the last byte of a
+request message to the first byte of the next response message on the stream.
+
+Two patterns are distinguished. *All calls alike*: the handler needs that time, which is reported as `info`. *A long
+tail*: most responses come quickly and some take very much longer, which is a warning. Such calls wait for something
+in the server: a lock, a pool, a queue, garbage collection, another service.
 
 How it is decided
 -----------------
-By the method's distribution of this turnaround, less the round trip between the capture point and the server. It must
-be long in itself and against the round trip between client and server, and most of the method's RPC time must be the
-server's; the server's part being merely the largest part of a fast call is nothing. A tail counts for methods with one
-answer per request alone: a stream may be silent because there is nothing to say.
+By the method's distribution of response times, less the round trip between the capture point and the server. The
+response time must be long in itself and compared with the round trip between client and server. Most of the method's
+RPC time must be the server's. A fast call is not reported just because the server has the largest part of it. A tail
+counts only for methods with one response per request: a stream may be silent because there is nothing to say.
 
 When it cannot tell
 -------------------
-From the packets the server is one box: its host, its gRPC library, its handler and what the handler calls. Packets
-lost on the way make answers late, too: with more retransmitted or reordered packets than the tail allows for, a tail is
-not judged. Nor is one with fewer than a hundred answers.
+The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. Packet
+loss makes responses late, too: with more retransmitted or reordered packets than the tail allows for, a tail is not
+judged. A method with fewer than a hundred responses is not judged for a tail either.
 
 What would refute it
 --------------------
@@ -28,8 +30,8 @@ held the call: the CPU, the number of threads, a proxy on the same host.
 What to do
 ----------
 Trace the handler at the times of the evidence. For a tail look for what these calls have in common: the same moment
-(garbage collection, a full thread pool), the same key or size. For handlers that are slow alike: that is the work; call
-them in parallel, or make the work less.
+(garbage collection, a full thread pool), the same key or size. If all calls are slow alike, that is the work: make
+the calls in parallel, or reduce the work.
 
 References
 ----------
@@ -66,31 +68,31 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     long_ns: int = 10_000_000
-    """Median turnaround from which a method is slow (own choice: ten times a usual lookup in memory, 10 ms)."""
+    """Median response time from which a method is slow (heuristic: ten times a usual lookup in memory, 10 ms)."""
     tail_ns: int = 50_000_000
-    """99th percentile that is a long tail (own choice: above scheduling and garbage collection on a busy host)."""
+    """99th percentile that is a long tail (heuristic: above scheduling and garbage collection on a busy host)."""
     tail_factor: float = 5.0
-    """How many medians the 99th percentile of a long tail is (own choice; an exponential distribution has 6.6)."""
+    """A long tail has a 99th percentile of this many medians (heuristic; an exponential distribution has 6.6)."""
     round_trips: float = 2.0
-    """Round trips between client and server that it must exceed (own choice: the network cannot be meant)."""
+    """Round trips between client and server that it must exceed (heuristic: the network cannot be the cause)."""
     of_method: float = 0.5
-    """Part of the method's RPC time that must be the server's (own choice: most of it)."""
+    """Share of the method's RPC time that must be the server's (heuristic: most of it)."""
     of_capture: float = 0.02
-    """Part of all RPC time that it must be (own choice: above what runs differ by)."""
+    """Share of all RPC time that it must be (heuristic: above the variation between equal runs)."""
     least_answers: int = 20
-    """Fewest answers for a median (own choice: first calls, with cold caches, are few)."""
+    """Fewest responses for a median (heuristic: first calls, with cold caches, are few)."""
     tail_answers: int = 100
-    """Fewest answers for a tail (own choice: with fewer the 99th percentile is one answer)."""
+    """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
     disturbed: float = 0.1
-    """Retransmitted or reordered packets, for each answer in the tail, up to which it is the server's (own choice)."""
+    """Retransmitted or reordered packets allowed for each response in the tail (heuristic: too few to cause it)."""
     unary_messages: float = 2.1
-    """Messages per RPC up to which a method has one answer per request (own choice: two, and some rounding)."""
+    """Messages per RPC up to which a method has one response per request (heuristic: two, and some rounding)."""
     examples: int = 3
-    """RPCs shown as evidence (own choice: enough to see a pattern)."""
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Slow(Struct, frozen=True, eq=False):
-    """One method with its turnaround, the round trip to the server taken off."""
+    """One method with its response times, less the round trip to the server."""
 
     method: Method
     p50_ns: int
@@ -103,13 +105,13 @@ class _Slow(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all methods that the server answers slowly, or why tails could not be judged."""
+    """Yield one finding about all methods with slow responses, or why tails could not be judged."""
     long = [method for method in tables.methods if _may_be_long(method, limits)]
     if not long:
         return
-    round_trip, near = _round_trips(tables)
+    round_trip, near = _measure_round_trips(tables)
     if round_trip < 0:
-        yield Skipped(ID, "no round-trip time was measured, so the server's part of the turnaround is not known")
+        yield Skipped(ID, "no round-trip time was measured, so the server's part of the response time is unknown")
         return
     whole = rpc_time(tables)
     long = [m for m in long if m.budget[_SERVER] >= max(limits.of_method * sum(m.budget), limits.of_capture * whole)]
@@ -121,7 +123,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         elif found:
             slow.append(found)
     if slow:
-        yield _finding(tables, sorted(slow, key=lambda s: (not s.tail, -s.server_ns)), limits)
+        yield _make_finding(tables, sorted(slow, key=lambda s: (not s.tail, -s.server_ns)), limits)
 
 
 def _may_be_long(method: Method, limits: Limits) -> bool:
@@ -131,8 +133,8 @@ def _may_be_long(method: Method, limits: Limits) -> bool:
     return figures["p50"] >= limits.long_ns or figures["p99"] >= limits.tail_ns
 
 
-def _round_trips(tables: Tables) -> tuple[int, int]:
-    """The largest of the connections' smallest round trips, whole and between capture point and server; -1 for none."""
+def _measure_round_trips(tables: Tables) -> tuple[int, int]:
+    """Return the largest minimum round trip of all connections, in full and from capture point to server; -1: none."""
     connections = tables.connections
     chosen = (connections.protocol == HTTP2) & (connections.rpcs > 0)
     whole = np.maximum(connections.min_rtt_ns[chosen], connections.handshake_rtt_ns[chosen])
@@ -147,10 +149,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     slow = p50 >= max(limits.long_ns, least)
     tail = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
     if tail and _is_unary(method, limits):
-        if _disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
-            return Skipped(
-                ID, f"packets were lost or reordered, which may be why some answers of {method.name} are late"
-            )
+        if _count_disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
+            return Skipped(ID, f"packets were lost or reordered, which may explain the late responses of {method.name}")
         return _Slow(method, p50, p99, True)
     return _Slow(method, p50, p99, False) if slow else None
 
@@ -159,65 +159,72 @@ def _is_unary(method: Method, limits: Limits) -> bool:
     return method.messages <= limits.unary_messages * method.rpcs
 
 
-def _disturbed(tables: Tables) -> int:
+def _count_disturbed(tables: Tables) -> int:
     connections = tables.connections
     return int(connections.retransmitted_packets.sum()) + int(connections.out_of_order_packets.sum())
 
 
-def _finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     first = slow[0]
-    rows = _examples(tables, first, limits)
+    rows = _find_examples(tables, first, limits)
     connections = tuple(int(c) for c in distinct(tables.rpcs.connection[rows]))
     server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
     share = first.server_ns / max(1, rpc_time(tables))
-    words = _words(first, server, name)
+    words = _summarize(first, server, name)
     return Finding(
         id=ID,
         title=f"{name}: {server} took {milliseconds(first.p99_ns if first.tail else first.p50_ns)} "
-        + ("for one answer in a hundred" if first.tail else "for the median answer"),
+        + ("for one response in a hundred" if first.tail else "for the median response"),
         severity="warning" if first.tail else "info",
         confidence=lower("medium" if first.tail else "high", quality_allows(tables)),
         scope=Scope(connections, names(tables, [s.method.number for s in slow])),
         lost_ns=None,
         share=None,
-        metrics=_metrics(slow, share),
-        evidence=tuple(_evidence(tables, rows)),
+        metrics=_measure(slow, share),
+        evidence=tuple(_show_rpcs(tables, rows)),
         explanation=(
-            f"{words} The round trip between client and server is taken off, and {share:.0%} of all RPC time is this. "
-            "From the packets the server is one box: host, library, handler and what it calls."
+            f"{words} The round trip between client and server is not included; {share:.0%} of all RPC time is the "
+            "server's. The packets show the server as one box: host, library, handler and what it calls."
         ),
-        remedies=_remedies(first.tail, server),
+        remedies=_list_remedies(first.tail, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=f"{words} Trace the handler at the times of the evidence.",
+        verdict=f"{_summarize_briefly(first, server, name)}: trace the handler at the times of the evidence.",
     )
 
 
-def _words(slow: _Slow, server: str, name: str) -> str:
+def _summarize(slow: _Slow, server: str, name: str) -> str:
     count = (slow.method.turnaround or {})["count"]
     p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
     if slow.tail:
         return (
-            f"{server} answers {name} in {p50} (median of {count:,}) but needs {p99} and more for one answer in a "
-            "hundred: some calls wait for something there."
+            f"{server} responds to {name} in {p50} (median of {count:,}) but needs {p99} and more for one response in "
+            "a hundred: some calls wait for something there."
         )
-    return f"{server} needs {p50} for an answer of {name} (median of {count:,}; 99th percentile {p99})."
+    return f"{server} needs {p50} to respond to {name} (median of {count:,}; 99th percentile {p99})."
 
 
-def _examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
-    """The longest RPCs of the method."""
+def _summarize_briefly(slow: _Slow, server: str, name: str) -> str:
+    p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    if slow.tail:
+        return f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50})"
+    return f"{server} needs {p50} to respond to {name} (median)"
+
+
+def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
+    """Find the longest RPCs of the method."""
     rpcs = tables.rpcs
     mine = np.flatnonzero((rpcs.method == slow.method.number) & (rpcs.flags & COMPLETE != 0))
     order = np.lexsort((rpcs.stream[mine], rpcs.connection[mine], -rpcs.duration_ns[mine]))
     return mine[order][: limits.examples]
 
 
-def _evidence(tables: Tables, rows: Ints) -> Iterator[Evidence]:
+def _show_rpcs(tables: Tables, rows: Ints) -> Iterator[Evidence]:
     for row in rows.tolist():
         yield common.began(tables, row)
         yield common.ended(tables, row, "the last packet of this RPC")
 
 
-def _metrics(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]:
+def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]:
     first = slow[0]
     return {
         "server_p50_ns": first.p50_ns,
@@ -231,7 +238,7 @@ def _metrics(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
     }
 
 
-def _remedies(tail: bool, server: str) -> tuple[Remedy, ...]:
+def _list_remedies(tail: bool, server: str) -> tuple[Remedy, ...]:
     trace = Remedy(
         "application", "trace the handler at the times of the evidence", f"on {server}: shows what it waits for"
     )
@@ -243,7 +250,7 @@ def _remedies(tail: bool, server: str) -> tuple[Remedy, ...]:
     threads = Remedy(
         "application",
         "the server's pools: threads, connections to other services, locks",
-        "a pool that is too small makes some calls wait; larger ones need more memory",
+        "a pool that is too small makes some calls wait; a larger one needs more memory",
     )
     deadline = Remedy(
         "any gRPC implementation", "a deadline on the client", "bounds the wait; the calls in the tail fail instead"

@@ -1,41 +1,54 @@
-"""The congestion window fell back to its initial size while the connection was idle.
+"""A message needed extra round trips because idle time had reset the sender's TCP congestion window.
 
 What it finds
 -------------
-Messages that needed extra round trips because the sender's TCP had been idle for longer than its retransmission
-timeout. Linux then restarts the congestion window (`net.ipv4.tcp_slow_start_after_idle`, on by default): the first
-10 segments leave, the rest waits one round trip for the first ACK. Nothing in gRPC or HTTP/2 is involved.
+The same call is slow after a pause and fast when it follows another call at once. The sender's TCP was idle for
+longer than its retransmission timeout, so Linux restarted its congestion window
+(`net.ipv4.tcp_slow_start_after_idle`, on by default).
+
+The first 10 segments leave at once. The rest of the message waits one round trip for the first ACK. Nothing in gRPC
+or HTTP/2 is involved.
 
 How it is decided
 -----------------
-A burst counts when all of this holds: the sender had nothing in flight and had sent no data for longer than its
-retransmission timeout (estimated as Linux does, RFC 6298 with a variance term of at least 200 ms); it stopped inside a
-message, or before the frame that ends the stream (tonic's requests end with an empty one, which goes behind the window
-like any byte), with bytes in flight that fill the restarted window and no more, and HTTP/2 and TCP receive windows
-open; it resumed right after an ACK, no sooner than a round trip after the burst's begin, with no retransmission in
-between; and the congestion window before the idle time, followed from the connection's beginning, had room for more.
-Where the beginning is not in the capture, that is known from a sender's second such burst on, if it lost nothing: the
-first one's acknowledgements had enlarged its window by then; the confidence is medium. Small frames in the idle time
-(PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time here. Round trips that the
-message would have needed all the same with that earlier window are not counted as lost.
+A burst counts when all of this holds:
+
+- The sender had nothing in flight and had sent no data for longer than its retransmission timeout. The timeout is
+  estimated as Linux does it: RFC 6298 with a variance term of at least 200 ms.
+- The sender stopped inside a message, or before the frame that ends the stream. tonic's requests end with an empty
+  frame, which waits for the window like any other byte.
+- The bytes in flight filled the restarted window and no more. HTTP/2 and TCP receive windows were open.
+- The sender resumed right after an ACK, at least a round trip after the burst began, and nothing was retransmitted in
+  between.
+- The congestion window before the idle time had room for more. It is followed from the connection's beginning.
+
+Where the beginning is not in the capture, a sender's second such burst counts, and every later one, if the
+connection lost nothing: the ACKs of the first burst had enlarged the window by then. The confidence is then medium.
+Small frames in the idle time (PING, WINDOW_UPDATE) do not let a restarted window grow, and do not end the idle time
+here. Round trips that the message would have needed with the earlier window as well are not counted as lost.
 
 When it cannot tell
 -------------------
-When no round-trip time was measured, or when the capture lacks the connection's opening, for a sender's first burst
-or after losses: then the window before the idle time is not known. A sender on another operating system, or with a
-pacing congestion control such as BBR, may behave otherwise; its pauses stay unexplained.
+When no round-trip time was measured. When the capture lacks the connection's opening, for a sender's first burst or
+after losses: the window before the idle time is then not known. A sender on another operating system, or with a
+pacing congestion control such as BBR, may behave differently. Its pauses stay unexplained.
 
 What would refute it
 --------------------
-`net.ipv4.tcp_slow_start_after_idle` is 0 on the sender, `ss -ti` there shows a congestion window above 10 right after
-the idle time, or the same message needs one round trip when it follows another within the timeout but not otherwise.
+`net.ipv4.tcp_slow_start_after_idle` is 0 on the sender. Or `ss -ti` there shows a congestion window above 10 right
+after the idle time. Or the same message needs one round trip when it follows another within the timeout but not
+otherwise.
 
 What to do
 ----------
-On the sending host `sysctl -w net.ipv4.tcp_slow_start_after_idle=0`; or keep the connection warm with calls closer
-together than the retransmission timeout; or raise the initial window of the route (`ip route change ... initcwnd 32`);
-or send less than 10 segments per message. No gRPC option changes it. gRPC's keepalive is no substitute: its shortest
-period, 10 s, is longer than the timeout.
+Choose one:
+
+- On the sending host: `sysctl -w net.ipv4.tcp_slow_start_after_idle=0`.
+- Keep the connection warm with calls closer together than the retransmission timeout.
+- Raise the initial window of the route: `ip route change ... initcwnd 32`.
+- Send less than 10 segments per message.
+
+No gRPC option changes it. gRPC's keepalive does not help: its shortest period, 10 s, is longer than the timeout.
 
 References
 ----------
@@ -77,15 +90,15 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     warning_share: float = 0.02
-    """Share of RPC time lost from which it is a warning (own choice: above what runs differ by)."""
+    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
-    """Share of RPC time lost from which it is critical (own choice: a fifth of all waiting)."""
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     examples: int = 3
-    """Bursts shown as evidence (own choice: enough to see a pattern)."""
+    """Bursts shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Burst(Struct, frozen=True, eq=False):
-    """One flight that a restarted window held up; waits are rows of the waits table in the order of time."""
+    """One flight that a restarted window blocked; `waits` are rows of the waits table in the order of time."""
 
     waits: tuple[int, ...]
     lost_waits: int
@@ -98,32 +111,36 @@ class _Burst(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over all bursts, or why some could not be judged."""
+    """Yield one finding about all bursts, or why some could not be judged."""
     waits = tables.waits
-    blocked = (waits.cause == _CONGESTION_WINDOW) & (waits.after_loss == 0)  # else loss-recovery
+    blocked = (waits.cause == _CONGESTION_WINDOW) & (waits.after_loss == 0)  # the others are loss-recovery's
     unmeasured = blocked & (waits.idle_before_ns > 0) & (waits.rto_ns < 0)
     if unmeasured.any():
-        yield Skipped(ID, f"no round-trip time was measured before {int(unmeasured.sum())} waits after idle time")
-    seen = _stalls.restarts(tables)
+        yield Skipped(
+            ID, f"no round-trip time was measured before {int(unmeasured.sum())} blocked intervals after idle time"
+        )
+    seen = _stalls.find_restarts(tables)
     restarted = blocked & seen.after_idle
-    late = restarted & _window_not_known(tables, restarted)
+    late = restarted & mark_unknown_window(tables, restarted)
     if late.any():
         yield Skipped(
-            ID, "the capture begins after the connection: its congestion window before some idle times is not known"
+            ID, "the capture begins after the connection: its congestion window before some idle times is unknown"
         )
     known = replace(waits, idle_before_ns=seen.idle_ns, window_before_idle_bytes=seen.window_bytes)
     tables = replace(tables, waits=known)
     rows = np.flatnonzero(restarted & ~late)
-    bursts = [burst for burst in _bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]]
+    bursts = [
+        burst for burst in _find_bursts(tables, rows, seen.small) if burst.lost_waits > 0 and seen.stops[burst.first]
+    ]
     if bursts:
-        yield _finding(tables, bursts, limits)
+        yield _make_finding(tables, bursts, limits)
 
 
-def _window_not_known(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Waits before which the window may never have been larger, because their connection began before the capture.
+def mark_unknown_window(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Mark intervals before which the window may never have been larger: their connection began before the capture.
 
-    Each acknowledged round adds a segment at least (RFC 5681 section 3.1): a later burst of the same sender that stops
-    at the initial window again had a larger one before, unless a loss had reduced it.
+    Each acknowledged round adds at least a segment (RFC 5681 section 3.1). A later burst of the same sender that stops
+    at the initial window again had a larger window before, unless a loss had reduced it.
     """
     waits, connections = tables.waits, tables.connections
     rows = np.flatnonzero(restarted)
@@ -138,7 +155,7 @@ def _window_not_known(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt.N
     return unknown
 
 
-def _bursts(tables: Tables, rows: Ints, small: npt.NDArray[np.bool_]) -> Iterator[_Burst]:
+def _find_bursts(tables: Tables, rows: Ints, small: npt.NDArray[np.bool_]) -> Iterator[_Burst]:
     if not len(rows):
         return
     waits = tables.waits
@@ -149,16 +166,16 @@ def _bursts(tables: Tables, rows: Ints, small: npt.NDArray[np.bool_]) -> Iterato
     starts = np.flatnonzero(np.r_[True, (keys[1:] != keys[:-1]).any(axis=1)])
     for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
         flight = tuple(int(row) for row in order[start:end])
-        yield _Burst(flight, max(0, len(flight) - _needed_waits(tables, flight[0])), bool(small[flight[0]]))
+        yield _Burst(flight, max(0, len(flight) - _count_needed_intervals(tables, flight[0])), bool(small[flight[0]]))
 
 
-def _needed_waits(tables: Tables, wait: int) -> int:
-    """Round trips the burst would have waited with the window it had before the idle time, doubling in slow start."""
+def _count_needed_intervals(tables: Tables, wait: int) -> int:
+    """Count the round trips that the burst would have needed with its window before the idle time, in slow start."""
     waits = tables.waits
     window = int(waits.window_before_idle_bytes[wait])
     sent, size = window, int(waits.in_flight_bytes[wait]) + int(waits.owed_bytes[wait])
     if window <= int(waits.in_flight_bytes[wait]):
-        return 1 << 30  # the window was no larger before: nothing is lost to the restart
+        return 1 << 30  # the window was no larger before: the restart cost nothing
     rounds = 0
     while sent < size:
         window *= 2
@@ -167,7 +184,7 @@ def _needed_waits(tables: Tables, wait: int) -> int:
     return rounds
 
 
-def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     waits = tables.waits
     lost_rows = np.array([row for burst in bursts for row in burst.waits[: burst.lost_waits]])
     first_rows = np.array([burst.first for burst in bursts])
@@ -176,30 +193,30 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
     share = lost / all_time if all_time else 0.0
     connections = tuple(int(c) for c in _shared.distinct(waits.connection[first_rows]))
     whole = bool((tables.connections.complete[waits.connection[first_rows]] == 1).all())
-    example = _words(tables, bursts[0])
+    example = _format_figures(tables, bursts[0])
     each = _shared.milliseconds(lost / len(bursts))
-    hosts = _hosts(tables, first_rows)
-    rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for further round trips"
+    hosts = name_hosts(tables, first_rows)
+    rounds = "an extra round trip" if len(lost_rows) == len(bursts) else "for extra round trips"
     restarts = "restarts its" if len(hosts) == 1 else "restart their"
-    metrics = _metrics(tables, first_rows, lost_rows)
+    metrics = _measure(tables, first_rows, lost_rows)
     return Finding(
         id=ID,
         title=(
-            f"{_stalls.counted(len(bursts), 'message burst', 'message bursts')} waited for a congestion window that "
-            "idle time had reset"
+            f"{_stalls.format_count(len(bursts), 'message burst', 'message bursts')} waited for a congestion window "
+            "that idle time had reset"
         ),
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.lower(
             "medium" if any(burst.small for burst in bursts) or not whole else "high",
-            _stalls.confidence(tables, first_rows),
+            _stalls.rate_confidence(tables, first_rows),
         ),
-        scope=Scope(connections, _stalls.scope(tables, first_rows).methods),
+        scope=Scope(connections, _stalls.find_scope(tables, first_rows).methods),
         lost_ns=lost,
         share=share,
         metrics=metrics,
-        evidence=tuple(e for burst in bursts[: limits.examples] for e in _evidence(tables, burst)),
-        explanation=_explanation(example, len(bursts), each, hosts),
-        remedies=_remedies(" and ".join(hosts)),
+        evidence=tuple(e for burst in bursts[: limits.examples] for e in _show_burst(tables, burst)),
+        explanation=_explain(example, len(bursts), each, hosts),
+        remedies=list_remedies(" and ".join(hosts)),
         references=(
             "RFC 5681 section 4.1",
             "Linux net/ipv4/tcp_output.c tcp_cwnd_restart",
@@ -207,23 +224,22 @@ def _finding(tables: Tables, bursts: list[_Burst], limits: Limits) -> Finding:
             "https://github.com/grpc/grpc-go/issues/8436",
         ),
         verdict=(
-            f"{_stalls.counted(len(bursts), 'message', 'messages')} waited {rounds} ({each} each, "
-            f"{share:.0%} of all RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window "
-            f"at {metrics['segments_in_first_burst']} segments after idle time: set "
-            "net.ipv4.tcp_slow_start_after_idle=0 there, or keep the connection warm."
+            f"{_stalls.format_count(len(bursts), 'message', 'messages')} waited {rounds} ({each} each, "
+            f"{share:.0%} of RPC time) because {' and '.join(hosts)} {restarts} TCP congestion window after idle time: "
+            "set net.ipv4.tcp_slow_start_after_idle=0 there."
         ),
     )
 
 
-def _hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
-    """The ends whose bursts waited, the one with the most first."""
+def name_hosts(tables: Tables, rows: Ints) -> tuple[str, ...]:
+    """Name the ends whose bursts waited, the one with the most first."""
     waits = tables.waits
     ends = zip(waits.connection[rows].tolist(), waits.direction[rows].tolist(), strict=True)
     counts = Counter(_shared.host(tables, connection, direction) for connection, direction in ends)
     return tuple(name for name, _ in counts.most_common(3))
 
 
-def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float | str]:
+def _measure(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float | str]:
     waits = tables.waits
 
     def median(column: Ints, rows: Ints) -> int:
@@ -246,54 +262,54 @@ def _metrics(tables: Tables, first: Ints, lost: Ints) -> dict[str, int | float |
     return metrics
 
 
-def _words(tables: Tables, burst: _Burst) -> dict[str, str]:
-    """The figures of one burst as text."""
+def _format_figures(tables: Tables, burst: _Burst) -> dict[str, str]:
+    """Format the figures of one burst."""
     waits, wait = tables.waits, burst.first
     connection, direction = int(waits.connection[wait]), int(waits.direction[wait])
     in_flight, mss = int(waits.in_flight_bytes[wait]), max(1, int(waits.mss[wait]))
     resumed = int(waits.start_time_ns[wait]) + int(waits.duration_ns[wait])
     return {
         "host": _shared.host(tables, connection, direction),
-        "nothing": "no more than small frames" if burst.small else "nothing",
+        "nothing": "only small frames" if burst.small else "nothing",
         "idle": f"{int(waits.idle_before_ns[wait]) / 1e6:,.0f} ms",
         "rto": f"{int(waits.rto_ns[wait]) / 1e6:,.0f} ms",
         "segments": f"{in_flight // mss:,}",
         "mss": f"{mss:,}",
         "in_flight": f"{in_flight:,}",
-        "owed": _stalls.owed(tables, wait),
-        "rest": "the remaining " * bool(waits.owed_bytes[wait]) + _stalls.owed(tables, wait),
+        "owed": _stalls.describe_owed(tables, wait),
+        "rest": "the remaining " * bool(waits.owed_bytes[wait]) + _stalls.describe_owed(tables, wait),
         "waited": f"{int(waits.duration_ns[wait]) / 1e6:,.1f} ms",
         "after_ack": _shared.milliseconds(resumed - int(waits.released_time_ns[wait])),
         "window_before": f"{int(waits.window_before_idle_bytes[wait]):,}",
-        "known": "was" if _measured(tables, wait) else "is estimated at",
-        "source": " as its kernel told" if _measured(tables, wait) else "",
+        "known": "was" if _is_measured(tables, wait) else "is estimated at",
+        "source": " (reported by its kernel)" if _is_measured(tables, wait) else "",
     }
 
 
-def _measured(tables: Tables, wait: int) -> bool:
-    """Whether the sender's kernel told its window before the idle time."""
+def _is_measured(tables: Tables, wait: int) -> bool:
+    """Check whether the sender's kernel reported its window before the idle time."""
     return tables.measured is not None and bool(tables.measured.before_idle[wait])
 
 
-def _evidence(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
-    waits, wait, words = tables.waits, burst.first, _words(tables, burst)
+def _show_burst(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
+    waits, wait, words = tables.waits, burst.first, _format_figures(tables, burst)
     start, duration = int(waits.start_time_ns[wait]), int(waits.duration_ns[wait])
     yield Evidence(
         int(waits.flight_first_packet[wait]),
         int(waits.flight_start_time_ns[wait]),
-        f"first data of {words['host']} after {words['idle']} with {words['nothing']}; its retransmission timeout is "
-        f"about {words['rto']}",
+        f"first data of {words['host']} after {words['idle']} in which it sent {words['nothing']}; its retransmission "
+        f"timeout is about {words['rto']}",
     )
     yield Evidence(
         int(waits.stopped_at_packet[wait]),
         start,
         f"{words['segments']} segments of {words['mss']} bytes ({words['in_flight']} bytes) are in flight; the sender "
-        f"stops with {words['owed']} still owed",
+        f"stops with {words['owed']} still to send",
     )
     released = int(waits.released_time_ns[wait])
     seen = released >= start  # where the receiver captured, its ACK may have left before the stop is seen
     if seen:
-        yield Evidence(int(waits.released_by_packet[wait]), released, "the ACK that frees the congestion window")
+        yield Evidence(int(waits.released_by_packet[wait]), released, "the ACK that opens the congestion window")
     after = f"{words['after_ack']} after that ACK was captured, " if seen else ""
     yield Evidence(
         int(waits.resumed_at_packet[wait]),
@@ -302,37 +318,38 @@ def _evidence(tables: Tables, burst: _Burst) -> Iterator[Evidence]:
     )
 
 
-def _explanation(example: dict[str, str], bursts: int, each: str, hosts: tuple[str, ...]) -> str:
+def _explain(example: dict[str, str], bursts: int, each: str, hosts: tuple[str, ...]) -> str:
     also = f", at {' and '.join(hosts)}" if len(hosts) > 1 else ""
     return (
         f"{example['host']} had sent {example['nothing']} for {example['idle']}, longer than its retransmission "
-        f"timeout of about {example['rto']}, so its TCP fell back towards the initial congestion window: "
+        f"timeout of about {example['rto']}. Its TCP therefore reduced the congestion window towards the initial one: "
         f"{example['segments']} segments of {example['mss']} bytes ({example['in_flight']} bytes) were in flight, and "
         f"{example['rest']} waited {example['waited']} for the first ACK. HTTP/2 "
         "and TCP receive windows had room. "
         f"Before the idle time the congestion window {example['known']} {example['window_before']} bytes"
         f"{example['source']}. This happened "
-        f"{_stalls.times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
+        f"{_stalls.format_times(bursts)}{also} and cost {each}{' each on average' if bursts > 1 else ''}."
     )
 
 
-def _remedies(host: str) -> tuple[Remedy, ...]:
+def list_remedies(host: str) -> tuple[Remedy, ...]:
+    """List the settings that avoid a restarted window on a host."""
     return (
         Remedy(
             "linux",
             "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
-            f"on {host}: keeps the congestion window over idle time; applies to all connections of the host's network "
-            "namespace, new and open",
+            f"on {host}: keeps the congestion window during idle time; applies to all connections of the host's "
+            "network namespace, new and open",
         ),
         Remedy(
             "application",
             "a small call more often than the retransmission timeout",
-            "keeps the connection from becoming idle; gRPC keepalive is too rare for it (10 s at the least)",
+            "keeps the connection from becoming idle; gRPC keepalive is too rare for this (10 s at least)",
         ),
         Remedy(
             "linux",
             "ip route change ROUTE initcwnd 32",
-            f"on {host}: a larger window to begin and to restart with; helps the first call of a connection too",
+            f"on {host}: a larger initial window, also after idle time; helps the first call of a connection too",
         ),
         Remedy("any gRPC implementation", "none", "no gRPC or HTTP/2 window or buffer option changes this"),
     )

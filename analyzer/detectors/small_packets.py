@@ -1,32 +1,35 @@
-"""Many small packets where a few would do.
+"""Many small packets are sent where a few would do.
 
 What it finds
 -------------
-Two habits that multiply packets. Messages of many streams that come spread over time, so that each leaves in a packet
-of its own, although the next message of its stream is far away and others follow within milliseconds; and messages that
-are written in pieces. Each packet costs a system call, an interrupt and a wake-up at both ends: the load of both hosts
-grows with packets, not with bytes. PINGs and WINDOW_UPDATEs that answer the messages come on top.
+Both hosts are busy with a packet rate that is high for the bytes sent. Each packet costs a system call, an interrupt
+and a wake-up at both ends: the load grows with packets, not with bytes.
+
+Two habits multiply packets. *Spread*: messages of many streams come spread over time, so that each leaves in a
+separate packet. The next message of its stream is far away, and messages of other streams follow within
+milliseconds. *Cut up*: messages are written in pieces. PINGs and WINDOW_UPDATEs that respond to the messages come on
+top.
 
 How it is decided
 -----------------
 A direction of a connection sends small packets when their payload is a quarter of a full segment or less on average.
 
-Spread: 16 or more streams are open at once, each with five messages or more and at most one message every 50 ms; the
-direction sends 200 messages a second or more and fewer than four of them per packet. Its packets are compared with the
-fewest that would carry the same: one for each interval of 10 ms in which a message ended, or as many full segments as
-the bytes need, whichever is more. Callers that wait for their answers are left out by the 50 ms: holding back one of
-their messages would delay them.
+Spread: 16 or more streams are open at once, each with five messages or more and at most one message every 50 ms. The
+direction sends 200 messages a second or more and fewer than four of them per packet. Its packets are compared with
+the fewest that would carry the same: one for each interval of 10 ms in which a message ended, or as many full
+segments as the bytes need, whichever is more. The 50 ms exclude callers that wait for their responses: holding back
+one of their messages would delay them.
 
-Cut up: packets that are no control frames alone are compared with messages and header blocks, or with full segments,
-whichever is more.
+Cut up: the packets are compared with messages and header blocks, or with full segments, whichever is more. Packets
+with control frames alone are left out.
 
 Three times the packets are a warning, ten times are critical. A lone caller's only message is never too small.
 
 When it cannot tell
 -------------------
-The capture may show larger packets than the wire, where the network card cuts them (TSO) or joins them (GRO): there are
-at least as many on the wire. Where the capture lacks packets, and with them the beginnings of streams whose messages
-then stay unknown, nothing is said. Whether packets are what loads the hosts, packets do not show.
+The capture may show larger packets than the wire, where the network card cuts them (TSO) or joins them (GRO): there
+are at least as many on the wire. The capture may lack packets, and with them the beginnings of streams; messages of
+these streams stay unknown, and nothing is reported. Packets do not show whether they are what loads the hosts.
 
 What would refute it
 --------------------
@@ -34,9 +37,9 @@ The load of both hosts stays the same when the same messages are sent together.
 
 What to do
 ----------
-Send messages of many streams together: align the timers that produce them, or gather messages for some milliseconds and
-send several in one write or one message. Answer several messages with one. Fix the HTTP/2 windows, so that no bandwidth
-estimator answers each message with PING and WINDOW_UPDATE. Let the network card gather interrupts.
+Send messages of many streams together: align the timers that produce them, or gather messages for some milliseconds
+and send several in one write or one message. Send one response for several messages. Fix the HTTP/2 windows, so that
+no BDP estimator responds to each message with PING and WINDOW_UPDATE. Let the network card coalesce interrupts.
 
 References
 ----------
@@ -59,14 +62,14 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
 from ..tables import DIRECTIONS, Ints, Tables
-from . import _control, _figures, _knobs, _shared
+from . import _control, _figures, _settings, _shared
 
 Mask = npt.NDArray[np.bool_]
 
 ID = "small-packets"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     packets, payload = (
         _figures.add_up(analysis, lambda s: s.payload_packets),
         _figures.add_up(analysis, lambda s: s.payload_bytes),
@@ -78,7 +81,7 @@ def _figure(analysis: Analysis) -> str:
 
 ABOUT = About(
     example="recorded/field-cases/ably-staggered-veth.pcap.zst",
-    figure=_figure,
+    figure=_write_figure,
     precedence=7,
     whole_connections=True,
 )
@@ -88,37 +91,37 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     streams: int = 16
-    """Streams open at once that are many (own choice: fewer seldom have messages ready together)."""
+    """Fewest streams open at once (heuristic: fewer seldom have messages ready together)."""
     messages_per_stream: int = 5
-    """Messages of a long stream (own choice: a unary call has one)."""
+    """Fewest messages of a long stream (heuristic: a unary call has one)."""
     stream_interval_ns: int = 50_000_000
-    """Time between messages of a slow stream (own choice: five times the 10 ms that a message may wait for others)."""
+    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
     messages_per_second: float = 200.0
-    """Messages per second of a direction (own choice: one each 5 ms, two in an interval of 10 ms)."""
+    """Fewest messages per second of a direction (heuristic: one each 5 ms, two in an interval of 10 ms)."""
     messages_per_packet: float = 4.0
-    """Messages per packet from which they do travel together (own choice; measured: 2 spread, 11 bunched)."""
+    """Messages per packet from which they are sent together (heuristic; measured: 2 spread, 11 bunched)."""
     filled: float = 0.25
-    """Payload per packet as a share of a full segment (own choice: four such packets would fit)."""
+    """Payload per packet as a share of a full segment (heuristic: four such packets would fit into one)."""
     packets: int = 500
-    """Packets with payload of the direction (own choice: fewer are no load)."""
+    """Fewest packets with payload of the direction (heuristic: fewer are no load)."""
     messages: int = 100
-    """Messages of a direction that cuts them up (own choice: fewer are no habit)."""
+    """Fewest messages of a direction that cuts them up (heuristic: fewer show no pattern)."""
     warning_factor: float = 3.0
-    """Packets against what would do, for a warning (own choice: HEADERS, DATA and END_STREAM apart make three)."""
+    """A warning from this many times the packets needed (heuristic: HEADERS, DATA and END_STREAM apart make three)."""
     critical_factor: float = 10.0
-    """The same for critical (ably.com/blog/grpc-stream-performance had ten times the packets)."""
+    """Critical from this many times (ably.com/blog/grpc-stream-performance had ten times the packets)."""
     undecoded: float = 0.01
-    """Share of the payload that could not be read as HTTP/2 up to which messages count (own choice: next to none)."""
+    """Most payload that could not be read as HTTP/2, as a share (heuristic: next to none)."""
     unread: float = 0.1
-    """The same for what belongs to no message known, where packets are missing (own choice: a small part)."""
+    """Most payload that belongs to no known message, where packets are missing (heuristic: a small part)."""
     default_mss: int = 1448
-    """Bytes of a full segment where the capture does not tell (Ethernet MTU 1500 less headers and timestamps)."""
+    """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
     examples: int = 2
-    """Messages shown as evidence (own choice: enough to see a pattern)."""
+    """Messages shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Wasted(Struct, frozen=True, eq=False):
-    """Directions and how many times the packets they need they send, one element per direction of the capture."""
+    """How many times the needed packets each direction sends, one element per direction of the capture."""
 
     spread: _control.Shares
     cut: _control.Shares
@@ -130,15 +133,15 @@ class _Wasted(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the directions that send too many packets."""
+    """Yield one finding about the directions that send too many packets."""
     if int(tables.directions.payload_packets.max(initial=0)) < min(limits.packets, limits.messages):
         return
-    wasted = _wasted(tables, limits)
+    wasted = _compare_with_needed(tables, limits)
     if (wasted.factor >= limits.warning_factor).any():
-        yield _finding(tables, wasted, limits)
+        yield _make_finding(tables, wasted, limits)
 
 
-def _wasted(tables: Tables, limits: Limits) -> _Wasted:
+def _compare_with_needed(tables: Tables, limits: Limits) -> _Wasted:
     d, c = tables.directions, tables.connections
     packets, messages = d.payload_packets.astype(np.int64), d.messages.astype(np.int64)
     mss = np.stack([c.mss_client, c.mss_server], axis=1).reshape(-1).astype(np.int64)
@@ -146,10 +149,10 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
     sent = np.stack([c.bytes_client, c.bytes_server], axis=1).reshape(-1).astype(np.int64)
     small = sent <= limits.filled * mss * packets
     small &= np.repeat(c.undecoded_bytes <= limits.undecoded * c.payload_bytes, 2)
-    small &= _is_read(tables, sent, limits)
+    small &= _mark_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)
-    slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
     spread = small & np.repeat(slow, 2) & (packets >= limits.packets)
     spread &= messages < limits.messages_per_packet * d.message_packets
     seconds = (d.last_message_time_ns - d.first_message_time_ns) / 1e9
@@ -163,8 +166,8 @@ def _wasted(tables: Tables, limits: Limits) -> _Wasted:
     )
 
 
-def _is_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
-    """Where bytes are missing, whether what else was sent is known: messages not read fill packets too."""
+def _mark_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
+    """Mark directions whose messages are known although bytes are missing: unread messages fill packets, too."""
     d = tables.directions
     frames = d.header_frames + d.data_frames + d.window_updates + d.pings + d.ping_acks + d.settings
     known = d.message_bytes + d.header_block_bytes + 5 * d.messages + 9 * frames + 8 * (d.pings + d.ping_acks)
@@ -173,7 +176,7 @@ def _is_read(tables: Tables, sent: Ints, limits: Limits) -> Mask:
     return is_read
 
 
-def _finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
+def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     d, factors = tables.directions, wasted.factor
     guilty = np.flatnonzero(factors >= limits.warning_factor)
     worst = int(guilty[np.argmax(d.payload_packets[guilty] - wasted.needed[guilty])])
@@ -182,40 +185,38 @@ def _finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
     connections = _shared.distinct(guilty // 2).tolist()
     spread = float(wasted.spread[worst]) >= float(wasted.cut[worst])
     packets, needed = int(d.payload_packets[worst]), int(wasted.needed[worst])
-    reason = "messages of many streams leave one by one" if spread else "messages are written in pieces"
+    reason = "messages of many streams are sent one by one" if spread else "messages are written in pieces"
     return Finding(
         id=ID,
-        title=f"{sender} sends {packets:,} packets where {needed:,} would do: {reason}",
+        title=f"{sender} sends {packets:,} packets where {needed:,} are enough: {reason}",
         severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
         confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
         lost_ns=None,
         share=None,
-        metrics=_metrics(tables, wasted, worst, len(connections)),
-        evidence=tuple(_evidence(tables, row, limits)),
-        explanation=_explanation(tables, worst, needed, spread=spread),
-        remedies=_remedies(_shared.implementation(tables, row, worst % 2)),
+        metrics=_measure(tables, wasted, worst, len(connections)),
+        evidence=tuple(_show_gaps(tables, row, limits)),
+        explanation=_explain(tables, worst, needed, spread=spread),
+        remedies=_list_remedies(_shared.implementation(tables, row, worst % 2)),
         references=(
             "https://ably.com/blog/grpc-stream-performance",
             "https://github.com/grpc/grpc-go/issues/1512",
             "https://docs.kernel.org/networking/segmentation-offloads.html",
         ),
         verdict=(
-            f"{sender} sends {packets:,} packets where {needed:,} would do ({factor:,.0f} times as many) because "
-            f"{reason}: "
-            + (
-                "gather them for some milliseconds, or align the timers that make them."
-                if spread
-                else "write them whole."
-            )
+            f"{sender} sends {factor:,.0f} times the packets that are needed because {reason}: "
+            + ("gather them for some milliseconds." if spread else "write them whole.")
         ),
     )
 
 
-def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> dict[str, int | float | str]:
+def _measure(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> dict[str, int | float | str]:
     d, row = tables.directions, worst // 2
-    payload, control = int(_control.both(d.payload_packets)[row]), int(_control.both(d.control_packets)[row])
-    messages = int(_control.both(d.messages)[row])
+    payload, control = (
+        int(_control.sum_directions(d.payload_packets)[row]),
+        int(_control.sum_directions(d.control_packets)[row]),
+    )
+    messages = int(_control.sum_directions(d.messages)[row])
     sent = int((tables.connections.bytes_client, tables.connections.bytes_server)[worst % 2][row])
     seconds = max(int(d.last_message_time_ns[worst] - d.first_message_time_ns[worst]), 1) / 1e9
     mss = int((tables.connections.mss_client, tables.connections.mss_server)[worst % 2][row])
@@ -233,8 +234,8 @@ def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
         "payload_bytes_per_packet": round(sent / max(int(d.payload_packets[worst]), 1), 1),
         "mss": mss,
         "data_frames_per_packet": round(int(d.data_frames[worst]) / max(int(d.message_packets[worst]), 1), 2),
-        "estimator_pings": int(_control.both(d.bdp_pings)[row]),
-        "control_frames_per_data_frame": round(_control_frames(tables, row), 3),
+        "estimator_pings": int(_control.sum_directions(d.bdp_pings)[row]),
+        "control_frames_per_data_frame": round(_count_control_frames(tables, row), 3),
         "streams": int(tables.connections.max_concurrent_rpcs[row]),
         "messages_per_s": round(int(d.messages[worst]) / seconds, 1),
         "busy_intervals_10ms": int(d.busy_intervals[worst]),
@@ -242,26 +243,29 @@ def _metrics(tables: Tables, wasted: _Wasted, worst: int, connections: int) -> d
     }
 
 
-def _control_frames(tables: Tables, row: int) -> float:
-    """PING, WINDOW_UPDATE and SETTINGS frames for each DATA frame of a connection."""
+def _count_control_frames(tables: Tables, row: int) -> float:
+    """Count PING, WINDOW_UPDATE and SETTINGS frames per DATA frame of a connection."""
     d = tables.directions
-    frames = sum(int(_control.both(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings))
-    return frames / max(int(_control.both(d.data_frames)[row]), 1)
+    frames = sum(
+        int(_control.sum_directions(column)[row]) for column in (d.pings, d.ping_acks, d.window_updates, d.settings)
+    )
+    return frames / max(int(_control.sum_directions(d.data_frames)[row]), 1)
 
 
-def _explanation(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
+def _explain(tables: Tables, worst: int, needed: int, *, spread: bool) -> str:
     d, row = tables.directions, worst // 2
-    m = _metrics(tables, _Wasted(np.zeros(worst + 1), np.zeros(worst + 1), np.full(worst + 1, needed)), worst, 1)
+    m = _measure(tables, _Wasted(np.zeros(worst + 1), np.zeros(worst + 1), np.full(worst + 1, needed)), worst, 1)
     sender = _shared.host(tables, row, worst % 2)
     head = (
         f"{sender} sent {int(d.messages[worst]):,} messages on {m['streams']} streams in {m['packets_sent']:,} "
-        f"packets of {m['payload_bytes_per_packet']} bytes on average{_of_a_segment(int(m['mss']))}, "
-        f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet that holds any. "
+        f"packets of {m['payload_bytes_per_packet']} bytes on average{_compare_with_segment(int(m['mss']))}, "
+        f"{m['messages_per_packet']} messages and {m['data_frames_per_packet']} DATA frames per packet with any. "
     )
     reason = (
-        f"They came spread: each stream sends seldom, but together they make {float(m['messages_per_s']):,.0f} "
-        f"messages a second in {m['busy_intervals_10ms']:,} of {m['intervals_10ms']:,} intervals of 10 ms; gathered "
-        f"within these they would need {needed:,} packets. "
+        "They are spread over time: each stream sends seldom, but together they send "
+        f"{float(m['messages_per_s']):,.0f} messages a second in {m['busy_intervals_10ms']:,} of "
+        f"{m['intervals_10ms']:,} intervals of 10 ms. Gathered within these intervals they would need {needed:,} "
+        "packets. "
         if spread
         else f"Messages, headers and full segments would need {needed:,} packets: messages are cut up. "
     )
@@ -271,44 +275,43 @@ def _explanation(tables: Tables, worst: int, needed: int, *, spread: bool) -> st
         + (
             f"{m['control_packets']:,} of all {m['payload_packets']:,} packets with payload of both directions carry "
             f"PING, WINDOW_UPDATE or SETTINGS alone; there are {m['control_frames_per_data_frame']} such frames for "
-            f"each DATA frame. {m['estimator_pings']:,} PINGs are a bandwidth estimator's. It costs load at both ends, "
-            "not time on the wire."
+            f"each DATA frame. {m['estimator_pings']:,} PINGs are BDP probes. This costs load at both ends, not time "
+            "on the wire."
         )
     )
 
 
-def _of_a_segment(mss: int) -> str:
+def _compare_with_segment(mss: int) -> str:
     return f" (a full segment holds {mss:,})" if mss > 0 else ""
 
 
-def _evidence(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
+def _show_gaps(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
     idles = tables.idles
     mine = np.flatnonzero(idles.connection == row)
     most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][: limits.examples]
     for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
         start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
-        yield Evidence(int(idles.before_packet[one]), start, "the last message that was owed ends in this packet")
-        after = (
-            f"the client's next message leaves {_shared.milliseconds(length)} later, when all before it are answered"
-        )
+        yield Evidence(int(idles.before_packet[one]), start, "the last outstanding message ends in this packet")
+        after = f"the client's next message leaves {_shared.milliseconds(length)} later, after all responses"
         yield Evidence(int(idles.after_packet[one]), start + length, after)
     packets, messages = (
-        int(_control.both(column)[row]) for column in (tables.directions.payload_packets, tables.directions.messages)
+        int(_control.sum_directions(column)[row])
+        for column in (tables.directions.payload_packets, tables.directions.messages)
     )
     counted = f"from here on {packets:,} packets carry {messages:,} messages, both directions"
-    yield from _control.span_evidence(tables, row, counted)
+    yield from _control.show_span(tables, row, counted)
 
 
-def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
-    windows = "no bandwidth estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
-    return _knobs.seen_first(
+def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
+    windows = "no BDP estimator, hence no PING and WINDOW_UPDATE for each message; the windows stay as set"
+    return _settings.sort_by_implementation(
         (
             Remedy(
                 "application",
                 "gather messages for 5 to 10 ms, or align the timers that make them",
-                "fewer packets and wake-ups for the delay of that time",
+                "fewer packets and wake-ups; each message is delayed by up to that time",
             ),
-            Remedy("application", "one answer for several messages", "fewer packets back"),
+            Remedy("application", "one answer for several messages", "fewer packets in the other direction"),
             Remedy(
                 "grpc-go",
                 "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
@@ -316,7 +319,7 @@ def _remedies(implementation: str | None) -> tuple[Remedy, ...]:
                 windows,
             ),
             Remedy("grpc-java", "NettyServerBuilder.flowControlWindow(n)", windows),
-            Remedy(_knobs.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
+            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
             Remedy("linux", "ethtool -C DEVICE adaptive-rx on", "fewer interrupts for the same packets, some µs later"),
         ),
         implementation,

@@ -2,22 +2,27 @@
 
 What it finds
 -------------
-Connections that the server closed with GOAWAY ENHANCE_YOUR_CALM `too_many_pings`: which PING tripped it, how far apart
-the PINGs were, what they were for, and what the default policy would have allowed. All RPCs on the connection are
-affected, and the client has to connect again. Without a GOAWAY it tells of PINGs that a server with the default
-policy would not have taken, for information only: this server allows them, the next one may not.
+Calls fail or reconnect because the server closed their connection with GOAWAY ENHANCE_YOUR_CALM `too_many_pings`.
+All RPCs on the connection are affected, and the client has to connect again.
+
+The report says which PING was one too many, how far apart the PINGs were, what they were for, and what the default
+policy would have allowed. Without a GOAWAY it reports, as `info`, PINGs that a server with the default policy would
+not have accepted: this server allows them, another one may not.
 
 How it is decided
 -----------------
-By the GOAWAY and its text. The strikes before it are counted as gRFC A8 says and grpc-go does: a PING is a strike when
-it comes less than 5 minutes after the last one (2 hours when no RPC is open); strikes and clock start anew when the
-server has sent HEADERS or DATA; the third strike closes the connection. The payload of a PING tells what it was for,
-for the implementations that use fixed ones.
+By the GOAWAY and its text. The strikes before it are counted as gRFC A8 specifies and grpc-go does:
+
+- A PING is a strike when it comes less than 5 minutes after the last one (2 hours when no RPC is open).
+- Strikes and clock start again when the server has sent HEADERS or DATA.
+- The third strike closes the connection.
+
+The payload of a PING shows its purpose, for the implementations that use fixed payloads.
 
 When it cannot tell
 -------------------
-When the server has another policy than the default, the count of strikes is not its count. C-core's PINGs have random
-payloads, so their purpose is unknown. PINGs before the capture began are not counted.
+When the server has a policy other than the default, the count of strikes is not its count. C-core's PINGs have
+random payloads, so their purpose is unknown. PINGs before the capture began are not counted.
 
 What would refute it
 --------------------
@@ -25,9 +30,9 @@ The server's log names another reason for the close, or the GOAWAY came from a p
 
 What to do
 ----------
-Make the client's keepalive time no shorter than the server permits (5 minutes by default), or permit shorter ones at
-the server (MinTime, permitKeepAliveTime) when connections must be kept open through proxies. Do not ping without calls
-unless the server permits that. Where the PINGs are a bandwidth estimator's, not a keepalive's, set a fixed window.
+Make the client's keepalive time no shorter than the server permits (5 minutes by default). Or permit shorter ones at
+the server (MinTime, permitKeepAliveTime) when connections must be kept open through proxies. Do not ping without
+calls unless the server permits that. Where the PINGs are BDP probes and not keepalives, set a fixed window.
 
 References
 ----------
@@ -57,14 +62,14 @@ from ._shared import host, methods_of_connections, milliseconds, quality_allows
 ID = "too-many-pings"
 
 
-def _figure(analysis: Analysis) -> str:
+def _write_figure(analysis: Analysis) -> str:
     pings = _figures.add_up(analysis, lambda side: side.pings)
     return f"{count(pings, 'PING')}; {count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}"
 
 
 ABOUT = About(
     example="recorded/too-many-pings.pcap",
-    figure=_figure,
+    figure=_write_figure,
     precedence=1,
     whole_connections=True,
 )
@@ -83,17 +88,17 @@ class Limits(Struct, frozen=True, eq=False):
     permitted_idle_ns: int = 7_200_000_000_000
     """The same without open RPCs (gRFC A8: 2 hours)."""
     critical_closes: int = 3
-    """Closed connections from which it is critical (own choice: the client does not learn)."""
+    """Critical from this many closed connections (heuristic: the client keeps its setting)."""
     critical_share: float = 0.10
-    """Share of RPCs open at the GOAWAYs from which it is critical (own choice: one call in ten)."""
+    """Critical from this share of RPCs open at the GOAWAYs (heuristic: one call in ten)."""
     few: int = 3
-    """Fewer open RPCs are not critical by their share (own choice: one or two show no pattern)."""
+    """Fewer open RPCs are not critical by their share (heuristic: one or two show no pattern)."""
     examples: int = 2
-    """Connections shown as evidence (own choice: enough to see a pattern)."""
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Trip(Struct, frozen=True, eq=False):
-    """One connection's PINGs, rows of the pings table, up to the one that was too many; `goaway` is -1 without."""
+    """One connection's PINGs, rows of the pings table, up to the one that was too many; `goaway` is -1 without one."""
 
     connection: int
     pings: tuple[int, ...]
@@ -101,7 +106,7 @@ class _Trip(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections that were closed, or over those that could have been."""
+    """Yield one finding about the connections that were closed, or about those that could have been."""
     goaways, pings = tables.goaways, tables.pings
     blamed = [
         int(row)
@@ -109,25 +114,25 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         if _TEXT in tables.goaway_reasons[goaways.reason[row]].lower()
     ]
     if blamed:
-        trips = [_closed(tables, row) for row in blamed]
+        trips = [_find_closed(tables, row) for row in blamed]
         if any(trip.pings for trip in trips):
-            yield _finding(tables, [trip for trip in trips if trip.pings], limits)
+            yield _make_finding(tables, [trip for trip in trips if trip.pings], limits)
         else:
             yield Skipped(ID, "the capture lacks the PINGs before GOAWAY too_many_pings")
     elif len(pings.packet) and int(pings.strikes.max()) > limits.strikes:
-        yield _finding(tables, list(_tolerated(tables, limits)), limits)
+        yield _make_finding(tables, list(_find_tolerated(tables, limits)), limits)
 
 
-def _closed(tables: Tables, goaway: int) -> _Trip:
+def _find_closed(tables: Tables, goaway: int) -> _Trip:
     goaways, pings = tables.goaways, tables.pings
     connection = int(goaways.connection[goaway])
     mine = (pings.connection == connection) & (pings.direction == 1 - goaways.direction[goaway]) & (pings.ack == 0)
     rows = np.flatnonzero(mine & (pings.packet <= goaways.packet[goaway]))
-    return _Trip(connection, _since_reset(tables, rows), goaway)
+    return _Trip(connection, _take_since_reset(tables, rows), goaway)
 
 
-def _tolerated(tables: Tables, limits: Limits) -> Iterator[_Trip]:
-    """The first PING of each connection that the default policy would not have taken, and those before it."""
+def _find_tolerated(tables: Tables, limits: Limits) -> Iterator[_Trip]:
+    """Yield the first PING of each connection that the default policy would not have accepted, and those before."""
     pings = tables.pings
     over = np.flatnonzero((pings.strikes > limits.strikes) & (pings.ack == 0))
     connections, first = np.unique(pings.connection[over], return_index=True)
@@ -135,22 +140,24 @@ def _tolerated(tables: Tables, limits: Limits) -> Iterator[_Trip]:
         last = int(over[place])
         mine = (pings.connection == connection) & (pings.direction == pings.direction[last]) & (pings.ack == 0)
         rows = np.flatnonzero(mine)
-        yield _Trip(int(connection), _since_reset(tables, rows[rows <= last]), -1)
+        yield _Trip(int(connection), _take_since_reset(tables, rows[rows <= last]), -1)
 
 
-def _since_reset(tables: Tables, rows: Ints) -> tuple[int, ...]:
-    """The PINGs from the last one that was no strike on."""
+def _take_since_reset(tables: Tables, rows: Ints) -> tuple[int, ...]:
+    """Return the PINGs since the last one that was no strike, with that one."""
     fresh = np.flatnonzero(tables.pings.strikes[rows] == 0)
     return tuple(int(row) for row in (rows[fresh[-1] :] if len(fresh) else rows))
 
 
-def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     closed = [trip for trip in trips if trip.goaway >= 0]
     connections = tuple(trip.connection for trip in trips)
     client = host(tables, connections[0], 0)
-    words, purpose = _words(tables, trips[0], limits), _purpose(tables, trips)
+    words, purpose = _describe(tables, trips[0], limits), _find_purpose(tables, trips)
+    happened = f"{_describe_pings(tables, trips[0])}; {_describe_end(tables, trips[0])}"
     if len(trips) > 1:
         words += f" {counted(len(trips) - 1, 'more connection')} went the same way."
+        happened += f", and {counted(len(trips) - 1, 'more connection')}"
     title = (
         f"{len(closed):,} connections were closed for too many PINGs"
         if closed
@@ -159,85 +166,89 @@ def _finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=title if len(trips) > 1 else title.replace("1 connections were", "1 connection was"),
-        severity=_severity(tables, closed, limits),
-        confidence=_confidence(tables, trips, limits),
+        severity=_rate_severity(tables, closed, limits),
+        confidence=_rate_confidence(tables, trips, limits),
         scope=Scope(connections, methods_of_connections(tables, connections)),
         lost_ns=None,
         share=None,
-        metrics=_metrics(tables, trips, purpose),
-        evidence=tuple(e for trip in trips[: limits.examples] for e in _evidence(tables, trip)),
-        explanation=words + _consequence(tables, closed),
-        remedies=_remedies(tables, connections, purpose),
+        metrics=_measure(tables, trips, purpose),
+        evidence=tuple(e for trip in trips[: limits.examples] for e in _show_pings(tables, trip)),
+        explanation=words + _describe_consequence(tables, closed),
+        remedies=_list_remedies(tables, connections, purpose),
         references=("gRFC A8", "grpc/grpc doc/keepalive.md", "https://github.com/grpc/grpc-go/issues/1882"),
         verdict=(
-            f"{words} Set the keepalive time of {client} to 5 minutes or more, or permit shorter ones at the server."
-            if purpose != "bdp"
-            else f"{words} They are a bandwidth estimator's: set fixed windows at {client}, or upgrade it."
+            f"{happened}: set fixed windows at {client}, because they are BDP probes."
+            if purpose == "bdp"
+            else f"{happened}: set the client's keepalive to 5 minutes or more."
         ),
     )
 
 
-def _severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Severity:
+def _rate_severity(tables: Tables, closed: list[_Trip], limits: Limits) -> Severity:
     if not closed:
         return "info"
-    lost = _open_rpcs(tables, closed)
+    lost = _count_open_rpcs(tables, closed)
     many = lost >= limits.few and lost >= limits.critical_share * tables.rpc_count
     return "critical" if many or len(closed) >= limits.critical_closes else "warning"
 
 
-def _open_rpcs(tables: Tables, closed: list[_Trip]) -> int:
-    """RPCs that were open when the GOAWAY came."""
+def _count_open_rpcs(tables: Tables, closed: list[_Trip]) -> int:
+    """Count the RPCs that were open when the GOAWAY arrived."""
     return int(tables.goaways.open_rpcs[[trip.goaway for trip in closed]].sum())
 
 
-def _confidence(tables: Tables, trips: list[_Trip], limits: Limits) -> Confidence:
-    """High where the server said it and the count by the default policy agrees; its policy is not on the wire."""
+def _rate_confidence(tables: Tables, trips: list[_Trip], limits: Limits) -> Confidence:
+    """Rate the confidence: high where the GOAWAY and the count by the default policy agree."""
     pings = tables.pings
     agrees = all(trip.goaway >= 0 and int(pings.strikes[trip.pings[-1]]) > limits.strikes for trip in trips)
     return quality_allows(tables) if agrees else "medium"
 
 
-def _purpose(tables: Tables, trips: list[_Trip]) -> str:
+def _find_purpose(tables: Tables, trips: list[_Trip]) -> str:
     counts = Counter(int(tables.pings.purpose[row]) for trip in trips for row in trip.pings)
     return str(_core.PING_PURPOSES[counts.most_common(1)[0][0]])
 
 
-def _intervals(tables: Tables, trip: _Trip) -> Ints:
+def _measure_intervals(tables: Tables, trip: _Trip) -> Ints:
     return np.diff(tables.pings.time_ns[list(trip.pings)])
 
 
-def _words(tables: Tables, trip: _Trip, limits: Limits) -> str:
-    """What happened on one connection."""
-    pings, rows = tables.pings, list(trip.pings)
-    intervals = _intervals(tables, trip)
-    idle = int((pings.open_rpcs[rows] == 0).sum())
-    apart = f", {milliseconds(int(intervals.min()))} apart at the least" if len(intervals) else ""
+def _describe(tables: Tables, trip: _Trip, limits: Limits) -> str:
+    """Say what happened on one connection."""
+    idle = int((tables.pings.open_rpcs[list(trip.pings)] == 0).sum())
     permitted = f"{limits.permitted_ns // 60_000_000_000} minutes"
     if idle:
         permitted += f" ({limits.permitted_idle_ns // 3_600_000_000_000} hours without open RPCs: {idle} of them)"
-    end = (
-        f"the server closed the connection after the PING in packet {pings.packet[rows[-1]]}"
-        if trip.goaway >= 0
-        else f"the PING in packet {pings.packet[rows[-1]]} would have closed the connection"
-    )
     return (
-        f"{host(tables, trip.connection, int(pings.direction[rows[-1]]))} sent {counted(len(rows), 'PING')}{apart} "
-        f"without HEADERS or DATA of the server in between; the default policy permits one in {permitted} and forgives "
-        f"{limits.strikes}: {end}."
+        f"{_describe_pings(tables, trip)}, without HEADERS or DATA of the server in between. The default policy "
+        f"permits one in {permitted} and forgives {limits.strikes}: {_describe_end(tables, trip)}."
     )
 
 
-def _consequence(tables: Tables, closed: list[_Trip]) -> str:
+def _describe_pings(tables: Tables, trip: _Trip) -> str:
+    intervals = _measure_intervals(tables, trip)
+    apart = f", {milliseconds(int(intervals.min()))} apart at least" if len(intervals) else ""
+    sender = host(tables, trip.connection, int(tables.pings.direction[trip.pings[-1]]))
+    return f"{sender} sent {counted(len(trip.pings), 'PING')}{apart}"
+
+
+def _describe_end(tables: Tables, trip: _Trip) -> str:
+    packet = tables.pings.packet[trip.pings[-1]]
+    if trip.goaway >= 0:
+        return f"the server closed the connection after the PING in packet {packet}"
+    return f"the PING in packet {packet} would have closed the connection"
+
+
+def _describe_consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
-        return " This server took them; its policy must be another one than the default."
-    return (
-        f" {counted(_open_rpcs(tables, closed), 'RPC')} had no answer when GOAWAY came; the client must connect again."
-    )
+        return " This server accepted them, so its policy is not the default."
+    waiting = counted(_count_open_rpcs(tables, closed), "RPC")
+    return f" {waiting} had no response when the GOAWAY arrived; the client must connect again."
 
 
-def _metrics(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:
+def _measure(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int | float | str]:
     pings = tables.pings
-    intervals = np.concatenate([_intervals(tables, trip) for trip in trips])
+    intervals = np.concatenate([_measure_intervals(tables, trip) for trip in trips])
     closed = [trip for trip in trips if trip.goaway >= 0]
     last = [trip.pings[-1] for trip in trips]
     known = len(intervals) > 0
@@ -248,12 +259,12 @@ def _metrics(tables: Tables, trips: list[_Trip], purpose: str) -> dict[str, int 
         "pings": sum(len(trip.pings) for trip in trips),
         "strikes": int(pings.strikes[last].max()),
         "purpose": purpose,
-        "open_rpcs": _open_rpcs(tables, closed) if closed else 0,
+        "open_rpcs": _count_open_rpcs(tables, closed) if closed else 0,
         **spacing,
     }
 
 
-def _evidence(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
+def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
     pings, before = tables.pings, 0
     for row in trip.pings[-4:]:
         time = int(pings.time_ns[row])
@@ -265,12 +276,14 @@ def _evidence(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
     if trip.goaway >= 0:
         goaways, row = tables.goaways, trip.goaway
         yield Evidence(
-            int(goaways.packet[row]), int(goaways.time_ns[row]), "GOAWAY ENHANCE_YOUR_CALM too_many_pings of the server"
+            int(goaways.packet[row]),
+            int(goaways.time_ns[row]),
+            "GOAWAY ENHANCE_YOUR_CALM too_many_pings from the server",
         )
 
 
-def _remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tuple[Remedy, ...]:
-    rarer = "as rare as the server permits; a dead connection is noticed later"
+def _list_remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tuple[Remedy, ...]:
+    rarer = "no more often than the server permits; a dead connection is noticed later"
     keepalive = (
         Remedy("grpc-go", "keepalive.ClientParameters{Time: 5 * time.Minute, PermitWithoutStream: false}", rarer),
         Remedy("grpc-java", "keepAliveTime(5, TimeUnit.MINUTES), keepAliveWithoutCalls(false)", rarer),
@@ -279,13 +292,13 @@ def _remedies(tables: Tables, connections: tuple[int, ...], purpose: str) -> tup
         Remedy("tonic", "Endpoint::http2_keep_alive_interval(Duration::from_secs(300))", rarer),
         Remedy("grpc-dotnet", "SocketsHttpHandler.KeepAlivePingDelay = TimeSpan.FromMinutes(5)", rarer),
     )
-    fixed = "a fixed window, which ends the estimator's PINGs; slow on long links if it is small"
+    fixed = "a fixed window, which stops the BDP probes; slow on long links if it is small"
     estimator = (
         Remedy("grpc-go", "grpc.WithInitialWindowSize(...), grpc.WithInitialConnWindowSize(...)", fixed),
         Remedy("grpc-java", "NettyChannelBuilder.initialFlowControlWindow(...)", fixed),
         Remedy("C-core", "GRPC_ARG_HTTP2_BDP_PROBE = 0", fixed),
     )
-    permit = "lets clients ping as often as they do; more packets for the server"
+    permit = "lets clients ping as often as they do now; more packets for the server"
     server = (
         Remedy("grpc-go", "server: keepalive.EnforcementPolicy{MinTime: ..., PermitWithoutStream: true}", permit),
         Remedy("grpc-java", "server: NettyServerBuilder.permitKeepAliveTime(...)", permit),

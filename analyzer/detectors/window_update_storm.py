@@ -1,24 +1,30 @@
-"""WINDOW_UPDATE frames travel in packets of their own, many a second, and are a large part of all packets.
+"""WINDOW_UPDATE frames are sent in separate packets, many a second, and are a large part of all packets.
 
 What it finds
 -------------
-A receiver that answers nearly every DATA frame with a WINDOW_UPDATE in a packet of its own. Windows need an update only
-when a good part of them is used up: a quarter in grpc-go, half in others. Small steps cost packets, system calls and
-wake-ups at both ends.
+A receiver responds to nearly every DATA frame with a WINDOW_UPDATE in a separate packet. These packets cost system
+calls and wake-ups at both ends.
+
+Windows need an update only when a good part of them is used up: a quarter in grpc-go, half in others.
 
 How it is decided
 -----------------
-Packets that carry PING, WINDOW_UPDATE or SETTINGS alone, with a WINDOW_UPDATE among them, are counted over both
-directions of a connection; updates that ride along with data cost nothing and are left out. From a hundred such packets
-and a tenth of all packets with payload on it is told as `info`. It is a warning when there are at least 200 a second,
-500 in all, over a second or more, and either they are two fifths of all packets with payload, or they are a quarter
-while 16 or more long streams each send a message at most every 50 ms. A bandwidth estimator that answers each
-message of a call-by-call exchange reaches one third: that is its habit, and not a storm.
+A packet counts when it carries PING, WINDOW_UPDATE or SETTINGS alone, with a WINDOW_UPDATE among them. Both
+directions of a connection are counted. WINDOW_UPDATEs in a packet with data cost nothing and are left out.
+
+It is `info` from a hundred such packets and a tenth of all packets with payload on. It is a warning when there are
+at least 200 a second, 500 in all, over a second or more, and one of these holds:
+
+- They are two fifths of all packets with payload.
+- They are a quarter, while 16 or more long streams each send a message at most every 50 ms.
+
+A BDP estimator that probes for each message of a call-by-call exchange reaches one third: that is normal for it, and
+not a storm.
 
 When it cannot tell
 -------------------
-Packets that were cut hide frames; such packets are not counted. Storms shorter than the
-connection are averaged over it.
+Packets that were cut hide frames; such packets are not counted. Storms shorter than the connection are averaged over
+it.
 
 What would refute it
 --------------------
@@ -26,8 +32,9 @@ The packet rate and the load of both ends stay the same with larger windows.
 
 What to do
 ----------
-Larger HTTP/2 windows at the receiver, so that an update is due less often; fixed ones, where an estimator sends updates
-with its PINGs. In an application that grants credit itself (`request(1)` in Java, manual flow control): larger steps.
+Give the receiver larger HTTP/2 windows, so that an update is due less often. Give it fixed ones where a BDP
+estimator sends updates with its PINGs. An application that grants flow-control credit itself (`request(1)` in Java,
+manual flow control) should grant it in larger steps.
 
 References
 ----------
@@ -46,7 +53,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _knobs, _shared
+from . import _control, _figures, _settings, _shared
 
 ID = "window-update-storm"
 ABOUT = About(
@@ -63,47 +70,47 @@ class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     told_packets: int = 100
-    """WINDOW_UPDATE packets worth telling (own choice: fewer are no habit)."""
+    """Reported from this many WINDOW_UPDATE packets (heuristic: fewer show no pattern)."""
     told_share: float = 0.1
-    """Share of all packets with payload worth telling (own choice: a tenth)."""
+    """Reported from this share of all packets with payload (heuristic: a tenth)."""
     packets: int = 500
-    """WINDOW_UPDATE packets of a storm (own choice: as for `ping-storm`)."""
+    """Fewest WINDOW_UPDATE packets of a storm (heuristic: as for `ping-storm`)."""
     per_second: float = 200.0
-    """WINDOW_UPDATE packets per second of a storm (own choice: as for `ping-storm`)."""
+    """Fewest WINDOW_UPDATE packets per second of a storm (heuristic: as for `ping-storm`)."""
     duration_ns: int = 1_000_000_000
-    """Time a storm lasts (own choice: a shorter capture shows no rate)."""
+    """Shortest storm (heuristic: a shorter capture shows no rate)."""
     share: float = 0.4
-    """Share of all packets with payload (an estimator's habit reaches a third; one per DATA packet makes half)."""
+    """Share of all packets with payload (a BDP estimator reaches a third; one per DATA packet makes half)."""
     critical_share: float = 0.9
-    """Share from which it is critical (own choice: ten packets where one would do)."""
+    """Critical from this share (heuristic: ten packets where one would do)."""
     paced_share: float = 0.25
-    """The share where streams are many and slow (own choice: a quarter of all packets is for nothing)."""
+    """The share where streams are many and slow (heuristic: a quarter of all packets is not needed)."""
     streams: int = 16
-    """Streams open at once that are many (own choice: as for `small-packets`)."""
+    """Fewest streams open at once (heuristic: as for `small-packets`)."""
     messages_per_stream: int = 5
-    """Messages of a long stream (own choice: a unary call has one)."""
+    """Fewest messages of a long stream (heuristic: a unary call has one)."""
     stream_interval_ns: int = 50_000_000
-    """Time between messages of a slow stream (own choice: five times the 10 ms that a message may wait for others)."""
+    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding over the connections with storms, else one for information."""
+    """Yield one finding about the connections with storms; one as `info` when there are none."""
     d = tables.directions
     if int(d.window_update_packets.max(initial=0)) < limits.told_packets // 2:
         return
-    load = _control.load(tables, _control.both(d.window_update_packets))
-    told = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
-    many = told & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
+    load = _control.measure_load(tables, _control.sum_directions(d.window_update_packets))
+    reported = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
+    many = reported & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
     many &= load.duration_ns >= limits.duration_ns
-    slow = _control.paced(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
     storm = many & ((load.share >= limits.share) | (slow & (load.share >= limits.paced_share)))
     if storm.any():
-        yield _finding(tables, load, np.flatnonzero(storm), limits, storm=True)
-    elif told.any():
-        yield _finding(tables, load, np.flatnonzero(told), limits, storm=False)
+        yield _make_finding(tables, load, np.flatnonzero(storm), limits, storm=True)
+    elif reported.any():
+        yield _make_finding(tables, load, np.flatnonzero(reported), limits, storm=False)
 
 
-def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
+def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
     d, row = tables.directions, int(rows[np.argmax(load.packets[rows])])
     share, rate, count = float(load.share[row]), float(load.per_second[row]), int(load.packets[row])
     side = int(np.argmax(d.window_update_packets[2 * row : 2 * row + 2]))
@@ -113,7 +120,7 @@ def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: L
     counted = f"from here on {count:,} packets carry WINDOW_UPDATE and no data"
     return Finding(
         id=ID,
-        title=f"WINDOW_UPDATEs take packets of their own: {share:.0%} of those with payload, {rate:,.0f} a second",
+        title=f"{rate:,.0f} packets a second carry only WINDOW_UPDATEs",
         severity="critical" if critical else "warning" if storm else "info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
@@ -130,37 +137,37 @@ def _finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: L
             "data_frames_received": data,
             "window_updates_per_data_frame": round(updates / max(data, 1), 3),
         },
-        evidence=tuple(_control.span_evidence(tables, row, counted)),
+        evidence=tuple(_control.show_span(tables, row, counted)),
         explanation=(
             f"{count:,} of {int(load.payload_packets[row]):,} packets with payload carry WINDOW_UPDATE and no data, "
-            f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames. "
-            + ("" if storm else "This is the habit of its library, and told for information.")
+            f"{rate:,.0f} a second. {end} sent {updates:,} WINDOW_UPDATE frames for {data:,} DATA frames."
+            + ("" if storm else " This is normal for its library.")
         ),
-        remedies=_remedies(_shared.implementation(tables, row, side), end),
+        remedies=_list_remedies(_shared.implementation(tables, row, side), end),
         references=(
             "https://github.com/hyperium/h2/issues/39",
             "https://github.com/grpc/grpc/issues/9306",
             "RFC 9113 section 6.9",
         ),
         verdict=(
-            f"{share:.0%} of the packets with payload only carry WINDOW_UPDATEs ({rate:,.0f} a second, most from "
-            f"{end}): give that end larger HTTP/2 windows."
+            f"{share:.0%} of the packets with payload only carry WINDOW_UPDATEs, most from {end}: give that end larger "
+            "HTTP/2 windows."
         ),
     )
 
 
-def _remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
-    price = f"at {end}: fewer updates, more memory per stream that a slow reader may hold"
-    return _knobs.seen_first(
+def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
+    price = f"at {end}: fewer updates; a slow reader may hold more memory per stream"
+    return _settings.sort_by_implementation(
         (
             Remedy(
                 "grpc-go",
                 "grpc.WithInitialWindowSize(n), grpc.WithInitialConnWindowSize(n); server: grpc.InitialWindowSize(n), "
                 "grpc.InitialConnWindowSize(n)",
-                f"{price}; switches the bandwidth estimator off too, which sends updates with its PINGs",
+                f"{price}; also switches off the BDP estimator, which sends WINDOW_UPDATEs with its PINGs",
             ),
             Remedy("grpc-java", "flowControlWindow(n) of NettyChannelBuilder or NettyServerBuilder", price),
-            Remedy(_knobs.C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
+            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
             Remedy("tonic", "initial_stream_window_size(n), initial_connection_window_size(n)", price),
             Remedy("grpc-js", "'grpc-node.flow_control_window': n", price),
             Remedy("grpc-dotnet", "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", price),

@@ -1,50 +1,69 @@
-"""What an analysis is: facts that reports show and never compute."""
+"""What an analysis is: facts that reports show and never compute.
+
+These types are the document `grpcdiag.analysis/1` as well (docs/json.md): JSON is written from them and read back into
+them, and its published schema is generated from them. A name here is a key there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from .. import _core
+from ..tables.durations import Count
 from ..tables.durations import Interval as Interval
 from .finding import Finding, Skipped
-from .tls import TlsFacts
+from .tls import TlsReport
+
+SCHEMA = "grpcdiag.analysis/1"
+"""Name and version of the document's structure."""
+
+Nanoseconds = Annotated[int, Meta(ge=1)]
+Budget = Annotated[Mapping[str, Nanoseconds], Meta(extra_json_schema={"propertyNames": {"enum": list(_core.CAUSES)}})]
+"""Nanoseconds by cause; causes without time are left out."""
+SplitBudget = Annotated[
+    Mapping[str, Nanoseconds],
+    Meta(extra_json_schema={"propertyNames": {"enum": [*_core.CAUSES, "network_up", "network_down"]}}),
+]
+"""The same with both ends known: `network` is what could not be divided."""
 
 
 class Quantiles(Struct, frozen=True):
     """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
 
-    min: int
-    p50: int
-    p90: int
-    p99: int
-    p999: int
-    max: int
-    mean: int
+    min: Count
+    p50: Count
+    p90: Count
+    p99: Count
+    p999: Count
+    max: Count
+    mean: Count
 
 
 class CaptureFacts(Struct, frozen=True):
     """The capture as a whole."""
 
-    packets: int
-    bytes: int
+    packets: Count
+    bytes: Count
     """On the wire."""
     first_time_ns: int | None
     last_time_ns: int | None
     link_types: tuple[str, ...]
-    snaplen: int | None
-    dropped_packets: int | None
+    snaplen: Count | None
+    dropped_packets: Count | None
     """Not recorded for want of buffer, when the file says so."""
 
 
 class Quality(Struct, frozen=True):
     """How far the capture can be trusted."""
 
-    truncated_packets: int
+    truncated_packets: Count
     """Cut by the snaplen."""
-    missing_bytes: int
+    missing_bytes: Count
     """Payload bytes that the capture lacks."""
-    undecoded_bytes: int
+    undecoded_bytes: Count
     """Payload bytes of HTTP/2 or TLS that could not be read."""
     warnings: tuple[str, ...]
     """Sentences for a reader, each with packet or offset where there is one."""
@@ -53,89 +72,101 @@ class Quality(Struct, frozen=True):
 class Totals(Struct, frozen=True):
     """Counts over the capture."""
 
-    connections: int
+    connections: Count
     """HTTP/2 connections."""
-    rpcs: int
-    rpcs_begun_before: int
+    rpcs: Count
+    rpcs_begun_before: Count
     """Of them, those that began before the capture."""
-    rpcs_without_known_end: int
+    rpcs_without_known_end: Count
     """Of them, those whose end may be among bytes or packets that the capture lacks: their time counts up to the last
     frame seen of them."""
-    frames: Mapping[str, int]
+    frames: Mapping[str, Count]
     """By type."""
-    messages: int
-    other_streams: int
+    messages: Count
+    other_streams: Count
     """HTTP/2 streams that are not gRPC."""
 
 
 class ConnectionFacts(Struct, frozen=True):
     """A connection of the report; the names are those of `docs/json.md`."""
 
-    connection: int
+    connection: Count
     client: str
     server: str
     protocol: str
     opened_time_ns: int | None
     closed_time_ns: int | None
-    handshake_rtt_ns: int | None
-    min_rtt_ns: int | None
+    handshake_rtt_ns: Count | None
+    min_rtt_ns: Count | None
     vantage: str
     roles_from: str
-    mss: int | None
+    mss: Count | None
     complete: bool
     tls: bool
     client_implementation: str | None
     client_implementation_inferred: bool
     server_implementation: str | None
     server_implementation_inferred: bool
-    rpcs: int
-    max_concurrent_rpcs: int
-    other_streams: int
-    peer_max_concurrent_streams: int | None
-    packets_client: int
-    packets_server: int
-    bytes_client: int
-    bytes_server: int
-    retransmitted_packets: int
-    duplicate_packets: int
-    keep_alives: int
-    out_of_order_packets: int
-    urgent_packets: int
-    missing_bytes: int
-    budget: Mapping[str, int]
+    rpcs: Count
+    max_concurrent_rpcs: Count
+    other_streams: Count
+    peer_max_concurrent_streams: Count | None
+    packets_client: Count
+    packets_server: Count
+    bytes_client: Count
+    bytes_server: Count
+    retransmitted_packets: Count
+    duplicate_packets: Count
+    keep_alives: Count
+    out_of_order_packets: Count
+    urgent_packets: Count
+    missing_bytes: Count
+    budget: Budget
 
 
 class Traffic(Struct, frozen=True):
     """What one side sent on all HTTP/2 connections together."""
 
-    packets: int
+    packets: Count
     """All of them, also those that only acknowledge, open or close."""
-    payload_packets: int
+    payload_packets: Count
     """Of them, those with payload, retransmissions left out."""
-    control_packets: int
+    control_packets: Count
     """Of these, those with PING, WINDOW_UPDATE or SETTINGS alone."""
-    ping_packets: int
+    ping_packets: Count
     """Of the control packets, those with a PING that is no acknowledgement."""
-    ping_ack_packets: int
-    window_update_packets: int
-    settings_packets: int
-    payload_bytes: int
+    ping_ack_packets: Count
+    window_update_packets: Count
+    settings_packets: Count
+    payload_bytes: Count
     """Of TCP, on the wire."""
-    data_frames: int
-    header_frames: int
+    data_frames: Count
+    header_frames: Count
     """HEADERS, CONTINUATION and PUSH_PROMISE."""
-    pings: int
+    pings: Count
     """PING frames, acknowledgements left out."""
-    ping_acks: int
-    window_updates: int
-    settings: int
-    messages: int
-    message_bytes: int
+    ping_acks: Count
+    window_updates: Count
+    settings: Count
+    messages: Count
+    message_bytes: Count
     """Without prefixes."""
-    message_packets: int
+    message_packets: Count
     """Packets in which a message ended."""
-    busy_intervals_10ms: int
+    busy_intervals_10ms: Count
     """Intervals of 10 ms in which a message of the connection ended, of all connections together."""
+
+
+class TrafficOfSides(Struct, frozen=True):
+    """What each side sent."""
+
+    client: Traffic
+    server: Traffic
+
+    def __iter__(self) -> Iterator[Traffic]:
+        """Give the clients' traffic, then the servers'."""
+        yield self.client
+        yield self.server
 
 
 class MethodFacts(Struct, frozen=True):
@@ -145,12 +176,12 @@ class MethodFacts(Struct, frozen=True):
     """None when it is not in the capture."""
     label: str | None
     """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
-    rpcs: int
+    rpcs: Count
     latency_ns: Quantiles | None
     """Of complete RPCs; None when there is none."""
-    statuses: Mapping[str, int]
+    statuses: Mapping[str, Count]
     """By name; `not_seen` for RPCs whose status is not on the wire."""
-    messages: int
+    messages: Count
     messages_per_s: float | None
     """Over the time from the method's first RPC to the end of its last."""
     turnaround_ns: Quantiles | None
@@ -163,7 +194,7 @@ class MethodFacts(Struct, frozen=True):
     """When the first RPC began."""
     last_end_time_ns: int
     """When the last one ended or was last seen."""
-    budget: Mapping[str, int]
+    budget: Budget
 
 
 class Narrowed(Struct, frozen=True):
@@ -177,9 +208,9 @@ class Narrowed(Struct, frozen=True):
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None
     """RPCs begun then or earlier."""
-    rpcs: int
+    rpcs: Count
     """RPCs judged."""
-    of_rpcs: int
+    of_rpcs: Count
     """RPCs of the capture."""
     rpc_time_ns: int
     """Time of those judged."""
@@ -205,26 +236,26 @@ class RecordingFacts(Struct, frozen=True):
     host: str
     """The host that recorded."""
     kernel: str
-    samples: int
+    samples: Count
     """Looks at its sockets."""
-    waits_measured: int
+    waits_measured: Count
     """Waits whose congestion window its kernel told."""
-    window_samples: int
+    window_samples: Count
     """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
-    window_samples_near_estimate: int
+    window_samples_near_estimate: Count
     """Of these, those within a tenth or two segments of the estimate."""
 
 
 class LostPacket(Struct, frozen=True):
     """A packet that its sender's capture has and the receiver's has not."""
 
-    connection: int
+    connection: Count
     """Row of the connection in the client's capture."""
-    packet: int
+    packet: Count
     """Number in the capture of the end that sent it."""
     time_ns: int
     """When it was sent, by that capture's clock."""
-    payload_bytes: int
+    payload_bytes: Count
 
 
 class Way(Struct, frozen=True):
@@ -232,20 +263,28 @@ class Way(Struct, frozen=True):
 
     delay_ns: Quantiles
     """Time on the way."""
-    packets: int
+    packets: Count
     """Packets sent that way."""
-    lost_packets: int
+    lost_packets: Count
     """Of these, lost between the capture points."""
     lost: tuple[LostPacket, ...]
     """The first of them."""
-    not_recorded_packets: int
+    not_recorded_packets: Count
     """Packets with data that arrived, for they were acknowledged, and that the receiver's capture lacks."""
-    not_seen_sent_packets: int
+    not_seen_sent_packets: Count
     """Packets received that the sender's capture lacks."""
-    retransmissions: int
+    retransmissions: Count
     """Packets with bytes sent before."""
-    needless_retransmissions: int
+    needless_retransmissions: Count
     """Of these, those whose bytes had arrived, or still did."""
+
+
+class EndsCapture(Struct, frozen=True):
+    """One of the two captures."""
+
+    files: tuple[str, ...]
+    other_connections: Count
+    """HTTP/2 and TLS connections that the other capture lacks."""
 
 
 class EndsConnection(Struct, frozen=True):
@@ -255,9 +294,9 @@ class EndsConnection(Struct, frozen=True):
     """Row in the client's capture, which the report shows."""
     server_connection: int
     """Row in the server's capture."""
-    client: str
+    client_at_server: str
     """The client as the server's capture has it: another address behind address translation."""
-    server: str
+    server_at_server: str
     """The server as the server's capture has it."""
     up_ns: Quantiles | None
     """Time on the way of the client's packets."""
@@ -275,16 +314,16 @@ class EndsMethod(Struct, frozen=True):
     method: str | None
     label: str | None
     """What tells it apart where it has no name, as in `MethodFacts`."""
-    rpcs: int
-    divided_rpcs: int
+    rpcs: Count
+    divided_rpcs: Count
     """Of these, those whose network time is divided."""
-    budget: Mapping[str, int]
+    budget: SplitBudget
 
 
 class ClockFacts(Struct, frozen=True):
     """The server's clock against the client's."""
 
-    since_ns: int
+    since_time_ns: int
     """Time of the client's clock at which the offset is given."""
     offset_ns: int
     """The server's clock less the client's, if the fastest packets take as long on both ways."""
@@ -300,23 +339,19 @@ class ClockFacts(Struct, frozen=True):
 class Ends(Struct, frozen=True):
     """What two captures of the same connections say together."""
 
-    client_files: tuple[str, ...]
+    client: EndsCapture
     """The capture nearer to the client, which the rest of the report is about."""
-    server_files: tuple[str, ...]
+    server: EndsCapture
     """The capture nearer to the server."""
     clock: ClockFacts
     matched_packets: int
     """Packets found in both captures."""
-    connections: tuple[EndsConnection, ...]
-    only_client_connections: int
-    """HTTP/2 and TLS connections that the server's capture lacks."""
-    only_server_connections: int
-    """HTTP/2 and TLS connections that the client's capture lacks."""
     up: Way
     down: Way
-    budget: Mapping[str, int]
+    budget: SplitBudget
     """RPC time by cause; `network_up` and `network_down` divide what `network` is without both ends."""
     methods: tuple[EndsMethod, ...]
+    connections: tuple[EndsConnection, ...]
 
 
 class Apart(Struct, frozen=True):
@@ -324,21 +359,22 @@ class Apart(Struct, frozen=True):
 
     reason: str
     """Why."""
-    others: tuple[Analysis, ...]
+    analyses: tuple[Analysis, ...]
     """The analyses of the other captures."""
 
 
-class Analysis(Struct, frozen=True):
+class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="schema", tag=SCHEMA):
     """Everything a report may show."""
 
-    files: tuple[str, ...]
+    version: str
+    """Version of grpcdiag that made it."""
+    files: Annotated[tuple[str, ...], Meta(min_length=1)]
     capture: CaptureFacts
     quality: Quality
     totals: Totals
-    traffic: tuple[Traffic, Traffic]
-    """What the clients sent, then what the servers sent."""
-    budget: Mapping[str, int]
-    """Nanoseconds of RPC time by cause."""
+    traffic: TrafficOfSides
+    budget: Budget
+    """RPC time by cause."""
     verdict: Verdict
     connections: tuple[ConnectionFacts, ...]
     methods: tuple[MethodFacts, ...]
@@ -346,13 +382,13 @@ class Analysis(Struct, frozen=True):
     findings: tuple[Finding, ...]
     """The one that lost the most time first."""
     skipped: tuple[Skipped, ...]
-    recording: RecordingFacts | None = None
+    recording: RecordingFacts | None
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
-    ends: Ends | None = None
-    """What a second capture of the same connections adds."""
+    tls: TlsReport | None = None
+    """TLS connections that were not decrypted."""
     narrowed: Narrowed | None = None
     """Which RPCs this is about; None when it is about all of them."""
+    ends: Ends | None = None
+    """What a second capture of the same connections adds."""
     apart: Apart | None = None
     """A second capture of the same connections that could not be put together with this one."""
-    tls: tuple[TlsFacts, ...] = ()
-    """TLS connections that were not decrypted."""

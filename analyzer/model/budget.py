@@ -1,4 +1,4 @@
-"""Budgets: how time is divided among causes."""
+"""Budgets: time divided among causes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CAUSES: tuple[str, ...] = tuple(_CAUSES)
 
 
 def named(nanoseconds: Iterable[int]) -> Mapping[str, int]:
-    """A budget by cause, causes without time left out. It adds up to the duration it divides."""
+    """Name a budget's times by cause, without causes that have no time. They add up to the divided duration."""
     return {cause: clip_ns(int(ns)) for cause, ns in zip(CAUSES, nanoseconds, strict=True) if ns}
 
 
 def total(budgets: Iterable[Iterable[int]]) -> tuple[int, ...]:
-    """The sum of several budgets, cause by cause."""
+    """Add up several budgets, cause by cause."""
     sums = [0] * len(CAUSES)
     for budget in budgets:
         for index, ns in enumerate(budget):

@@ -1,25 +1,29 @@
-"""What a detector answers: a finding with the packets that prove it, or why it cannot tell."""
+"""Results of a detector: a finding with the packets that prove it, or why it cannot tell."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from ..tables.durations import Count
+from .text import packet_filter
 
 Severity = Literal["info", "warning", "critical"]
-"""By the share of RPC time lost, or the factor of packets wasted."""
+"""Rated by the share of RPC time lost, or by how many times the needed packets were sent."""
 Confidence = Literal["low", "medium", "high"]
-"""By what the capture can prove from where it was taken."""
+"""Rated by what the capture can prove from where it was taken."""
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "critical")
-"""From harmless to grave."""
+"""From harmless to severe."""
 
 
 class Evidence(Struct, frozen=True):
     """A packet that proves a part of a finding."""
 
-    packet: int
+    packet: Annotated[int, Meta(ge=1)]
     """Number in the capture, from 1, as in Wireshark."""
     time_ns: int
     """Its time, nanoseconds since the epoch."""
@@ -27,17 +31,17 @@ class Evidence(Struct, frozen=True):
     """What it shows."""
 
 
-class Remedy(Struct, frozen=True):
-    """A knob that fixes a finding."""
+class Remedy(Struct, frozen=True, omit_defaults=True):
+    """A setting or step that fixes a finding."""
 
     implementation: str
-    """Whose knob it is: a gRPC implementation, `linux`, or `application`."""
+    """What it belongs to: a gRPC implementation, `linux`, or `application`."""
     knob: str
     """The setting, as one would type it."""
     note: str
-    """What it does, and at what price."""
+    """What it does, and its cost."""
     present: str | None = None
-    """The setting's value on the host that recorded, when its knob it is and the recording tells."""
+    """The present value of the setting on the recording host, when it belongs to that host and is known."""
 
 
 class Scope(Struct, frozen=True):
@@ -49,7 +53,7 @@ class Scope(Struct, frozen=True):
     """Methods, as far as they are known."""
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that costs time or packets, with its proof."""
 
     id: str
@@ -62,35 +66,38 @@ class Finding(Struct, frozen=True):
     """See `Confidence`."""
     scope: Scope
     """What it is about."""
-    lost_ns: int | None
-    """Time the RPCs would not have needed, counted once; None where it costs packets or risk and not time."""
+    lost_ns: Count | None
+    """Time that the RPCs would not have needed, counted once; None when no latency cost was measured."""
     share: float | None
     """`lost_ns` as a share of all RPC time."""
     metrics: Mapping[str, int | float | str]
     """Figures, by name with unit."""
-    evidence: tuple[Evidence, ...]
+    evidence: Annotated[tuple[Evidence, ...], Meta(min_length=1)]
     """The packets that prove it; never empty."""
+    display_filter: str = ""
+    """The Wireshark display filter that shows these packets."""
     explanation: str
     """What happened, in sentences."""
     remedies: tuple[Remedy, ...]
-    """Knobs, the best first."""
+    """Settings and steps, the best first."""
     references: tuple[str, ...]
     """Where to read on."""
     verdict: str
-    """The finding as one sentence: what happened and what to do first."""
+    """The finding in one sentence: the cost, the cause, and what to do first."""
     part_of: str | None = None
-    """The finding whose story it belongs to, which counts the time; None when it stands for itself."""
+    """The finding that this one is part of, which counts the time; None for none."""
 
     def __post_init__(self) -> None:
-        """Refuse a finding that proves nothing."""
+        """Refuse a finding without evidence, and write its display filter."""
         if not self.evidence:
             raise ValueError(f"finding {self.id} has no evidence")
         if (self.lost_ns is None) != (self.share is None):
             raise ValueError(f"finding {self.id} has time lost without its share, or a share without time")
+        force_setattr(self, "display_filter", packet_filter(item.packet for item in self.evidence))
 
 
 class Skipped(Struct, frozen=True):
-    """A detector's third answer: it cannot tell, and why."""
+    """A detector's third result: it cannot tell, and why."""
 
     id: str
     """The finding it looked for."""

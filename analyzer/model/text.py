@@ -1,37 +1,53 @@
-"""Figures and foreign text as a reader should see them."""
+"""Format figures and foreign text for readers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 def safe(text: str) -> str:
-    """Text from a capture without anything a terminal would obey: control and invisible characters are escaped."""
+    """Escape control and invisible characters in text from a capture, which a terminal could obey."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(ns: float | None) -> str:
-    """A duration with three significant digits, `-` when not known."""
+    """Format a duration with three significant digits, `-` when not known."""
     if ns is None:
         return "-"
-    return _with_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
+    return _format_with_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
 
 
 def size(count: float) -> str:
-    """A number of bytes in decimal units, with three significant digits."""
-    return _with_unit(count, ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
+    """Format a number of bytes in decimal units, with three significant digits."""
+    return _format_with_unit(count, ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B")))
 
 
-def _with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    rounded = float(f"{value:.3g}")  # before the unit is chosen: 999.6 is 1,000
+def _format_with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    rounded = float(f"{value:.3g}")  # rounded before the unit is chosen, so that 999.6 becomes 1,000
     unit, name = next((unit for unit in units if abs(rounded) >= unit[0]), units[-1])
     shown = rounded / unit
     digits = 0 if unit == 1 or abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2
     if abs(shown) >= 1000:
-        shown = value / unit  # beyond the largest unit all digits before the point are shown
+        shown = value / unit  # beyond the largest unit all integer digits are shown
     return f"{shown:,.{digits}f} {name}"
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun."""
+    """Format a number with its noun."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def packet_filter(packets: Iterable[int]) -> str:
+    """The Wireshark display filter that shows some packets: `frame.number in {45, 54..56}`."""
+    runs: list[list[int]] = []
+    for packet in sorted(set(packets)):
+        if runs and packet == runs[-1][-1] + 1:
+            runs[-1].append(packet)
+        else:
+            runs.append([packet])
+    said = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    if said == [str(runs[0][0])]:
+        return f"frame.number == {said[0]}"
+    return f"frame.number in {{{', '.join(said)}}}"

@@ -6,23 +6,37 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-KEY_LOGS: tuple[tuple[str, str], ...] = (
-    ("grpc-go", "tls.Config{KeyLogWriter: file} in credentials.NewTLS"),
-    ("C++", "TlsCredentialsOptions::set_tls_session_key_log_file_path(FILE), with grpc::experimental::TlsCredentials"),
-    ("Python, Ruby, PHP", "no option for it: log the secrets at the other end"),
-    (
-        "grpc-java",
-        "an agent such as jSSLKeyLog or extract-tls-secrets, with the JDK's TLS (grpc-okhttp, grpc-netty without "
-        "tcnative); grpc-netty-shaded has a TLS of its own, which agents do not see",
-    ),
-    ("grpc-js", "node --tls-keylog=FILE, or NODE_OPTIONS=--tls-keylog=FILE"),
-    ("tonic", "ClientTlsConfig::use_key_log() or ServerTlsConfig::use_key_log(), and SSLKEYLOGFILE=FILE"),
-    (
-        "grpc-dotnet",
-        "from .NET 9 on, on Linux: SSLKEYLOGFILE=FILE, and AppContext switch System.Net.EnableSslKeyLogging=true",
-    ),
+
+class KeyLog(Struct, frozen=True):
+    """How an implementation gives its TLS secrets."""
+
+    implementation: str
+    how: str
+
+
+KEY_LOGS: tuple[KeyLog, ...] = tuple(
+    KeyLog(implementation, how)
+    for implementation, how in (
+        ("grpc-go", "tls.Config{KeyLogWriter: file} in credentials.NewTLS"),
+        (
+            "C++",
+            "TlsCredentialsOptions::set_tls_session_key_log_file_path(FILE), with grpc::experimental::TlsCredentials",
+        ),
+        ("Python, Ruby, PHP", "no option for it: log the secrets at the other end"),
+        (
+            "grpc-java",
+            "an agent such as jSSLKeyLog or extract-tls-secrets, with the JDK's TLS (grpc-okhttp, grpc-netty without "
+            "tcnative); grpc-netty-shaded has a TLS of its own, which agents do not see",
+        ),
+        ("grpc-js", "node --tls-keylog=FILE, or NODE_OPTIONS=--tls-keylog=FILE"),
+        ("tonic", "ClientTlsConfig::use_key_log() or ServerTlsConfig::use_key_log(), and SSLKEYLOGFILE=FILE"),
+        (
+            "grpc-dotnet",
+            "from .NET 9 on, on Linux: SSLKEYLOGFILE=FILE, and AppContext switch System.Net.EnableSslKeyLogging=true",
+        ),
+    )
 )
-"""How each implementation gives its TLS secrets, one line each."""
+"""One line for each implementation."""
 
 
 class Silences(Struct, frozen=True):
@@ -53,7 +67,7 @@ class RecordFacts(Struct, frozen=True):
 
 
 class Blocked(Struct, frozen=True):
-    """How often and how long a sender stood still inside a record."""
+    """How often and how long a sender was blocked inside a record."""
 
     waits: int
     total_ns: int
@@ -91,3 +105,11 @@ class TlsFacts(Struct, frozen=True):
     def may_be_grpc(self) -> bool:
         """gRPC needs HTTP/2: not when its client offers other protocols only, or its server chose another."""
         return self.offers_h2 is not False and self.h2 is not False
+
+
+class TlsReport(Struct, frozen=True):
+    """TLS connections that were not decrypted, and how to decrypt them next time."""
+
+    connections: tuple[TlsFacts, ...]
+    key_logs: tuple[KeyLog, ...]
+    """How each implementation gives its secrets."""

@@ -1,4 +1,4 @@
-"""What is counted per method, anew for some of the RPCs."""
+"""Recompute the figures of methods for some of the RPCs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .reading import Mask, Read, streams_of
 
 
 def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
-    """The methods of the RPCs `mine`, with the figures of these alone."""
-    keys, turnarounds = _turnarounds(seen)
+    """Compute the methods of the RPCs `mine`, with the figures of only these."""
+    keys, turnarounds = _measure_response_times(seen)
     rpcs = tables.rpcs
     chosen = np.flatnonzero(mine)
     streams = streams_of(rpcs.connection[chosen], rpcs.stream[chosen])
@@ -27,13 +27,13 @@ def methods(tables: Tables, mine: Mask, seen: Read) -> tuple[Method, ...]:
     rows_of, turns_of = group_rows(rpcs.method[chosen]), group_rows(rpcs.method[row])
     none = np.zeros(0, dtype=np.int64)
     return tuple(
-        _method(tables, method, chosen[rows_of[method.number]], turnarounds[turns_of.get(method.number, none)])
+        _compute_method(tables, method, chosen[rows_of[method.number]], turnarounds[turns_of.get(method.number, none)])
         for method in tables.methods
         if method.number in rows_of
     )
 
 
-def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) -> Method:
+def _compute_method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) -> Method:
     rpcs = tables.rpcs
     flags, start, duration = rpcs.flags[rows], rpcs.start_time_ns[rows], rpcs.duration_ns[rows]
     last = len(method.statuses) - 1
@@ -60,8 +60,8 @@ def _method(tables: Tables, method: Method, rows: Ints, turnarounds: Durations) 
     )
 
 
-def _turnarounds(seen: Read) -> tuple[Ints, Durations]:
-    """From a request message's end to the next response message's begin: the stream of each, and how long."""
+def _measure_response_times(seen: Read) -> tuple[Ints, Durations]:
+    """Measure response times, from the end of a request message to the begin of the next response message."""
     keys, packet, time = seen.turns
     order = np.lexsort((np.abs(packet), keys))
     keys, packet, time = keys[order], packet[order], time[order]

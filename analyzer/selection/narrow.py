@@ -1,7 +1,7 @@
-"""Some of a capture's RPCs judged as if there were no others: of some connections or methods, or begun in a time.
+"""Judge some of a capture's RPCs as if there were no others: by connection, method or time of beginning.
 
-Everything is decoded, so that windows and header tables are right; what is counted per RPC is counted anew. What is
-counted over whole connections only (packets, pauses, PINGs) is judged for connections all of whose RPCs are chosen.
+Everything is decoded, so that windows and header tables are right; counts per RPC are recomputed. Counts over whole
+connections (packets, pauses, PINGs) are judged for connections all of whose RPCs are selected.
 """
 
 from __future__ import annotations
@@ -16,58 +16,58 @@ from ..tables.durations import total_ns
 from .methods import methods
 from .part import part
 from .reading import Mask, Read, read
-from .rpcs import NAMED, select_rpcs, without_rpcs
+from .rpcs import NAMED, select_rpcs, select_without_rpcs
 from .selection import Selection
 
 __all__ = ["Part", "Read", "narrow", "read", "select_rpcs"]
 
 
 class Part(Struct, frozen=True, eq=False):
-    """The tables of the chosen RPCs."""
+    """The tables of the selected RPCs."""
 
     tables: Tables
-    """Of all chosen RPCs."""
+    """Tables of all selected RPCs."""
     whole: Tables
-    """Of those on connections all of whose RPCs are chosen; methods are those of all chosen RPCs."""
+    """Tables of connections all of whose RPCs are selected; methods are those of all selected RPCs."""
     narrowed: Narrowed
-    """What was chosen, and how much it is."""
+    """What was selected, and how much it is."""
 
-    def judged_by(self, about: About) -> Tables:
-        """The tables that a detector may look at."""
+    def choose_tables(self, about: About) -> Tables:
+        """Return the tables that a detector may use."""
         return self.whole if about.whole_connections else self.tables
 
-    def not_told(self, about: About) -> str | None:
-        """Why a finding cannot be told of some connections; None when it can of all."""
+    def explain_skipped(self, about: About) -> str | None:
+        """Say why a finding cannot be judged on some connections; None when it can on all."""
         in_part = self.narrowed.connections_in_part
         if not about.whole_connections or not in_part:
             return None
         shown = ", ".join(map(str, in_part[:NAMED]))
         shown += f" and {len(in_part) - NAMED:,} more" if len(in_part) > NAMED else ""
         return (
-            f"not told of connection{'s' * (len(in_part) > 1)} {shown}, where only a part of the RPCs is looked at: "
-            "it is counted over all that a connection carries"
+            f"not judged on connection{'s' * (len(in_part) > 1)} {shown}, where only a part of the RPCs is selected: "
+            "it is counted over whole connections"
         )
 
 
 def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
-    """The part of `tables`, which are those of `seen`, perhaps with what was recorded beside. Raises NarrowError."""
+    """Take the selected part of `tables`, which are those of `seen`, perhaps with a sidecar. Raises NarrowError."""
     rpcs = tables.rpcs
     mine = select_rpcs(tables, chosen)
     on = np.bincount(rpcs.connection, minlength=len(tables.connections.rpcs))
     kept = np.bincount(rpcs.connection[mine], minlength=len(on))
     whole = (kept > 0) & (kept == on)
     if chosen.method is None:
-        whole |= (on == 0) & without_rpcs(tables, chosen)
+        whole |= (on == 0) & select_without_rpcs(tables, chosen)
     counted = methods(tables, mine, seen)
     judged = part(tables, mine, whole | (kept > 0), counted, seen, whole)
     apart = (kept > 0) & ~whole
     alone = judged
     if apart.any():
         alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole)
-    return Part(judged, alone, _told(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
+    return Part(judged, alone, _describe_selection(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
 
 
-def _told(tables: Tables, mine: Mask, chosen: Selection, in_part: tuple[int, ...]) -> Narrowed:
+def _describe_selection(tables: Tables, mine: Mask, chosen: Selection, in_part: tuple[int, ...]) -> Narrowed:
     rpcs = tables.rpcs
     return Narrowed(
         connections=chosen.connections or None,

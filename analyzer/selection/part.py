@@ -1,4 +1,4 @@
-"""The tables of some of the RPCs: others have no rows, and connections without any keep their numbers."""
+"""Make tables of some of the RPCs: others have no rows, and all connections keep their numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tables import BEGUN_BEFORE, Before, Connections, Delays, Goaways, Idles, 
 from .reading import BITS, Mask, Read, streams_of
 
 _OTHER = 3
-"""`Connections.protocol` of what is not looked at."""
+"""`Connections.protocol` of connections that are not selected."""
 _COUNTS = (
     "rpcs",
     "max_concurrent_rpcs",
@@ -43,14 +43,14 @@ _COUNTS = (
     "encrypted_bytes",
     "undecoded_bytes",
 )
-"""Columns of connections that count; those of connections that are not looked at become zero."""
+"""Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
 _OfConnections = TypeVar("_OfConnections", Idles, Pings, Goaways)
 
 
 def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
-    """The tables with the RPCs `mine` and the connections `on`; others keep their numbers and count nothing."""
+    """Make the tables with the RPCs `mine` and the connections `on`; other connections count nothing."""
     rows = np.flatnonzero(mine)
     waits, streams = _waits(tables, mine, on & whole)
     rpcs = _rows(tables.rpcs, rows)
@@ -122,7 +122,7 @@ def _connections(tables: Tables, rpcs: Rpcs, on: Mask, whole: Mask) -> Connectio
 
 
 def _at_once(rpcs: Rpcs, connections: int) -> Ints:
-    """The most of these RPCs open at once, by connection; one that begins as another ends is not beside it."""
+    """Count the most of these RPCs open at once by connection; one that begins when another ends is not concurrent."""
     number = len(rpcs.connection)
     time = np.r_[rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns]
     step = np.r_[np.ones(number, dtype=np.int64), -np.ones(number, dtype=np.int64)]
@@ -148,15 +148,15 @@ def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
 
 
 def _carries(tables: Tables, table: Waits | Delays, mine: Mask) -> Mask:
-    """Which rows of a table are of streams that carry one of the RPCs."""
+    """Mark rows of a table whose stream carries one of the RPCs."""
     rpcs = tables.rpcs
     return np.isin(streams_of(table.connection, table.stream), streams_of(rpcs.connection[mine], rpcs.stream[mine]))
 
 
 def _waits(tables: Tables, mine: Mask, whole: Mask) -> tuple[Ints, npt.NDArray[np.uint32]]:
-    """Rows of the waits that made one of the RPCs wait, and how many of them at most.
+    """Find blocked intervals in which one of the RPCs waited, and how many of them at most.
 
-    A wait that interrupted several streams names the last of them only; there RPCs count that were open at the stop.
+    An interval that interrupted several streams names only the last; RPCs that were open at the stop count there.
     """
     waits, rpcs = tables.waits, tables.rpcs
     in_full = whole[waits.connection]
@@ -176,7 +176,7 @@ def _waits(tables: Tables, mine: Mask, whole: Mask) -> tuple[Ints, npt.NDArray[n
 
 
 def _frame_counts(seen: Read, tables: Tables, mine: Mask, whole: Mask) -> dict[str, int]:
-    """Frames of the RPCs' streams, and all of connections that are judged whole."""
+    """Count frames of the RPCs' streams, and all frames of connections that are judged whole."""
     keys, counts = seen.frames
     streams, rpcs = keys >> 8, tables.rpcs
     ours = np.isin(streams, streams_of(rpcs.connection[mine], rpcs.stream[mine])) | whole[streams >> BITS]

@@ -1,4 +1,4 @@
-"""A capture decoded with what narrowing needs besides its tables: turns of messages, frames by stream."""
+"""Decode a capture with the data that narrowing needs: order of messages, frames by stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PIECES = 32
 
 
 class Read(Struct, frozen=True, eq=False):
-    """A capture decoded with what narrowing needs besides its tables."""
+    """A decoded capture with the data that narrowing needs."""
 
     tables: Tables
     """With a row per RPC."""
@@ -68,7 +68,7 @@ def _wanted(columns: dict[str, Any], chosen: Selection) -> Mask:
 
 
 def streams_of(connection: npt.NDArray[Any], stream: npt.NDArray[Any]) -> Ints:
-    """A stream of a connection as one number."""
+    """Combine connection and stream into one number."""
     return connection.astype(np.int64) << BITS | stream.astype(np.int64)
 
 

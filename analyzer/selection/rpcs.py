@@ -1,4 +1,4 @@
-"""Which RPCs are chosen, and what to say when none is."""
+"""Select RPCs, and explain when none is selected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED = 10
 
 
 def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
-    """Which rows of the RPCs table are chosen. Raises NarrowError when none is."""
+    """Mark the selected rows of the RPCs table. Raises NarrowError when there are none."""
     rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
     mine = np.ones(len(rpcs.connection), dtype=np.bool_)
     if chosen.connections:
@@ -26,35 +26,35 @@ def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
         if not mine.any():
             raise NarrowError(f"no RPC is on connection {', '.join(map(str, chosen.connections))}")
     if chosen.method is not None:
-        mine &= np.isin(rpcs.method, _matching(tables, chosen.method))
+        mine &= np.isin(rpcs.method, _find_methods(tables, chosen.method))
     if chosen.from_ns is not None:
         mine &= rpcs.start_time_ns >= first + chosen.from_ns
     if chosen.to_ns is not None:
         mine &= rpcs.start_time_ns <= first + chosen.to_ns
     if not mine.any():
-        raise NarrowError(_nothing(tables, chosen))
+        raise NarrowError(_explain_none(tables, chosen))
     return mine
 
 
-def _nothing(tables: Tables, chosen: Selection) -> str:
+def _explain_none(tables: Tables, chosen: Selection) -> str:
     starts = tables.rpcs.start_time_ns - (tables.capture["first_time_ns"] or 0)
     span = f"RPCs begin from {starts.min() / 1e9:.6f} s to {starts.max() / 1e9:.6f} s of the capture"
-    return f"no RPC is left of {len(starts):,}; {span}"
+    return f"none of {len(starts):,} RPCs is selected; {span}"
 
 
-def _matching(tables: Tables, pattern: str) -> list[int]:
+def _find_methods(tables: Tables, pattern: str) -> list[int]:
     names = {method.number: method.name or method.label for method in tables.methods}
     found = [number for number, name in names.items() if name is not None and matches(name, pattern)]
     if not found:
         there = [name for name in names.values() if name]
         more = f" and {len(there) - NAMED:,} more" if len(there) > NAMED else ""
-        has = f"the capture has {', '.join(there[:NAMED])}{more}" if there else "the capture has no method's name"
-        raise NarrowError(f"no method is like {pattern!r}; {has}")
+        has = f"the capture has {', '.join(there[:NAMED])}{more}" if there else "the capture has no method name"
+        raise NarrowError(f"no method matches {pattern!r}; {has}")
     return found
 
 
-def without_rpcs(tables: Tables, chosen: Selection) -> Mask:
-    """Connections that are meant though they carry no RPC: they open in the time asked for."""
+def select_without_rpcs(tables: Tables, chosen: Selection) -> Mask:
+    """Mark selected connections without RPCs: they open in the selected time."""
     first, opened = tables.capture["first_time_ns"] or 0, tables.connections.first_time_ns
     meant = np.ones(len(opened), dtype=np.bool_)
     if chosen.connections:

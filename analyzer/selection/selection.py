@@ -1,4 +1,4 @@
-"""Which RPCs somebody asks for; imports nothing that takes long."""
+"""The selection of RPCs that a user asks for; imports nothing slow."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec import Struct
 
 
 class Selection(Struct, frozen=True):
-    """Which RPCs are judged: those for which everything given holds."""
+    """Which RPCs are judged: those that match every given condition."""
 
     connections: tuple[int, ...] = ()
     """Rows of the connections table; empty for all."""
     method: str | None = None
-    """`*` and `?` stand for any text and any character; without them what begins with a slash is the whole name, and
-    for anything else a part of the name is enough."""
+    """`*` and `?` stand for any text and any character. Without them a pattern that begins with a slash is the whole
+    name, and any other one is a part of the name."""
     from_ns: int | None = None
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None = None
@@ -22,7 +22,7 @@ class Selection(Struct, frozen=True):
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a method's name is meant."""
+    """Check whether a method's name matches."""
     if any(c in pattern for c in "*?["):
         return fnmatchcase(name, pattern)
     return pattern == name if pattern.startswith("/") else pattern in name

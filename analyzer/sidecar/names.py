@@ -11,34 +11,34 @@ from collections.abc import Mapping
 from typing import Any
 
 SCHEMA = "grpcdiag.recording/1"
-"""Name and version of the structure of a description."""
+"""Name and version of the schema of a description."""
 SUFFIX = ".grpcdiag.json"
-"""Added to the capture's name, for the description."""
+"""Suffix of a description, after the capture's name."""
 SAMPLES_SUFFIX = ".grpcdiag-ss.jsonl"
-"""Added to the capture's name, for the samples of sockets."""
+"""Suffix of the samples of sockets, after the capture's name."""
 MOST_BYTES = 8_000_000
-"""Size of a description up to which it is read: routes and interfaces of a large host."""
+"""Largest description that is read; a large host has many routes and interfaces."""
 MOST_SAMPLE_BYTES = 80_000_000
-"""Size of the samples up to which they are read; recordings end before."""
+"""Largest samples file that is read; recordings stop below."""
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$")
 _NUMBER = re.compile(r"\d+$")
 
 
 def descriptions(capture: str) -> list[str]:
-    """Names that the description of a capture may have, which may be compressed since, or a part of a rotated one."""
+    """List possible names of a capture's description; the capture may be compressed, or part of a rotated one."""
     plain = _COMPRESSED.sub("", capture)
     names = (capture, _NUMBER.sub("", capture), plain, _NUMBER.sub("", plain))
     return [name + SUFFIX for name in dict.fromkeys(names)]
 
 
 def samples(description: str) -> str:
-    """The name of the samples that go with a description."""
+    """Name the samples file that belongs to a description."""
     return description.removesuffix(SUFFIX) + SAMPLES_SUFFIX
 
 
 def is_sidecar_file(name: str) -> bool:
-    """Whether a file lies beside a capture and is none."""
+    """Check whether a file is a sidecar and not a capture."""
     return name.endswith((SUFFIX, SAMPLES_SUFFIX))
 
 

@@ -1,7 +1,7 @@
-"""What the file beside a capture adds: settings of the host that recorded it, and windows as its kernel told them.
+"""Read the sidecar of a capture: settings of the host that recorded it, and congestion windows from its kernel.
 
-`grpcdiag capture` writes two files (docs/recording.md): settings, and samples of sockets (`ss -tin`). They speak for
-that host alone, and only for the capture they were made with: `judge` says whether they are its.
+`grpcdiag capture` writes two files (docs/recording.md): settings, and samples of sockets (`ss -tin`). They describe
+only that host, and belong to only one capture: `check_match` decides whether it is this one.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..tables import DIRECTIONS, Ints, Measured, Tables
 from .names import SCHEMA
 
 CLOCK_NS = 2_000_000_000
-"""How far a capture may reach beyond its recording's times (own choice: clocks are set while it goes on)."""
+"""How far a capture may reach beyond its recording's times (heuristic: clocks may be set meanwhile)."""
 NEAR_SHARE, NEAR_SEGMENTS = 0.10, 2
 """An estimated congestion window is near the kernel's within this share of it, or so many segments."""
 _MOST_WINDOW = 1 << 30
-"""Segments and bytes of a segment beyond which a sample is no Linux kernel's."""
+"""Segments, and bytes per segment, that no Linux kernel reports."""
 
 
 class Mismatch(Exception):
-    """The files do not speak of this capture, or are none; the message says why."""
+    """The sidecar does not belong to this capture, or cannot be read; the message says why."""
 
 
 class _Packets(Struct, frozen=True):
@@ -75,8 +75,8 @@ class _Socket(Struct, frozen=True):
     retrans: int = 0
 
     @property
-    def tells_window(self) -> bool:
-        """Not while TCP repairs a loss: its window then follows what is in the pipe, ACK by ACK (RFC 6937)."""
+    def has_usable_window(self) -> bool:
+        """Check whether the window is usable: during a recovery it follows the bytes in flight (RFC 6937)."""
         known = 0 < self.cwnd < _MOST_WINDOW and 0 < self.mss < _MOST_WINDOW
         return known and not (self.lost or self.sacked or self.retrans)
 
@@ -88,22 +88,22 @@ class _Sample(Struct, frozen=True):
 
 
 class Windows(Struct, frozen=True, eq=False):
-    """One end's congestion window over time, as its kernel told it; columns of equal length, ascending in time."""
+    """One end's congestion window over time, from its kernel; columns of equal length, ascending in time."""
 
     from_ns: Ints
-    """When the kernel was asked."""
+    """When the sample began."""
     to_ns: Ints
-    """When it had answered."""
+    """When the sample ended."""
     bytes: Ints
     """The window."""
     mss: Ints
     """Bytes of a segment."""
     cubic: npt.NDArray[np.bool_]
-    """Whether it was cubic's."""
+    """Whether the congestion control was CUBIC."""
 
 
 class Sidecar(Struct, frozen=True, eq=False):
-    """What the files say."""
+    """The contents of a sidecar."""
 
     file: str
     document: _Document
@@ -112,25 +112,25 @@ class Sidecar(Struct, frozen=True, eq=False):
     samples: int
 
     def setting(self, name: str) -> str | None:
-        """A sysctl's value; None when it is not known or changed meanwhile."""
+        """Look up a sysctl's value; None when it is unknown or changed meanwhile."""
         host, end = self.document.host, self.document.sysctls_at_end
         value = host.sysctls.get(name)
         return value if end is None or end.get(name) == value else None
 
 
 def read(file: str, document: bytes, samples: Iterable[bytes] = ()) -> Sidecar:
-    """Understand the files' bytes; lines that are cut or strange are left out. Raises Mismatch."""
+    """Parse a sidecar; truncated and malformed lines are skipped. Raises Mismatch."""
     try:
         found = msgspec.json.decode(document, type=_Document)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Mismatch(f"it is no recording's description: {error}") from None
+        raise Mismatch(f"it does not describe a recording: {error}") from None
     if found.schema != SCHEMA:
-        raise Mismatch(f"its structure is {found.schema!r}; {SCHEMA!r} is understood")
-    windows, count = _windows(samples)
+        raise Mismatch(f"its schema is {found.schema!r}, not {SCHEMA!r}")
+    windows, count = _parse_windows(samples)
     return Sidecar(file, found, windows, count)
 
 
-def _windows(lines: Iterable[bytes]) -> tuple[dict[tuple[str, str], Windows], int]:
+def _parse_windows(lines: Iterable[bytes]) -> tuple[dict[tuple[str, str], Windows], int]:
     decoder = msgspec.json.Decoder(_Sample)
     rows: dict[tuple[str, str], list[tuple[int, int, int, int, bool]]] = {}
     count = 0
@@ -138,80 +138,82 @@ def _windows(lines: Iterable[bytes]) -> tuple[dict[tuple[str, str], Windows], in
         try:
             sample = decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            continue  # the last line of a recording that was killed
+            continue  # a killed recording leaves a truncated last line
         count += 1
         if not 0 <= sample.from_ns <= sample.to_ns < 1 << 62:
             continue
         for s in sample.sockets:
-            if s.local and s.peer and s.tells_window:
+            if s.local and s.peer and s.has_usable_window:
                 row = (sample.from_ns, sample.to_ns, s.cwnd * s.mss, s.mss, s.congestion_control == "cubic")
                 rows.setdefault((s.local, s.peer), []).append(row)
-    return {ends: _columns(sorted(found)) for ends, found in rows.items()}, count
+    return {ends: _make_columns(sorted(found)) for ends, found in rows.items()}, count
 
 
-def _columns(rows: list[tuple[int, int, int, int, bool]]) -> Windows:
+def _make_columns(rows: list[tuple[int, int, int, int, bool]]) -> Windows:
     columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
     return Windows(columns[0], np.maximum.accumulate(columns[1]), columns[2], columns[3], columns[4] != 0)
 
 
-def judge(tables: Tables, sidecar: Sidecar) -> None:
-    """Raises Mismatch when the files were not made with this capture, or by a host at neither end of it."""
-    said, capture = sidecar.document, tables.capture
+def check_match(tables: Tables, sidecar: Sidecar) -> None:
+    """Check that the sidecar belongs to this capture and its host is an end of it. Raises Mismatch."""
+    document, capture = sidecar.document, tables.capture
     first, last = capture["first_time_ns"], capture["last_time_ns"]
-    if first is not None and first < said.started_time_ns - CLOCK_NS:
-        raise Mismatch("the capture began before that recording")
-    if last is not None and said.ended_time_ns is not None and last > said.ended_time_ns + CLOCK_NS:
-        raise Mismatch("the capture went on after that recording")
-    if said.packets and not said.capture.rotate and capture["packets"] > said.packets.captured:
-        raise Mismatch(f"the capture has more packets than the {said.packets.captured:,} of that recording")
-    local = set(said.host.addresses)
+    if first is not None and first < document.started_time_ns - CLOCK_NS:
+        raise Mismatch("the capture began before its recording")
+    if last is not None and document.ended_time_ns is not None and last > document.ended_time_ns + CLOCK_NS:
+        raise Mismatch("the capture continued after its recording")
+    if document.packets and not document.capture.rotate and capture["packets"] > document.packets.captured:
+        raise Mismatch(f"the capture has more packets than its recording ({document.packets.captured:,})")
+    local = set(document.host.addresses)
     connections = tables.connections
     ends = {tables.addresses[int(i)] for column in (connections.client_ip, connections.server_ip) for i in set(column)}
     if not ends & local:
-        raise Mismatch(f"no connection has an end at the host that recorded it, {said.host.name or 'unknown'}")
+        raise Mismatch(f"no connection ends at the recording host, {document.host.name or 'unknown'}")
 
 
-def use(tables: Tables, sidecar: Sidecar) -> tuple[RecordingFacts, Tables]:
-    """What reports say of the files, and the tables with what was measured. Raises Mismatch."""
-    judge(tables, sidecar)
-    better = measured(tables, sidecar)
-    return facts(tables, better, sidecar), better
+def apply_sidecar(tables: Tables, sidecar: Sidecar) -> tuple[RecordingFacts, Tables]:
+    """Return the facts for reports, and the tables with measured values. Raises Mismatch."""
+    check_match(tables, sidecar)
+    better = replace_estimates(tables, sidecar)
+    return collect_facts(tables, better, sidecar), better
 
 
-def measured(tables: Tables, sidecar: Sidecar) -> Tables:
-    """The tables with the kernel's congestion windows in place of estimates, where a sample falls into the time.
+def replace_estimates(tables: Tables, sidecar: Sidecar) -> Tables:
+    """Replace estimated congestion windows by the kernel's, where a sample was taken in time.
 
-    At a stop: a sample between the stop and its end, in which the sender sends nothing. Before idle time: the last
-    sample between the sender's last data and the flight, for Linux restarts the window when it sends again
+    At a stop: a sample during the blocked interval, in which the sender sends nothing. Before idle time: the last
+    sample between the sender's last data and the flight, because Linux restarts the window when it sends again
     (tcp_slow_start_after_idle_check, include/net/tcp.h).
     """
     waits = tables.waits
     at_stop = waits.congestion_window_bytes.copy()
     before = waits.window_before_idle_bytes.copy()
     stops, idles = (np.zeros(len(at_stop), dtype=bool) for _ in range(2))
-    for rows, windows in _sampled(tables, sidecar):
-        begin, end = waits.start_time_ns[rows], _until(tables, rows)
+    for rows, windows in _match_samples(tables, sidecar):
+        begin, end = waits.start_time_ns[rows], _find_end(tables, rows)
         place = np.searchsorted(windows.from_ns, begin, side="right")
         inside = _answered_before(windows, place, end)
         at_stop[rows[inside]] = windows.bytes[place[inside]]
         stops[rows[inside]] = True
-        inside, place = _in_idle_time(tables, rows, windows)
+        inside, place = _find_in_idle_time(tables, rows, windows)
         before[rows[inside]] = windows.bytes[place[inside]]
         idles[rows[inside]] = True
     changed = replace(waits, congestion_window_bytes=at_stop, window_before_idle_bytes=before)
-    return replace(tables, waits=changed, measured=Measured(stops, idles), capture=_capture(tables, sidecar))
+    return replace(
+        tables, waits=changed, measured=Measured(stops, idles), capture=_add_dropped_packets(tables, sidecar)
+    )
 
 
-def _capture(tables: Tables, sidecar: Sidecar) -> Mapping[str, Any]:
-    """A pcap file has no place for the packets that tcpdump lost."""
+def _add_dropped_packets(tables: Tables, sidecar: Sidecar) -> Mapping[str, Any]:
+    """Add the packets that tcpdump dropped, which a pcap file does not contain."""
     packets = sidecar.document.packets
     if packets is None or tables.capture["dropped_packets"] is not None:
         return tables.capture
     return {**tables.capture, "dropped_packets": packets.dropped + packets.dropped_by_interface}
 
 
-def _sampled(tables: Tables, sidecar: Sidecar) -> Iterable[tuple[Ints, Windows]]:
-    """The waits of each end that was sampled."""
+def _match_samples(tables: Tables, sidecar: Sidecar) -> Iterable[tuple[Ints, Windows]]:
+    """Yield the blocked intervals and samples of each end that was sampled."""
     waits = tables.waits
     ends = waits.connection.astype(np.int64) * 2 + waits.direction
     order = np.argsort(ends, kind="stable")
@@ -226,8 +228,8 @@ def _sampled(tables: Tables, sidecar: Sidecar) -> Iterable[tuple[Ints, Windows]]
             yield order[start:stop], windows
 
 
-def _in_idle_time(tables: Tables, rows: Ints, windows: Windows) -> tuple[npt.NDArray[np.bool_], Ints]:
-    """Which waits' flights began after an idle time with a sample in it, and its place: the last one."""
+def _find_in_idle_time(tables: Tables, rows: Ints, windows: Windows) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """Find blocked intervals whose flight began after an idle time with a sample in it, and the last such sample."""
     waits = tables.waits
     idle, end = waits.idle_before_ns[rows], waits.flight_start_time_ns[rows]
     place = np.searchsorted(windows.to_ns, end, side="left") - 1
@@ -236,8 +238,8 @@ def _in_idle_time(tables: Tables, rows: Ints, windows: Windows) -> tuple[npt.NDA
     return inside, place
 
 
-def _until(tables: Tables, rows: Ints) -> Ints:
-    """When the window may change: at the ACK that released the sender, else when it went on."""
+def _find_end(tables: Tables, rows: Ints) -> Ints:
+    """Return until when the window was unchanged: the ACK that ended the interval, or when the sender resumed."""
     waits = tables.waits
     start, released = waits.start_time_ns[rows], waits.released_time_ns[rows]
     return np.where(released > start, released, start + waits.duration_ns[rows])
@@ -249,20 +251,20 @@ def _answered_before(windows: Windows, place: Ints, end: Ints) -> npt.NDArray[np
     return inside
 
 
-def compare(tables: Tables, sidecar: Sidecar) -> tuple[int, int]:
-    """How good the estimates are: samples of cubic's windows, and how many of these are near the estimate.
+def compare_estimates(tables: Tables, sidecar: Sidecar) -> tuple[int, int]:
+    """Compare the estimates with the samples: count the CUBIC samples, and those near the estimate.
 
-    A sample counts during a wait, whose beginning the estimate is of, and as the last one in an idle time. `tables` are
-    those of the core, not those of `measured`.
+    A sample counts during a blocked interval, for whose beginning the estimate holds, and as the last one in an idle
+    time. `tables` are those of the core, not those of `replace_estimates`.
     """
     waits = tables.waits
     count = near = 0
-    for rows, windows in _sampled(tables, sidecar):
+    for rows, windows in _match_samples(tables, sidecar):
         first = np.searchsorted(windows.from_ns, waits.start_time_ns[rows], side="right")
-        behind = np.searchsorted(windows.to_ns, _until(tables, rows), side="left")
+        behind = np.searchsorted(windows.to_ns, _find_end(tables, rows), side="left")
         lengths = np.maximum(behind - first, 0)
         inside = np.repeat(first - np.r_[0, np.cumsum(lengths)[:-1]], lengths) + np.arange(lengths.sum())
-        idle, place = _in_idle_time(tables, rows, windows)
+        idle, place = _find_in_idle_time(tables, rows, windows)
         _, once = np.unique(waits.flight[rows[idle]], return_index=True)
         estimates = np.r_[
             np.repeat(waits.congestion_window_bytes[rows], lengths), waits.window_before_idle_bytes[rows[idle][once]]
@@ -275,10 +277,10 @@ def compare(tables: Tables, sidecar: Sidecar) -> tuple[int, int]:
     return count, near
 
 
-def facts(tables: Tables, better: Tables, sidecar: Sidecar) -> RecordingFacts:
-    """What reports say of the files; `tables` are those of the core, `better` those of `measured`."""
+def collect_facts(tables: Tables, better: Tables, sidecar: Sidecar) -> RecordingFacts:
+    """Collect the facts for reports; `tables` are those of the core, `better` those of `replace_estimates`."""
     used = better.measured
-    count, near = compare(tables, sidecar)
+    count, near = compare_estimates(tables, sidecar)
     host = sidecar.document.host
     return RecordingFacts(
         file=sidecar.file,
@@ -298,38 +300,38 @@ SYSCTL = re.compile(r"\b(net\.(?:ipv4|core)\.\w+)")
 _HOST = re.compile(r"\b(?:client|server) ([0-9a-fA-F.:\[\]]+[0-9a-fA-F\]])")
 _SIDE = re.compile(r"\bon the host of the (client|server)\b")
 _ROUTE = re.compile(r"\bip route change \S+ initcwnd\b")
-_NOT_SET = "10, the kernel's own: no route sets it"
+_NOT_SET = "10, the kernel's default: no route sets it"
 
 
 def add_present_settings(finding: Finding, tables: Tables, sidecar: Sidecar) -> Finding | Skipped:
-    """The finding with the present values of the settings that its remedies name, on the host that recorded it.
+    """Add the present values on the recording host of the settings that the remedies name.
 
-    An idle restart on a host that has it switched off is none.
+    A finding about idle restarts is skipped when the host has them switched off.
     """
-    remedies = tuple(_with_value(remedy, finding, tables, sidecar) for remedy in finding.remedies)
+    remedies = tuple(_add_value(remedy, finding, tables, sidecar) for remedy in finding.remedies)
     if finding.id == "slow-start-after-idle" and any(
         remedy.present == "0" and "tcp_slow_start_after_idle" in remedy.knob for remedy in remedies
     ):
         reason = (
             "bursts stopped after idle time as with a restarted congestion window, but on their host "
-            f"net.ipv4.tcp_slow_start_after_idle is 0 ({sidecar.file}): something else held them"
+            f"net.ipv4.tcp_slow_start_after_idle is 0 ({sidecar.file}): the cause is another one"
         )
         return Skipped(finding.id, reason)
     return replace(finding, remedies=remedies)
 
 
-def _with_value(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sidecar) -> Remedy:
+def _add_value(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sidecar) -> Remedy:
     if not _is_here(remedy, finding, tables, sidecar):
         return remedy
     name = SYSCTL.search(remedy.knob)
     value = sidecar.setting(name[1]) if name else None
     if _ROUTE.search(remedy.knob) and sidecar.document.host.routes:
-        value = _initial_window(sidecar)
+        value = _find_initial_window(sidecar)
     return remedy if value is None else replace(remedy, present=value)
 
 
 def _is_here(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sidecar) -> bool:
-    """Whether the hosts whose knob it is are all the one that recorded."""
+    """Check whether the setting belongs to the recording host alone."""
     named = {address.strip("[]") for address in _HOST.findall(remedy.note)}
     for side in _SIDE.findall(remedy.note):
         c = tables.connections
@@ -338,13 +340,13 @@ def _is_here(remedy: Remedy, finding: Finding, tables: Tables, sidecar: Sidecar)
     return bool(named) and named <= set(sidecar.document.host.addresses)
 
 
-def _initial_window(sidecar: Sidecar) -> str | None:
-    """The initial window of all routes when it is the same for all."""
-    told = [m for route in sidecar.document.host.routes for m in metrics(route)]
-    return _NOT_SET if not any("initcwnd" in m for m in told) else None
+def _find_initial_window(sidecar: Sidecar) -> str | None:
+    """Return the initial window when no route sets one; None otherwise."""
+    found = [m for route in sidecar.document.host.routes for m in metrics(route)]
+    return _NOT_SET if not any("initcwnd" in m for m in found) else None
 
 
 def metrics(route: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The metrics of a route, as `ip -j` tells them."""
+    """Return the metrics of a route in the output of `ip -j`."""
     found = route.get("metrics")
     return [m for m in found if isinstance(m, dict)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Facts of a report out of tables: capture, connections, methods."""
+"""Compute the facts of a report from tables: capture, connections, methods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from .. import _core
-from ..model.analysis import CaptureFacts, ConnectionFacts, MethodFacts, Quality, Quantiles, Totals, Traffic
+from ..model.analysis import (
+    CaptureFacts,
+    ConnectionFacts,
+    MethodFacts,
+    Quality,
+    Quantiles,
+    Totals,
+    Traffic,
+    TrafficOfSides,
+)
 from ..model.budget import named, total
+from ..model.text import count
 from ..model.tls import KEY_LOGS
 from ..tables import DIRECTIONS, PROTOCOLS, Ints, Method, Tables
 from . import tls
@@ -37,7 +47,7 @@ _NO_AGENT = 0xFFFF_FFFF
 
 
 def capture_facts(tables: Tables) -> CaptureFacts:
-    """The capture as a whole."""
+    """Describe the capture as a whole."""
     capture = tables.capture
     return CaptureFacts(
         packets=capture["packets"],
@@ -51,93 +61,89 @@ def capture_facts(tables: Tables) -> CaptureFacts:
 
 
 def quality(tables: Tables, notes: tuple[str, ...] = ()) -> Quality:
-    """How far the capture can be trusted; `notes` are what else is to be said of it."""
+    """Describe how far the capture can be trusted; `notes` are added to the warnings."""
     connections = tables.connections
     return Quality(
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
         undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
-        warnings=(*_warnings(tables), *notes),
+        warnings=(*_list_warnings(tables), *notes),
     )
 
 
-def _singular(text: str) -> str:
-    """`packets were cut` to `packet was cut`."""
-    noun, verb, rest = text.split(" ", 2) if " of TCP" not in text else (*text.split(" ", 1), "")
-    verb = {"were": "was", "have": "has", "carry": "carries"}.get(verb, verb)
-    return f"{noun.removesuffix('s')} {verb} {rest}".rstrip().replace(" are missing", " is missing")
-
-
 def still_encrypted(tables: Tables) -> Ints:
-    """Bytes of TLS per connection that were not decrypted; what TLS adds to decrypted data is none of them."""
+    """Count the bytes of TLS per connection that were not decrypted, without the overhead of decrypted records."""
     connections = tables.connections
     return np.where(connections.tls_decrypted == 0, connections.encrypted_bytes, 0).astype(np.int64)
 
 
-def _warnings(tables: Tables) -> Iterator[str]:
+def _list_warnings(tables: Tables) -> Iterator[str]:
     capture, connections = tables.capture, tables.connections
     for damage in capture["damage"]:
         yield f"{damage['file']}: byte {damage['offset']:,} (after packet {damage['packet']:,}): {damage['reason']}"
     yield from (f"{why}; this file is left out" for why in capture["left_out"])
-    yield from _clock_steps(tables)
+    yield from _list_clock_steps(tables)
     if capture["damage_not_listed"]:
         yield f"{capture['damage_not_listed']:,} further damaged places in the files"
     counts = [
-        (capture["dropped_packets"], "packets were dropped while capturing, as the file or the one beside it says"),
-        (capture["truncated_packets"], "packets were cut by the snaplen: capture with -s 0"),
-        (int(connections.duplicate_packets.sum()), "packets were recorded twice; each is counted once"),
-        (int(connections.missing_bytes.sum()), "bytes of TCP payload are missing from the capture"),
-        (capture["time_steps_back"], "packets have an earlier time than the packet before them"),
-        (capture["malformed_packets"], "packets could not be read as what they claim to be"),
-        (capture["unsupported_link_packets"], "packets have a link type that is not supported"),
-        (capture["packets_without_time"], "packets carry no time of their own"),
-        (int(connections.urgent_packets.sum()), "packets carry TCP urgent data, which is read as ordinary data"),
+        (capture["dropped_packets"], "{n} {were} dropped while capturing, as the file or its sidecar says"),
+        (capture["truncated_packets"], "{n} {were} cut by the snaplen: capture with -s 0"),
+        (int(connections.duplicate_packets.sum()), "{n} {were} recorded twice; each is counted once"),
+        (int(connections.missing_bytes.sum()), "{n} of TCP payload {are} missing from the capture"),
+        (capture["time_steps_back"], "timestamps go backwards at {n}"),
+        (capture["malformed_packets"], "{n} {were} malformed"),
+        (capture["unsupported_link_packets"], "{n} {were} of a link type that is not supported"),
+        (capture["packets_without_time"], "{n} {were} recorded without a timestamp"),
+        (int(connections.urgent_packets.sum()), "{n} {were} sent as TCP urgent data, which is read as ordinary data"),
     ]
     if capture["connections_not_listed"]:
         yield f"{capture['connections_not_listed']:,} connections carried no payload and are only counted"
-    yield from (f"{count:,} {text if count > 1 else _singular(text)}" for count, text in counts if count)
+    for number, text in counts:
+        if number:
+            n = count(number, "byte" if "payload" in text else "packet")
+            yield text.format(n=n, were="was" if number == 1 else "were", are="is" if number == 1 else "are")
     for bit, side in enumerate(DIRECTIONS):
         unheard = int((connections.unheard & (1 << bit) != 0).sum())
         if unheard:
             what = "1 connection" if unheard == 1 else f"{unheard:,} connections"
-            yield f"nothing that the {side} sent on {what} is in the capture: one direction only was captured"
+            yield f"the capture has no data from the {side} on {what}: only one direction was captured"
     late = int(((connections.complete == 0) & (connections.protocol == HTTP2)).sum())
     if late:
         what, its = ("connection", "its") if late == 1 else ("connections", "their")
-        yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before, are not known"
+        yield f"{late:,} HTTP/2 {what} began before the capture: {its} windows, and names sent before it, are unknown"
     endless = sum(method.end_missing for method in tables.methods)
     if endless:
         what = "RPC has" if endless == 1 else "RPCs have"
-        yield f"{endless:,} {what} no known end: packets are missing, and time counts up to the last frame seen"
+        yield f"{endless:,} {what} no known end: packets are missing, so time counts up to the last frame seen"
     unread = int((connections.protocol == TLS).sum())
     if unread:
         what = "connection is TLS and was" if unread == 1 else "connections are TLS and were"
-        yield f"{unread:,} {what} not decrypted: --keylog FILE gives the secrets"
+        yield f"{unread:,} {what} not decrypted: pass the secrets with --keylog FILE"
     if capture["secrets"] and unread:
-        yield "the file holds decryption secrets, but not of all its TLS connections"
+        yield "the file has decryption secrets, but not for all of its TLS connections"
     known = "bytes are missing from the capture"
-    for kind, count in zip(tables.problem_kinds, tables.problem_counts, strict=True):
+    for kind, times in zip(tables.problem_kinds, tables.problem_counts, strict=True):
         if kind != known:
-            yield f"{count:,} x {kind}{_first_place(tables, kind)}"
+            yield f"{times:,} x {kind}{_find_first_place(tables, kind)}"
 
 
-def _clock_steps(tables: Tables) -> Iterator[str]:
+def _list_clock_steps(tables: Tables) -> Iterator[str]:
     for packet, ns in tables.capture["clock_steps"]:
         yield (
-            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: by TCP timestamps of "
-            "both hosts no time passed, so later times are given without the step"
+            f"the capture's clock stepped forward by {ns / 1e9:,.3f} s before packet {packet:,}: TCP timestamps of "
+            "both hosts show that no time passed, so the step is removed from later times"
         )
     if more := tables.capture["clock_steps_not_listed"]:
         yield f"{more:,} further steps of the capture's clock"
 
 
-def _first_place(tables: Tables, kind: str) -> str:
+def _find_first_place(tables: Tables, kind: str) -> str:
     rows = np.flatnonzero(tables.problems.kind == tables.problem_kinds.index(kind))
     return f" (first at packet {int(tables.problems.packet[rows[0]]):,})" if len(rows) else ""
 
 
 def totals(tables: Tables) -> Totals:
-    """Counts over the capture."""
+    """Count over the capture."""
     return Totals(
         connections=int((tables.connections.protocol == HTTP2).sum()),
         rpcs=tables.rpc_count,
@@ -149,8 +155,8 @@ def totals(tables: Tables) -> Totals:
     )
 
 
-def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
-    """What both sides sent on HTTP/2 connections."""
+def traffic(tables: Tables) -> TrafficOfSides:
+    """Sum up what both sides sent on HTTP/2 connections."""
     c, d = tables.connections, tables.directions
     ours = c.protocol == HTTP2
     own = ((c.packets_client, c.bytes_client), (c.packets_server, c.bytes_server))
@@ -161,7 +167,7 @@ def traffic(tables: Tables) -> tuple[Traffic, Traffic]:
         busy = int(d.busy_intervals[number::2][ours].sum(dtype=np.int64))
         return Traffic(packets=packets, payload_bytes=payload, busy_intervals_10ms=busy, **counts)
 
-    return side(0), side(1)
+    return TrafficOfSides(side(0), side(1))
 
 
 _SENT = tuple(
@@ -170,23 +176,23 @@ _SENT = tuple(
 
 
 def method_facts(tables: Tables) -> tuple[MethodFacts, ...]:
-    """All methods, the one with the most RPC time first."""
-    facts = [_method(method) for method in tables.methods]
+    """Describe all methods, the one with the most RPC time first."""
+    facts = [_describe_method(method) for method in tables.methods]
     return tuple(sorted(facts, key=lambda m: (-sum(m.budget.values()), -m.rpcs, m.method or "")))
 
 
-def _method(method: Method) -> MethodFacts:
+def _describe_method(method: Method) -> MethodFacts:
     names = (*_core.STATUSES, "not_seen")
     span = method.last_end_ns - method.first_start_ns
     return MethodFacts(
         method=method.name,
         label=method.label,
         rpcs=method.rpcs,
-        latency_ns=_quantiles(method.latency),
+        latency_ns=_make_quantiles(method.latency),
         statuses={name: count for name, count in zip(names, method.statuses, strict=True) if count},
         messages=method.messages,
         messages_per_s=method.messages / (span / 1e9) if span > 0 else None,
-        turnaround_ns=_quantiles(method.turnaround),
+        turnaround_ns=_make_quantiles(method.turnaround),
         latency_intervals_ns=method.latency_intervals,
         turnaround_intervals_ns=method.turnaround_intervals,
         first_start_time_ns=method.first_start_ns,
@@ -195,23 +201,23 @@ def _method(method: Method) -> MethodFacts:
     )
 
 
-def _quantiles(figures: Mapping[str, int] | None) -> Quantiles | None:
+def _make_quantiles(figures: Mapping[str, int] | None) -> Quantiles | None:
     return Quantiles(**{name: figures[name] for name in Quantiles.__struct_fields__}) if figures else None
 
 
 def all_budget(tables: Tables) -> Mapping[str, int]:
-    """RPC time of the capture by cause."""
+    """Sum up the RPC time of the capture by cause."""
     return named(total(method.budget for method in tables.methods))
 
 
 def connection_facts(tables: Tables) -> tuple[ConnectionFacts, ...]:
-    """Connections that are HTTP/2 or TLS, in the order of their first packets; others are not gRPC's."""
+    """Describe HTTP/2 and TLS connections in the order of their first packets; others cannot carry gRPC."""
     protocol = tables.connections.protocol
     return tuple(connection(tables, int(row)) for row in np.flatnonzero((protocol == HTTP2) | (protocol == TLS)))
 
 
 def connection(tables: Tables, row: int) -> ConnectionFacts:
-    """One connection."""
+    """Describe one connection."""
     c = tables.connections
 
     def known(column: Ints) -> int | None:
@@ -240,7 +246,7 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         server_implementation_inferred=server is not None,
         peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
         budget=named(tables.connection_budgets[row]),
-        **_counts(tables, row),
+        **_count(tables, row),
     )
 
 
@@ -261,17 +267,17 @@ _COUNTS = (
 )
 
 
-def _counts(tables: Tables, row: int) -> dict[str, int]:
+def _count(tables: Tables, row: int) -> dict[str, int]:
     return {name: int(getattr(tables.connections, name)[row]) for name in _COUNTS}
 
 
 def server_implementation(tables: Tables, row: int) -> str | None:
-    """What the server's frames suggest: always inferred."""
+    """Infer the server's implementation from its frames."""
     return _core.IMPLEMENTATIONS[tables.connections.server_hint[row]] or None
 
 
 def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
-    """What `user-agent` says; else what the frames suggest, which is inferred."""
+    """Take the client's implementation from `user-agent`, or infer it from its frames (then the flag is true)."""
     agent = int(tables.connections.client_agent[row])
     if agent != _NO_AGENT and tables.agents[agent]:
         return tables.agents[agent], False
@@ -280,33 +286,33 @@ def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
 
 
 def why_no_grpc(tables: Tables) -> str:
-    """What a capture without RPCs holds, and what to do next."""
+    """Say what a capture without RPCs contains, and what to do next."""
     capture, protocol = tables.capture, tables.connections.protocol
     if not capture["packets"]:
-        return "the capture holds no packets: was the filter too narrow, or the interface the wrong one?"
+        return "the capture has no packets: the filter may be too narrow, or the interface wrong"
     if capture["unsupported_link_packets"] == capture["packets"]:
         links = ", ".join(str(number) for number in capture["link_types"])
         return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
     if not capture["tcp_packets"]:
         return f"none of the {capture['packets']:,} packets is TCP"
-    unread = tls.facts(tables)
+    unread = tls.find_facts(tables)
     if unread:
-        ways = "; ".join(f"{implementation}: {how}" for implementation, how in KEY_LOGS)
+        ways = "; ".join(f"{log.implementation}: {log.how}" for log in KEY_LOGS)
         return (
-            f"{len(unread):,} of {len(protocol):,} TCP connections are TLS, for which there are no secrets. "
-            f"{' '.join(tls.sentences(unread, tables))} Record the secrets with the capture and give them with "
+            f"{len(unread):,} of {len(protocol):,} TCP connections are TLS without secrets. "
+            f"{' '.join(tls.write_sentences(unread, tables))} Record the secrets with the capture and pass them with "
             f"--keylog FILE. {ways}"
         )
     if tables.connections.unheard.any():
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
-        return f"the capture has nothing that the {side} sent: capture both directions (`port N`, not `dst port N`)"
+        return f"the capture has no data from the {side}: capture both directions (`port N`, not `dst port N`)"
     if not (protocol == HTTP2).any():
         connections = len(protocol) + capture["connections_not_listed"]
-        return f"none of the {connections:,} TCP connections is HTTP/2; --port N reads port N as HTTP/2 all the same"
+        return f"none of the {connections:,} TCP connections is HTTP/2; use --port N to read port N as HTTP/2"
     late = (protocol == HTTP2) & (tables.connections.complete == 0)
     if not tables.other_streams and tables.directions.data_frames.reshape(-1, 2)[late].any():
         return (
-            "HTTP/2 connections and all their streams began before the capture, which does not show what they carry: "
-            "begin it before the client makes its calls"
+            "HTTP/2 connections and all their streams began before the capture, so their content is unknown: start the "
+            "capture before the client makes its calls"
         )
-    return f"HTTP/2 without gRPC: {tables.other_streams:,} other streams"
+    return f"HTTP/2 without gRPC: {count(tables.other_streams, 'other stream')}"

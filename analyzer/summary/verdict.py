@@ -1,4 +1,4 @@
-"""What the findings say together: which of them is a part of which, which comes first, and the verdict."""
+"""Relate the findings to each other: which is part of which, which comes first, and the verdict."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ from ..model.analysis import Totals, Verdict
 from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
 
-_WORTH_TELLING = 0.02
-"""Share of RPC time from which a finding that is information alone is told (own choice: above what runs differ by)."""
+_WORTH_NAMING = 0.02
+"""Share of RPC time from which a verdict names an `info` finding (heuristic: above the variation of runs)."""
 
 _HIDDEN = 0.10
-"""Share of RPC time without an explanation, or of RPCs without a known end, from which a clean verdict is not given
-(own choice: what remains could hide a cause that is worth a warning)."""
-
-_CLIENT = 0.10
-"""Share of RPC time in which the client held the ball from which a clean verdict names it beside network and server
-(own choice: streams are open while their client has nothing to send)."""
-
+"""Share of RPC time without an explanation, or of RPCs without a known end, above which the verdict reports it
+(heuristic: it could hide a cause that deserves a warning)."""
 
 Abouts = Mapping[str, About]
-"""What each detector says of its finding, by id."""
+"""How each detector's finding is treated, by id."""
 
 
 def link_findings(findings: Iterable[Finding], abouts: Abouts) -> tuple[Finding, ...]:
-    """Name for each finding the one that it is a part of, so that its time is counted once; the costliest first."""
+    """Link each finding to the one that it is part of, so that time is counted once; the costliest first."""
     found = tuple(findings)
     linked = (_link(finding, found, abouts[finding.id]) for finding in found)
     return tuple(sorted(linked, key=lambda finding: (-(finding.lost_ns or 0), finding.id)))
@@ -39,19 +34,23 @@ def _link(finding: Finding, found: Sequence[Finding], about: About) -> Finding:
     own = set(finding.scope.connections)
     for cause in about.caused_by:
         for other in found:
-            if other.id == cause and own & set(other.scope.connections) and _weight(other) >= _weight(finding):
+            if (
+                other.id == cause
+                and own & set(other.scope.connections)
+                and _rank_severity(other) >= _rank_severity(finding)
+            ):
                 return replace(finding, part_of=cause, lost_ns=None, share=None)
     return finding
 
 
-def _weight(finding: Finding) -> int:
+def _rank_severity(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
 def choose_verdict(
     findings: Sequence[Finding], budget: Mapping[str, int], abouts: Abouts, totals: Totals | None = None
 ) -> Verdict:
-    """The gravest finding that is no part of another, in its own sentence; else what can be said without one."""
+    """Choose the verdict of the most severe finding that is not part of another; without one, say what is known."""
     grave = [finding for finding in findings if finding.severity != "info" and finding.part_of is None]
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
@@ -66,19 +65,17 @@ def choose_verdict(
     hidden = (budget.get("unexplained", 0) + budget.get("capture_gap", 0)) / whole if whole else 0.0
     if hidden > _HIDDEN:
         text = (
-            f"No cause was found, but {hidden:.0%} of the RPC time cannot be explained from this capture: see its "
-            "quality, and the time budget."
+            f"No cause was found, but {hidden:.0%} of the RPC time is unexplained in this capture: see its quality and "
+            "the time by cause."
         )
         return Verdict(text, None)
-    by_client = whole > 0 and budget.get("client", 0) >= _CLIENT * whole
-    beyond = "client, network and server time" if by_client else "network and server time"
-    told = [finding for finding in findings if finding.part_of is None and (finding.share or 0.0) >= _WORTH_TELLING]
-    if told:
-        first = max(told, key=lambda finding: finding.lost_ns or 0)
-        return Verdict(f"Nothing grave slows the RPCs beyond {beyond}; what costs most: {first.verdict}", None)
-    return Verdict(f"Nothing in this capture slows the RPCs beyond {beyond}.", None)
+    reported = [finding for finding in findings if finding.part_of is None and (finding.share or 0.0) >= _WORTH_NAMING]
+    if reported:
+        first = max(reported, key=lambda finding: finding.lost_ns or 0)
+        return Verdict(f"No serious problem was found. Largest cost: {first.verdict}", None)
+    return Verdict("No transport problem was found in this capture.", None)
 
 
 def _rank(finding: Finding, about: About) -> tuple[int, int, int, str]:
     about_the_capture = int(finding.id == "capture-quality")
-    return (about_the_capture - _weight(finding) * 2, -(finding.lost_ns or 0), about.precedence, finding.id)
+    return (about_the_capture - _rank_severity(finding) * 2, -(finding.lost_ns or 0), about.precedence, finding.id)

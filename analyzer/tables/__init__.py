@@ -1,4 +1,4 @@
-"""The tables that decoding ends in: one struct per table, one sentence and a unit per column.
+"""The tables that decoding produces: one struct per table, one sentence and a unit per column.
 
 Columns are numpy arrays of equal length; a reference to another table is a row number. Instants are int64 nanoseconds
 since the epoch, durations int64 nanoseconds, sizes bytes. -1 stands for "not known" unless a column says otherwise.
@@ -65,16 +65,16 @@ def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
 
 
 class Before(Struct, frozen=True, eq=False):
-    """What tables of a part of the RPCs were taken from: what a wait means depends on those before it."""
+    """The tables that a part of the RPCs was taken from: a blocked interval depends on those before it."""
 
     tables: Tables
-    """Those of all RPCs."""
+    """The tables of all RPCs."""
     waits: Ints
-    """The rows of its waits table that the part has, in their order."""
+    """The rows of their waits table that the part has, in order."""
 
 
 class Tables(Struct, frozen=True):
-    """Everything that decoding one capture gives."""
+    """The result of decoding one capture."""
 
     capture: Mapping[str, Any]
     """Counts and facts of the capture as a whole."""
@@ -85,13 +85,13 @@ class Tables(Struct, frozen=True):
     rpcs: Rpcs
     """See `Rpcs`."""
     deadlines: Ints
-    """Deadline per RPC in nanoseconds, -1 without; shorter than `rpcs` when the last ones have none."""
+    """Deadline per RPC in nanoseconds, -1 for none; shorter than `rpcs` when the last RPCs have none."""
     rpc_budgets: Ints
     """Nanoseconds per RPC and cause, shape (RPCs, causes); empty unless asked for."""
     request_budgets: Ints
-    """The same up to the end of the request, zeros where it did not end; empty without packets too."""
+    """`rpc_budgets` up to the end of the request, zeros where it did not end; empty unless packets are asked for."""
     request_ends: Counts
-    """Packet at which each RPC's request was whole, 0 where it was not; empty without packets too."""
+    """Packet that completed each RPC's request, 0 for none; empty unless packets are asked for."""
     messages: Messages
     """See `Messages`; empty unless asked for."""
     frames: Frames
@@ -101,7 +101,7 @@ class Tables(Struct, frozen=True):
     waits: Waits
     """See `Waits`."""
     record_waits: Waits
-    """Waits inside records of TLS that was not decrypted."""
+    """Blocked intervals inside records of TLS that was not decrypted."""
     records: Records
     """See `Records`."""
     directions: Directions
@@ -151,35 +151,35 @@ class Tables(Struct, frozen=True):
 
     @property
     def rpc_count(self) -> int:
-        """RPCs of the capture, whether they have rows or not."""
+        """Count the RPCs of the capture, with or without rows."""
         return sum(method.rpcs for method in self.methods)
 
     def method_name(self, number: int) -> str | None:
-        """The name of a method by its number."""
+        """Find the name of a method by its number."""
         return next((method.name for method in self.methods if method.number == number), None)
 
     def client(self, connection: int) -> str:
-        """`address:port` of a connection's client."""
-        return self._end(self.connections.client_ip, self.connections.client_port, connection)
+        """Format the client of a connection as `address:port`."""
+        return self._format_end(self.connections.client_ip, self.connections.client_port, connection)
 
     def server(self, connection: int) -> str:
-        """`address:port` of a connection's server."""
-        return self._end(self.connections.server_ip, self.connections.server_port, connection)
+        """Format the server of a connection as `address:port`."""
+        return self._format_end(self.connections.server_ip, self.connections.server_port, connection)
 
-    def _end(self, addresses: Counts, ports: Counts, connection: int) -> str:
+    def _format_end(self, addresses: Counts, ports: Counts, connection: int) -> str:
         address = self.addresses[int(addresses[connection])]
         return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
 
 
-def _label(number: int | None) -> str | None:
+def _format_label(number: int | None) -> str | None:
     return None if number is None else f"method #{number}"
 
 
-def _method(found: dict[str, Any]) -> Method:
-    latency, turnaround = _clipped(found["latency"]), _clipped(found["turnaround"])
+def _make_method(found: dict[str, Any]) -> Method:
+    latency, turnaround = _clip_quantiles(found["latency"]), _clip_quantiles(found["turnaround"])
     budget = found["budget"]
     columns = {
-        "label": _label(found["label"]),
+        "label": _format_label(found["label"]),
         "statuses": tuple(found["statuses"]),
         "budget": tuple(budget if max(budget) <= MOST_NS else map(clip_ns, budget)),
         "latency_intervals": latency and latency.pop("intervals"),
@@ -190,8 +190,8 @@ def _method(found: dict[str, Any]) -> Method:
     return Method(**found | columns)
 
 
-def _clipped(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Limit durations that the core counts in 64 bits without a sign."""
+def _clip_quantiles(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Limit durations, which the core counts in unsigned 64 bits."""
     if quantiles is None or quantiles["max"] <= MOST_NS:
         return quantiles
     intervals = quantiles["intervals"]
@@ -201,7 +201,7 @@ def _clipped(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def tables_of(result: Mapping[str, Any]) -> Tables:
-    """Build the tables from what the core's run gives at its end."""
+    """Build the tables from the result of the core's run."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
     problems = result["problems"]
     return Tables(
@@ -232,7 +232,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problems=table_of(Problems, problems),
         problem_kinds=tuple(problems["kinds"]),
         problem_counts=tuple(problems["counts"]),
-        methods=tuple(_method(method) for method in result["methods"]),
+        methods=tuple(_make_method(method) for method in result["methods"]),
         addresses=tuple(result["addresses"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},

@@ -1,4 +1,4 @@
-"""RPCs, their messages and methods, which were late and which failed."""
+"""RPCs with their messages, methods, delays and failures."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from .durations import Interval
 
 
 class Rpcs(Struct, frozen=True, eq=False):
-    """One row per RPC with `rpc_rows`; else of those that serve as examples: a connection's first ones, those that
-    failed, the longest ones of each method. A connection's rows are in no order but that of its first RPCs.
+    """One row per RPC.
+
+    Without `rpc_rows` only examples have rows: a connection's first RPCs, failed RPCs, and the longest RPCs of each
+    method. Of a connection's rows only its first RPCs are in order.
     """
 
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
     method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
-    duration_ns: Annotated[Ints, "until the last byte of the frame that ended it for the client"]
-    status: Annotated[Codes, "gRPC status code, `NOT_SEEN` when not on the wire"]
+    duration_ns: Annotated[Ints, "from then until the last byte of the frame that ended the RPC for the client"]
+    status: Annotated[Codes, "gRPC status code, `NOT_SEEN` (status unknown) when not on the wire"]
     flags: Annotated[
         Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`, `END_MISSING`"
     ]
@@ -34,12 +36,12 @@ class Rpcs(Struct, frozen=True, eq=False):
 
 
 class Messages(Struct, frozen=True, eq=False):
-    """One row per gRPC message, in the order in which they were whole."""
+    """One row per gRPC message, in the order in which the messages were complete."""
 
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
     direction: Annotated[Codes, "sender"]
-    index: Annotated[Counts, "position among the messages read of its direction, from 0"]
+    index: Annotated[Counts, "position among the decoded messages of its direction, from 0"]
     length: Annotated[Counts, "bytes without the prefix"]
     compressed: Annotated[Codes, "1 when its compressed flag is set"]
     first_packet: Annotated[Counts, "packet of its prefix's first byte"]
@@ -49,7 +51,7 @@ class Messages(Struct, frozen=True, eq=False):
 
 
 class Delays(Struct, frozen=True, eq=False):
-    """Directions of streams whose first DATA came 1 ms or more after their HEADERS."""
+    """One row per stream and direction whose first DATA followed the HEADERS after 1 ms or more."""
 
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "HTTP/2 stream identifier"]
@@ -57,12 +59,12 @@ class Delays(Struct, frozen=True, eq=False):
     headers_packet: Annotated[Counts, "packet of the header block's last byte"]
     headers_time_ns: Annotated[Ints, "time of that packet"]
     data_packet: Annotated[Counts, "packet of the first message byte"]
-    duration_ns: Annotated[Ints, "from one to the other"]
+    duration_ns: Annotated[Ints, "from `headers_time_ns` to the first message byte"]
     method: Annotated[Counts, "method of its RPC, `NO_METHOD` when not known"]
 
 
 class Failures(Struct, frozen=True, eq=False):
-    """RPCs that ended otherwise than with status OK; their budgets are `Tables.failure_budgets`."""
+    """RPCs that ended with a status other than OK; their budgets are `Tables.failure_budgets`."""
 
     rpc: Annotated[Counts, "row of the RPC"]
     reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
@@ -70,22 +72,22 @@ class Failures(Struct, frozen=True, eq=False):
 
 
 class Method(Struct, frozen=True):
-    """What is counted per method while packets pass by."""
+    """What is counted per method."""
 
     number: int
-    """The number RPCs refer to it by."""
+    """The number by which RPCs refer to it."""
     name: str | None
     """`/package.Service/Method`; None when it is not in the capture."""
     label: str | None
-    """`method #1`, to tell methods apart whose names are not in the capture; None where nothing tells them apart."""
+    """`method #1`, to distinguish methods whose names are not in the capture; None when that is not possible."""
     rpcs: int
-    """RPCs."""
+    """RPCs of the method."""
     complete: int
-    """Of them, those whose end was seen."""
+    """RPCs whose end was seen."""
     touch_gaps: int
-    """Of them, those of which bytes are missing from the capture."""
+    """RPCs with bytes missing from the capture."""
     end_missing: int
-    """Of them, those whose end may be among packets that the capture lacks: how long they took is not known."""
+    """RPCs whose end may be among packets that the capture lacks: how long they took is unknown."""
     statuses: tuple[int, ...]
     """RPCs by status code; the last entry counts those whose status is not on the wire."""
     first_start_ns: int
@@ -95,15 +97,15 @@ class Method(Struct, frozen=True):
     latency: Mapping[str, int] | None
     """Exact quantiles of complete RPCs by nearest rank, nanoseconds; None without any."""
     latency_intervals: Mapping[str, Interval] | None
-    """By quantile between which two durations it lies with 95 % confidence; None without any."""
+    """For each quantile the two durations between which it lies with 95 % confidence; None without any."""
     messages: int
     """Whole messages of both directions."""
     budget: tuple[int, ...]
     """Nanoseconds per cause, in the order of `CAUSES`."""
     turnaround: Mapping[str, int] | None
-    """Quantiles in nanoseconds, within 0.1 %; None without a sample."""
+    """Quantiles of the response time in nanoseconds, within 0.1 %; None without a sample."""
     turnaround_intervals: Mapping[str, Interval] | None
-    """The same of turnarounds."""
+    """`latency_intervals` for the response time."""
 
 
 Names = dict[int, tuple[str | None, str | None]]
@@ -111,5 +113,5 @@ Names = dict[int, tuple[str | None, str | None]]
 
 
 def names_of(methods: Iterable[Method]) -> Names:
-    """The names of methods."""
+    """Map method numbers to names and labels."""
     return {method.number: (method.name, method.label) for method in methods}

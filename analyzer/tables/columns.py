@@ -17,22 +17,22 @@ NOT_SEEN = 255
 NO_METHOD = 0xFFFF_FFFF
 """Method number of RPCs whose method is not in the capture."""
 WINDOW_NOT_KNOWN = np.iinfo(np.int64).min
-"""HTTP/2 window that is not known; real windows may be negative (RFC 9113 section 6.9.2)."""
+"""Stands for an unknown HTTP/2 window; real windows may be negative (RFC 9113 section 6.9.2)."""
 COMPLETE = 1
 """Bit of `Rpcs.flags`: the end of the RPC was seen."""
 METHOD_UNKNOWN = 2
 """Bit of `Rpcs.flags`: the method was not on the wire in this capture."""
 BEGUN_BEFORE = 4
-"""Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration are of the part that was seen."""
+"""Bit of `Rpcs.flags`: the RPC began before the capture; its start and duration cover the part that was seen."""
 TOUCHES_GAP = 8
 """Bit of `Rpcs.flags`: bytes of the RPC are missing from the capture."""
 END_MISSING = 32
 """Bit of `Rpcs.flags`: its end may be among bytes or packets that the capture lacks; it took at least `duration_ns`."""
 HEADERS_UNKNOWN = 16
-"""Bit of `Rpcs.flags`: fields of the request's headers are not known: its deadline may be among them."""
+"""Bit of `Rpcs.flags`: fields of the request's headers are unknown; its deadline may be among them."""
 PROTOCOLS = ("undecided", "http2", "tls", "other")
 """Names of `Connections.protocol`."""
 LAYERS = ("packet", "tcp", "http2", "grpc", "tls")
 """Names of `Problems.layer`."""
 PAUSE_NS = 10_000_000
-"""From this length on an interval in which the client holds the ball is its application's own pause, nanoseconds."""
+"""Idle time of the client from which it is the application's own pause, nanoseconds."""

@@ -1,4 +1,4 @@
-"""Connections, and what is known of each: habits, turns, TLS records, idle times, methods."""
+"""Connections, and what is known of each: packets by direction, idle times, TLS records, methods."""
 
 from __future__ import annotations
 
@@ -27,23 +27,25 @@ class Connections(Struct, frozen=True, eq=False):
     near_client_rtt_ns: Annotated[Ints, "smallest round trip from the capture point to the client"]
     near_server_rtt_ns: Annotated[Ints, "smallest round trip from the capture point to the server"]
     vantage: Annotated[Codes, "where the capture was taken, index into `VANTAGES`"]
-    roles_from: Annotated[Codes, "what tells the client, index into `ROLES_FROM`"]
+    roles_from: Annotated[Codes, "how the client was identified, index into `ROLES_FROM`"]
     client_side: Annotated[Codes, "0 when the client sent the first packet, else 1"]
     protocol: Annotated[Codes, "index into `PROTOCOLS`"]
     complete: Annotated[Codes, "1 when the opening is in the capture"]
     unheard: Annotated[
         Codes,
-        "directions of which the capture has no payload though it was acknowledged: 1 the client's, 2 the server's",
+        "directions whose payload was acknowledged but not captured: 1 the client's, 2 the server's",
     ]
     tls: Annotated[Codes, "1 when it is TLS"]
     tls_version: Annotated[Counts, "0x0303 for TLS 1.2, 0x0304 for TLS 1.3, 0 when not known"]
     tls_handshake_ns: Annotated[Ints, "from the ClientHello to the client's Finished"]
-    tls_decrypted: Annotated[Codes, "1 when application data were decrypted"]
+    tls_decrypted: Annotated[Codes, "1 when application data was decrypted"]
     tls_suite: Annotated[Counts, "number of the cipher suite, 0 when not known"]
-    tls_alpn: Annotated[Codes, "ALPN: 1 protocols are offered, 2 h2 is, 4 the choice is known, 8 it is h2"]
-    tls_resumed: Annotated[Codes, "1 when an earlier session is resumed, 2 when not known"]
+    tls_alpn: Annotated[
+        Codes, "ALPN bits: 1 the client offers protocols, 2 it offers h2, 4 the server's choice is known, 8 it is h2"
+    ]
+    tls_resumed: Annotated[Codes, "1 when a session is resumed, 2 when not known"]
     tls_retried: Annotated[Codes, "1 when the server asked for a second ClientHello"]
-    tls_exact: Annotated[Codes, "1 when the handshake's end was read, not concluded"]
+    tls_exact: Annotated[Codes, "1 when the end of the handshake was read, 0 when it was inferred"]
     tls_hello_packet: Annotated[Counts, "packet of the ClientHello, 0 for none"]
     tls_hello_time_ns: Annotated[Ints, "time of that packet"]
     tls_server_hello_ns: Annotated[Ints, "from the ClientHello to the end of the ServerHello"]
@@ -64,28 +66,28 @@ class Connections(Struct, frozen=True, eq=False):
     bytes_server: Annotated[Sizes, "TCP payload bytes of the server on the wire"]
     client_sequence: Annotated[Counts, "TCP sequence number of the client's offset 0 in `Packets`"]
     server_sequence: Annotated[Counts, "TCP sequence number of the server's offset 0 in `Packets`"]
-    congestion_after_loss_ns: Annotated[Sizes, "RPC time in a congestion window that a loss had reduced"]
-    retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as a timeout"]
-    recovery_ns: Annotated[Ints, "the longest time from a loss, as far as seen, to its repair"]
-    recovery_time_ns: Annotated[Ints, "time of that repair"]
-    recovery_from_packet: Annotated[Counts, "packet behind the lost one, or the last before it; 0: none"]
-    recovery_to_packet: Annotated[Counts, "packet that repeats the lost one, 0: none"]
-    retransmitted_packets: Annotated[Counts, "packets with bytes sent before"]
+    congestion_after_loss_ns: Annotated[Sizes, "RPC time blocked by a congestion window that a loss had reduced"]
+    retransmission_timeouts: Annotated[Counts, "retransmissions after a silence as long as the retransmission timeout"]
+    recovery_ns: Annotated[Ints, "longest recovery: from a loss, as far as seen, to its retransmission"]
+    recovery_time_ns: Annotated[Ints, "time of that retransmission"]
+    recovery_from_packet: Annotated[Counts, "packet after the lost one, or the last before it; 0: none"]
+    recovery_to_packet: Annotated[Counts, "packet that retransmits the lost one, 0: none"]
+    retransmitted_packets: Annotated[Counts, "retransmitted packets"]
     needless_retransmissions: Annotated[
-        Counts, "of them, those of which the receiver said that it had the bytes already (D-SACK, RFC 2883)"
+        Counts, "retransmitted packets that the receiver reported as duplicates (D-SACK, RFC 2883)"
     ]
-    duplicate_packets: Annotated[Counts, "packets recorded twice, counted once everywhere else"]
+    duplicate_packets: Annotated[Counts, "packets recorded twice; all other columns count them once"]
     keep_alives: Annotated[Counts, "TCP keep-alives with a byte"]
-    out_of_order_packets: Annotated[Counts, "packets recorded before bytes in front of theirs"]
-    urgent_packets: Annotated[Counts, "packets with urgent data, which is read as data"]
-    late_packets: Annotated[Counts, "packets after the connection was over"]
+    out_of_order_packets: Annotated[Counts, "packets recorded before earlier bytes of their direction"]
+    urgent_packets: Annotated[Counts, "packets with TCP urgent data, which is read as ordinary data"]
+    late_packets: Annotated[Counts, "packets after the connection had ended"]
     missing_bytes: Annotated[Sizes, "payload bytes that the capture lacks"]
-    payload_bytes: Annotated[Sizes, "payload bytes recorded, the sum of the five columns that follow"]
-    decoded_bytes: Annotated[Sizes, "read as HTTP/2"]
-    retransmitted_bytes: Annotated[Sizes, "recorded before"]
-    not_http2_bytes: Annotated[Sizes, "of another protocol"]
-    encrypted_bytes: Annotated[Sizes, "of TLS"]
-    undecoded_bytes: Annotated[Sizes, "HTTP/2 whose frame boundaries are not known"]
+    payload_bytes: Annotated[Sizes, "payload bytes recorded, the sum of the next five columns"]
+    decoded_bytes: Annotated[Sizes, "payload bytes read as HTTP/2"]
+    retransmitted_bytes: Annotated[Sizes, "payload bytes that were retransmitted"]
+    not_http2_bytes: Annotated[Sizes, "payload bytes of another protocol"]
+    encrypted_bytes: Annotated[Sizes, "payload bytes of TLS"]
+    undecoded_bytes: Annotated[Sizes, "payload bytes of HTTP/2 with unknown frame boundaries"]
     goaway_client: Annotated[Ints, "error code of the client's GOAWAY"]
     goaway_server: Annotated[Ints, "error code of the server's GOAWAY"]
 
@@ -94,7 +96,7 @@ class Directions(Struct, frozen=True, eq=False):
     """One row per connection and direction: row 2 x connection is the client's, the next one the server's."""
 
     payload_packets: Annotated[Counts, "packets with payload, retransmissions left out"]
-    control_packets: Annotated[Counts, "of these, packets with PING, WINDOW_UPDATE or SETTINGS alone"]
+    control_packets: Annotated[Counts, "payload packets with PING, WINDOW_UPDATE or SETTINGS alone"]
     ping_packets: Annotated[Counts, "control packets with a PING that is no acknowledgement"]
     ping_ack_packets: Annotated[Counts, "control packets with the acknowledgement of a PING"]
     window_update_packets: Annotated[Counts, "control packets with a WINDOW_UPDATE"]
@@ -108,79 +110,81 @@ class Directions(Struct, frozen=True, eq=False):
     resets: Annotated[Counts, "RST_STREAM frames"]
     header_block_bytes: Annotated[Sizes, "payload bytes of the header frames, compressed as sent"]
     messages: Annotated[Counts, "whole gRPC messages"]
-    message_bytes: Annotated[Sizes, "their bytes without prefixes"]
+    message_bytes: Annotated[Sizes, "bytes of the messages without prefixes"]
     message_packets: Annotated[Counts, "packets in which a message ended"]
     first_message_time_ns: Annotated[Ints, "end of the first message"]
     last_message_time_ns: Annotated[Ints, "end of the last message"]
     busy_intervals: Annotated[Counts, "intervals of 10 ms in which a message ended"]
-    bdp_pings: Annotated[Counts, "PINGs whose payload is a bandwidth estimator's"]
-    keepalive_pings: Annotated[Counts, "PINGs whose payload is a keepalive's"]
-    drain_pings: Annotated[Counts, "PINGs whose payload is a graceful shutdown's"]
+    bdp_pings: Annotated[Counts, "BDP probes, by their payload"]
+    keepalive_pings: Annotated[Counts, "keepalive PINGs, by their payload"]
+    drain_pings: Annotated[Counts, "PINGs of a graceful shutdown, by their payload"]
 
 
 class Turns(Struct, frozen=True, eq=False):
-    """One row per connection: whose turn it was, and how its limit of concurrent streams bound.
+    """One row per connection: how long it waited for the client, and when its limit of concurrent streams was reached.
 
-    The client holds the ball while no RPC waits for an answer: nothing is owed to it and nothing is on the way. Such
-    intervals count from the moment at which the client can have the last answer. Those of `PAUSE_NS` and more are
-    pauses, the application's own; the shorter ones are `idles`.
+    The connection is idle and waits for the client while no RPC waits for a response and nothing is in flight. An idle
+    interval begins when the client can have the last response. Intervals of `PAUSE_NS` and more are the application's
+    own pauses; the shorter ones are `idles`.
     """
 
-    idle_ns: Annotated[Ints, "time in which the client held the ball, pauses left out"]
-    idles: Annotated[Counts, "how many such intervals there were"]
+    idle_ns: Annotated[Ints, "time in which the connection waited for the client, without pauses"]
+    idles: Annotated[Counts, "number of these intervals"]
     pauses: Annotated[Counts, "intervals of `PAUSE_NS` and more"]
-    pause_ns: Annotated[Ints, "their time"]
+    pause_ns: Annotated[Ints, "time of the pauses"]
     bursts: Annotated[Counts, "runs of request messages without a response message in between"]
-    burst_messages: Annotated[Counts, "request messages in them"]
+    burst_messages: Annotated[Counts, "request messages in these runs"]
     at_limit_ns: Annotated[Ints, "time with as many streams open as the server's SETTINGS allow"]
     at_limit_times: Annotated[Counts, "how often the limit was reached"]
     ended_at_limit: Annotated[Counts, "streams that ended while the limit was reached"]
-    refills: Annotated[Counts, "of these, those whose place a new stream took at once"]
-    refill_ended_packet: Annotated[Counts, "packet that ended a stream at the limit, of one refill"]
+    refills: Annotated[Counts, "of these, streams whose place a new stream took at once"]
+    refill_ended_packet: Annotated[Counts, "packet that ended a stream at the limit, for one refill"]
     refill_ended_time_ns: Annotated[Ints, "when that stream ended"]
     refill_opened_packet: Annotated[Counts, "packet that opened the stream in its place"]
     refill_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class Records(Struct, frozen=True, eq=False):
-    """Records behind the handshake of TLS that was not decrypted: the client's row and the server's per connection.
+    """Records after the handshake of TLS that was not decrypted: a client's and a server's row per connection.
 
-    An answer is a side's first record after one of the other side; a pause is a silence of 1 ms or longer between two
-    records of one side.
+    An answer is a side's first record after a record of the other side. A pause is a silence of 1 ms or longer between
+    two records of one side.
     """
 
     connection: Annotated[Counts, "row of its connection"]
     direction: Annotated[Codes, "sender"]
-    records: Annotated[Sizes, "records"]
-    bytes: Annotated[Sizes, "of them, without their headers"]
-    longest: Annotated[Counts, "bytes of the longest"]
-    answers: Annotated[Counts, "answers"]
-    answer_ns: Annotated[Ints, "from the other side's last byte to the answer's first, all together"]
-    longest_answer_ns: Annotated[Ints, "the longest of them"]
-    answer_time_ns: Annotated[Ints, "when that began"]
-    answer_from_packet: Annotated[Counts, "packet of the byte it began with"]
-    answer_to_packet: Annotated[Counts, "packet of the answer"]
-    pauses: Annotated[Counts, "pauses"]
-    pause_ns: Annotated[Ints, "their time"]
-    longest_pause_ns: Annotated[Ints, "the longest of them"]
-    pause_time_ns: Annotated[Ints, "when that began"]
-    pause_from_packet: Annotated[Counts, "packet of the byte it began with"]
-    pause_to_packet: Annotated[Counts, "packet of the next record"]
+    records: Annotated[Sizes, "number of records"]
+    bytes: Annotated[Sizes, "bytes of the records without their headers"]
+    longest: Annotated[Counts, "bytes of the longest record"]
+    answers: Annotated[Counts, "number of answers"]
+    answer_ns: Annotated[
+        Ints, "time from the other side's last byte to the first byte of the answer, sum over all answers"
+    ]
+    longest_answer_ns: Annotated[Ints, "longest of these times"]
+    answer_time_ns: Annotated[Ints, "when the longest began"]
+    answer_from_packet: Annotated[Counts, "packet at which the longest began"]
+    answer_to_packet: Annotated[Counts, "packet of that answer"]
+    pauses: Annotated[Counts, "number of pauses"]
+    pause_ns: Annotated[Ints, "time of all pauses"]
+    longest_pause_ns: Annotated[Ints, "longest pause"]
+    pause_time_ns: Annotated[Ints, "when the longest pause began"]
+    pause_from_packet: Annotated[Counts, "packet at which the longest pause began"]
+    pause_to_packet: Annotated[Counts, "packet of the record that ended it"]
 
 
 class Idles(Struct, frozen=True, eq=False):
-    """The intervals in which the client held the ball by length: one row per connection and class that occurs.
+    """Idle intervals of `Turns` by length: one row per connection and length class.
 
-    Class n holds lengths from 2^n to 2^(n+1) microseconds; class 0 the shorter ones too.
+    Class n has lengths from 2^n to 2^(n+1) microseconds; class 0 includes shorter ones.
     """
 
     connection: Annotated[Counts, "row of its connection"]
     length_class: Annotated[Codes, "binary logarithm of the length in microseconds"]
     count: Annotated[Counts, "intervals of this class"]
-    total_ns: Annotated[Ints, "their time"]
-    start_time_ns: Annotated[Ints, "beginning of the last one: when the client can have the last answer"]
-    duration_ns: Annotated[Ints, "its length"]
-    before_packet: Annotated[Counts, "packet that ended what was owed to the client"]
+    total_ns: Annotated[Ints, "time of these intervals"]
+    start_time_ns: Annotated[Ints, "beginning of the last one: when the client can have the last response"]
+    duration_ns: Annotated[Ints, "length of the last one"]
+    before_packet: Annotated[Counts, "packet that completed the last outstanding response"]
     after_packet: Annotated[Counts, "the client's next request packet"]
 
 

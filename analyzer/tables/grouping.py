@@ -1,4 +1,4 @@
-"""Rows grouped by what they are of, in one sort: a search per group costs groups times rows, and both may be floods."""
+"""Group rows with one sort: a search per group would cost groups times rows, and both may be many."""
 
 from __future__ import annotations
 

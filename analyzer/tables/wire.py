@@ -1,4 +1,4 @@
-"""What was on the wire: packets, frames, PINGs, GOAWAYs, and what could not be read."""
+"""Packets, frames, PINGs, GOAWAYs, and what could not be decoded."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ class Packets(Struct, frozen=True, eq=False):
     direction: Annotated[Codes, "sender"]
     flags: Annotated[Counts, "TCP flags (RFC 9293 section 3.1)"]
     seq: Annotated[Sizes, "offset of its first payload byte in its direction, from 0"]
-    ack: Annotated[Sizes, "bytes of the other direction it acknowledges"]
+    ack: Annotated[Sizes, "bytes of the other direction that it acknowledges"]
     window: Annotated[Sizes, "receive window in bytes, scaled when the scale is known"]
     payload_bytes: Annotated[Counts, "TCP payload bytes on the wire"]
     captured_payload_bytes: Annotated[Counts, "TCP payload bytes recorded"]
-    note: Annotated[Codes, "what the analysis says of it, index into `PACKET_NOTES`"]
-    identification: Annotated[Counts, "IPv4 identification, 4294967295 without one"]
-    timestamp: Annotated[Counts, "value of the TCP timestamp option, 0 without one"]
+    note: Annotated[Codes, "how the analysis classifies it, index into `PACKET_NOTES`"]
+    identification: Annotated[Counts, "IPv4 identification, 4294967295 for none"]
+    timestamp: Annotated[Counts, "value of the TCP timestamp option, 0 for none"]
 
 
 class Frames(Struct, frozen=True, eq=False):
-    """One row per HTTP/2 frame, in the order in which they were whole."""
+    """One row per HTTP/2 frame, in the order in which the frames were complete."""
 
     connection: Annotated[Counts, "row of its connection"]
     direction: Annotated[Codes, "sender"]
     stream: Annotated[Counts, "HTTP/2 stream identifier, 0 for the connection"]
     kind: Annotated[Codes, "frame type (RFC 9113 section 6)"]
     flags: Annotated[Codes, "flags as sent"]
-    length: Annotated[Counts, "payload bytes without the nine of the header"]
+    length: Annotated[Counts, "payload bytes, without the nine bytes of the frame header"]
     first_packet: Annotated[Counts, "packet of its header's first byte"]
     first_time_ns: Annotated[Ints, "time of that packet"]
     last_packet: Annotated[Counts, "packet at which its last byte was readable in order"]
@@ -43,15 +43,15 @@ class Frames(Struct, frozen=True, eq=False):
 
 
 class Pings(Struct, frozen=True, eq=False):
-    """PING frames: the first of each connection and those before a GOAWAY."""
+    """PING frames: the first ones of each connection and those before a GOAWAY."""
 
     connection: Annotated[Counts, "row of its connection"]
     direction: Annotated[Codes, "sender"]
     packet: Annotated[Counts, "packet of its last byte"]
     time_ns: Annotated[Ints, "time of that packet"]
     ack: Annotated[Codes, "1 for an acknowledgement"]
-    purpose: Annotated[Codes, "what its payload tells, index into `PING_PURPOSES`"]
-    strikes: Annotated[Codes, "strikes of the client after it by gRFC A8's rule"]
+    purpose: Annotated[Codes, "purpose by its payload, index into `PING_PURPOSES`"]
+    strikes: Annotated[Codes, "strikes of the client after it, by gRFC A8"]
     open_rpcs: Annotated[Counts, "RPCs open at that moment"]
 
 
@@ -69,9 +69,9 @@ class Goaways(Struct, frozen=True, eq=False):
 
 
 class Problems(Struct, frozen=True, eq=False):
-    """Decode trouble as data."""
+    """Problems while decoding."""
 
-    time_ns: Annotated[Ints, "when"]
+    time_ns: Annotated[Ints, "time of the problem"]
     connection: Annotated[Counts, "row of its connection, 4294967295 for none"]
     packet: Annotated[Counts, "number of the packet"]
     layer: Annotated[Codes, "index into `LAYERS`"]

@@ -1,4 +1,4 @@
-"""The clock of one capture against that of another, from packets that both recorded.
+"""Relate the clocks of two captures by packets that both recorded.
 
 A packet that goes from A to B shows B's clock ahead of A's by its offset plus the time on the way; one that comes back
 shows it ahead by the offset less that time. So each packet bounds the offset from one side, and the fastest packets of
@@ -18,13 +18,13 @@ from msgspec import Struct
 from ..tables import Ints
 
 _BINS = 1_024
-"""Intervals of time of which the fastest packet is kept (own choice: a drift needs no more)."""
+"""Intervals of time of which the fastest packet is kept (heuristic: enough for a drift)."""
 _STEEPEST_PPB = 1_000_000
-"""Largest drift, parts per billion (own choice: clocks that are ten times worse than any crystal are broken)."""
+"""Largest drift, parts per billion (heuristic: ten times worse than any crystal, so the clock is broken)."""
 _JITTER_NS = 10_000
-"""How much stamps of two processors, or of two tools, may disagree (own choice: what software stamps do)."""
+"""How much stamps of two processors, or of two tools, may disagree (heuristic: software timestamps differ so much)."""
 _FEWEST = 3
-"""Packets in each direction without which nothing is concluded (own choice)."""
+"""Fewest packets in each direction (heuristic: fewer prove no relation)."""
 _LONGEST_NS = 30 * 86_400 * 1_000_000_000
 """Longest time between shared packets: beyond, sums of drifts need more than 64 bits."""
 _FARTHEST_NS = 1 << 61
@@ -42,41 +42,41 @@ class Clock(Struct, frozen=True):
     uncertainty_ns: int
     """Half of the smallest round trip between the capture points: the offset may be so much more or less."""
     drift_ppb: int
-    """Parts per billion; 0 when none could be told."""
+    """Parts per billion; 0 when unknown."""
     drift_known: bool
-    """Whether the packets tell a drift."""
+    """Whether the packets show a drift."""
     drift_low_ppb: int
     drift_high_ppb: int
     """What the drift is between."""
 
     def ahead(self, time_ns: Ints) -> Ints:
-        """By how much B's clock is ahead at instants of A's, in whole nanoseconds."""
+        """Compute how far B's clock is ahead at instants of A's clock, in whole nanoseconds."""
         return self.offset_ns + tilt(time_ns - self.since_ns, self.drift_ppb)
 
 
 class NoClock(Exception):
-    """The clocks cannot be put in relation; the message says why."""
+    """The clocks cannot be related; the message says why."""
 
 
 def tilt(elapsed_ns: Ints, ppb: int) -> Ints:
-    """`ppb` billionths of a time, in integers that do not overflow for thirty days."""
+    """Compute `ppb` billionths of a time, in integers that do not overflow for thirty days."""
     return elapsed_ns // 1_000 * ppb // 1_000_000
 
 
 def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
-    """The clock of B from packets A to B and B to A: A's times, and by how much B's stamps are larger.
+    """Estimate B's clock from packets A to B and B to A: A's times, and how much larger B's timestamps are.
 
     Raises NoClock.
     """
     for (_, differences), way in ((outward, "from the first to the second"), (back, "from the second to the first")):
         if len(differences) < _FEWEST:
-            raise NoClock(f"only {len(differences)} packets {way} capture point are in both")
+            raise NoClock(f"only {len(differences)} packets {way} capture point are in both captures")
     if max(abs(int(edge)) for _, apart in (outward, back) for edge in (apart.min(), apart.max())) > _FARTHEST_NS:
         raise NoClock("the clocks are more than 73 years apart")
     since = int(min(outward[0].min(), back[0].min()))
     span = int(max(outward[0].max(), back[0].max())) - since
     if span > _LONGEST_NS:
-        raise NoClock("the packets they share are more than thirty days apart")
+        raise NoClock("their common packets are more than thirty days apart")
     above, below = _fastest(outward, since, span, 1), _fastest(back, since, span, -1)
     best = _widest(above, below)
     low, high = _as_wide(above, below, best)
@@ -111,7 +111,7 @@ def _width(above: _Points, below: _Points, ppb: int) -> int:
 
 
 def _hull_slopes(points: _Points, sign: int) -> Iterator[int]:
-    """Slopes of the lower convex hull, parts per billion, times `sign`."""
+    """Yield the slopes of the lower convex hull, parts per billion, times `sign`."""
     hull: list[tuple[int, int]] = []
     for x, y in zip(points[0].tolist(), points[1].tolist(), strict=True):
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-1][0]) >= (y - hull[-1][1]) * (
@@ -125,14 +125,14 @@ def _hull_slopes(points: _Points, sign: int) -> Iterator[int]:
 
 
 def _widest(above: _Points, below: _Points) -> int:
-    """The drift with the largest smallest round trip: concave in the drift, so that it is at a slope of a hull."""
+    """Find the drift with the largest minimum round trip; it is concave in the drift, so a hull has that slope."""
     slopes = {0, *_hull_slopes(above, 1), *_hull_slopes(below, -1)}
     allowed = sorted(slope for slope in slopes if abs(slope) <= _STEEPEST_PPB)
     return max(allowed, key=lambda ppb: (_width(above, below, ppb), -abs(ppb)))
 
 
 def _as_wide(above: _Points, below: _Points, best: int) -> tuple[int, int]:
-    """The drifts that the packets tell from the best one no more than they vary themselves."""
+    """Find the range of drifts that the packets cannot distinguish from the best one."""
     out = above[1] - tilt(above[0], best)
     back = below[1] + tilt(below[0], best)
     noise = int(np.median(out) - out.min() + np.median(back) - back.min())

@@ -1,4 +1,4 @@
-"""Which connections of two captures are the same ones.
+"""Match the connections of two captures.
 
 A connection is known by its addresses and ports and by its sequence numbers: both sides' initial sequence numbers are
 64 bits that hardly repeat, so that address translation on the way does not matter. Where the opening is not in a
@@ -17,7 +17,7 @@ from ..tables import Ints
 from .recorded import Recorded, Trace
 
 _SHARED_PACKETS = 4
-"""Packets with the same numbers that make two connections one (own choice: 64 bits each)."""
+"""Packets with the same numbers that make two connections one (heuristic: 64 bits each)."""
 
 _NO_ROW = -1
 
@@ -49,7 +49,7 @@ class _Ends(Struct, frozen=True):
 
 
 def pairs(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
-    """The connections that both captures have; each is in one pair at most."""
+    """Pair the connections that both captures have; each is in at most one pair."""
     found: list[Pair] = []
     used_first: set[int] = set()
     used_second: set[int] = set()

@@ -1,4 +1,4 @@
-"""Packets that one end sent and the other end's capture does not have: where they were lost, and what repeated them."""
+"""Find packets that one end sent and the other end's capture lacks, and their retransmissions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Losses(Struct, frozen=True, eq=False):
     unsent: Ints
     """Rows of the receiver's trace whose packet the sender's capture lacks."""
     retransmissions: Ints
-    """Packets with bytes sent before."""
+    """Retransmitted packets."""
     needless: Mask
     """Of these, the ones whose bytes had arrived, or were still on their way and did."""
 
@@ -34,7 +34,7 @@ class Losses(Struct, frozen=True, eq=False):
 def losses(
     crossing: Crossing, replies: Trace, recording: tuple[int, int], sending: tuple[int, int], late: Mask
 ) -> Losses:
-    """What did not arrive while the receiver's capture ran.
+    """Find packets that did not arrive while the receiver's capture ran.
 
     `replies` are the receiver's own packets in its capture; `recording` and `sending` say from when until when, in
     nanoseconds of the common clock, the receiver's and the sender's capture have packets; `late` are the connections
@@ -60,7 +60,7 @@ def losses(
 
 
 def _met(trace: Trace, times: Ints, found: Mask, late: Mask) -> Mask:
-    """Packets since a connection is known to be in both captures: from its first one in both if it is late."""
+    """Mark packets from when their connection is in both captures: from its first common packet if it is late."""
     begin = np.where(late, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     np.minimum.at(begin, trace.connection[found], times[found])
     met: Mask = times >= np.where(late, begin, np.iinfo(np.int64).min)[trace.connection]
@@ -68,7 +68,7 @@ def _met(trace: Trace, times: Ints, found: Mask, late: Mask) -> Mask:
 
 
 def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:
-    """Whether any byte of packets sent is in any packet received."""
+    """Mark sent packets of which any byte is in a received packet."""
     data = received.length > 0
     begin = places(received)[data]
     order = np.argsort(begin, kind="stable")
@@ -79,7 +79,7 @@ def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:
 
 
 def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
-    """Whether the receiver's own packets acknowledge packets sent to it: then it had them."""
+    """Mark sent packets that the receiver acknowledged, so it had them."""
     flow, acks = sent.connection * 2 + sent.direction, (replies.flags & _ACK) > 0
     of = replies.connection * 2 + 1 - replies.direction
     highest = np.zeros(int(max(flow.max(initial=0), of.max(initial=0))) + 1, dtype=np.int64)
@@ -89,7 +89,7 @@ def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
 
 
 def _needless(crossing: Crossing, again: Ints) -> Mask:
-    """Whether the last byte of retransmissions arrived with a packet that had been sent before."""
+    """Mark retransmissions whose last byte arrived with an earlier packet."""
     sent, received = crossing.sent, crossing.received
     rows = np.flatnonzero((received.length > 0) & (crossing.origin >= 0))
     begin = places(received)[rows]

@@ -1,4 +1,4 @@
-"""Which packet of one capture is which packet of the other.
+"""Match the packets of two captures.
 
 A packet is known by its connection, direction, sequence number, acknowledgement, length and flags, and, as far as the
 path leaves them alone, by its IPv4 identification and TCP timestamp, which tell a retransmission from what it repeats.
@@ -24,11 +24,11 @@ _ENDS = 1 | _SYN | _RST
 _LAYERS = 8
 """How often the same bytes may have been sent for their copies to be told apart."""
 _KEPT = 0.9
-"""Share of packets whose identification or timestamp is the same on both sides from which it tells them apart (own
-choice: what rewrites them does so always)."""
+"""Share of packets with the same identification or timestamp on both sides from which it distinguishes copies
+(heuristic: a device that rewrites them always does so)."""
 _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 _EARLY_NS = 100_000
-"""By how much a packet may seem faster than the fastest ones known when it is matched by time (own choice)."""
+"""How much faster than the fastest known packets a packet may seem when matched by time (heuristic: clock jitter)."""
 
 Mask = npt.NDArray[np.bool_]
 

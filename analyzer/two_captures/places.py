@@ -1,8 +1,8 @@
-"""Whether several files are pieces of one rotated capture, or captures of the same connections at two places.
+"""Decide whether files are pieces of one rotated capture, or captures of the same connections at two places.
 
-Pieces of one capture never hold the same packet twice; captures at two places do, under different times. A capture made
-of copies of another one, each later and with other addresses, has the same sequence numbers again and again, in its
-pieces too; but on the way between two places packets of one direction take time that those of the other gain.
+Pieces of one capture never have the same packet twice. Captures at two places do, with different times. A capture made
+of copies of another one, each later and with other addresses, repeats the same sequence numbers, in its pieces too. But
+between two places the time differences of both directions are different, and between copies they are the same.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .recorded import MOST_PACKETS, Recorded, read
 _SYN = 2
 
 _PEEK = 5_000
-"""Packets of each file's beginning that are compared (own choice: captures of one run begin together)."""
+"""Packets of each file's beginning that are compared (heuristic: captures of one run begin together)."""
 _SHARED = 6
-"""Packets in both files from which they show the same connections (own choice: a handshake and a request)."""
+"""Packets in both files from which they show the same connections (heuristic: a handshake and a request)."""
 _COPY_LATER_NS = 1_000_000_000
-"""Copies begin at least so much later (own choice: times in whole seconds are what one writes anew)."""
+"""Least time between copies (heuristic: tools that rewrite times shift them by whole seconds)."""
 _COPY_MOVES = 3
-"""Times by which the copies in one file lie behind those in another (own choice: two where a file ends within one)."""
+"""Most time shifts between copies in two files (heuristic: two where a file ends within a copy)."""
 
 
 def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[DecodeOptions]) -> tuple[tuple[str, ...], ...]:
-    """The files, by the place where they were captured: one group for a rotated capture, else two or more.
+    """Group files by the place where they were captured: one group for a rotated capture, otherwise two or more.
 
     Looks at the beginning of each file, or with `whole` at all of it. Files that cannot be read twice, such as
     standard input, count as one capture. Raises CaptureError.
@@ -47,17 +47,17 @@ def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[DecodeO
         try:
             looks.append(_look(read([name], most=MOST_PACKETS if whole else _PEEK, **how), number))
         except EmptyCaptureError:
-            empty.append(name)  # the reader leaves it out, and says so
+            empty.append(name)  # the reader skips it with a warning
         if sum(len(look.numbers) for look in looks) > MOST_PACKETS:
             return (tuple(files),)
     if len(looks) < 2:
         return (tuple(files),)
-    first, *others = _grouped(looks, _sharing(looks))
+    first, *others = _group(looks, _find_sharing(looks))
     return ((*first, *empty), *others)
 
 
 class _Look(Struct, frozen=True, eq=False):
-    """What is compared of a file."""
+    """The part of a file that is compared."""
 
     name: str
     number: int
@@ -98,8 +98,8 @@ def _look(recorded: Recorded, number: int) -> _Look:
     )
 
 
-def _sharing(looks: Sequence[_Look]) -> set[tuple[int, int]]:
-    """Pairs of files that hold the same packets under different times; a file given twice is no second capture."""
+def _find_sharing(looks: Sequence[_Look]) -> set[tuple[int, int]]:
+    """Find pairs of files with the same packets at different times; a file given twice is no second capture."""
     numbers = np.concatenate([look.numbers for look in looks])
     times = np.concatenate([look.times for look in looks])
     ends = np.concatenate([look.ends for look in looks])
@@ -115,13 +115,13 @@ def _sharing(looks: Sequence[_Look]) -> set[tuple[int, int]]:
     for pair in np.flatnonzero(count >= _SHARED):
         a, b = (side[which.ravel() == pair] for side in (one, other))
         later = times[b] - times[a]
-        if later.any() and not ((ends[a] != ends[b]).all() and _copied(later, directions[a])):
+        if later.any() and not ((ends[a] != ends[b]).all() and _are_copies(later, directions[a])):
             pairs.add((looks[int(found[0, pair])].number, looks[int(found[1, pair])].number))
     return pairs
 
 
-def _copied(later_ns: Ints, directions: Codes) -> bool:
-    """Whether packets with other addresses are copies: moved in time by one of a few times, in both directions.
+def _are_copies(later_ns: Ints, directions: Codes) -> bool:
+    """Check whether packets with other addresses are copies: shifted by one of a few times, in both directions.
 
     Copies that were made to run side by side have the same time.
     """
@@ -131,8 +131,8 @@ def _copied(later_ns: Ints, directions: Codes) -> bool:
     return max(len(client), len(server)) <= _COPY_MOVES and not client.isdisjoint(server)
 
 
-def _grouped(looks: Sequence[_Look], sharing: set[tuple[int, int]]) -> tuple[tuple[str, ...], ...]:
-    """Files of one place together: they share no packets, and were captured on the same side."""
+def _group(looks: Sequence[_Look], sharing: set[tuple[int, int]]) -> tuple[tuple[str, ...], ...]:
+    """Group files of one place: they share no packets, and were captured on the same side."""
     if not sharing:
         return (tuple(look.name for look in looks),)
     groups: list[list[_Look]] = []

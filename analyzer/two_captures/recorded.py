@@ -1,4 +1,4 @@
-"""One capture as matching needs it: its tables, and a few columns of its packets and frames."""
+"""Read a capture for matching: its tables, and a few columns of its packets and frames."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PACKETS = 3_000_000
 DUPLICATE = _core.PACKET_NOTES.index("duplicate")
 """`Trace.note` of a packet recorded twice."""
 RETRANSMISSION = _core.PACKET_NOTES.index("retransmission")
-"""`Trace.note` of bytes sent before."""
+"""`Trace.note` of a retransmitted packet."""
 
 _FRAMES_OF_STREAMS = np.isin(np.arange(256), [0, 1, 3, 9])  # DATA, HEADERS, RST_STREAM, CONTINUATION
 
@@ -41,11 +41,11 @@ class Trace(Struct, frozen=True, eq=False):
     timestamp: Counts
 
     def __len__(self) -> int:
-        """Packets."""
+        """Count the packets."""
         return len(self.packet)
 
     def at(self, rows: npt.NDArray[Any]) -> Trace:
-        """Some of the packets."""
+        """Select some of the packets."""
         return Trace(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
 
@@ -102,7 +102,7 @@ def read(
 
 def _allow(packets: int, name: str) -> None:
     if packets > MOST_PACKETS:
-        text = f"{name} has more than {MOST_PACKETS:,} TCP packets, which is more than are matched"
+        text = f"{name} has more than {MOST_PACKETS:,} TCP packets, too many to match"
         raise TooLargeError(f"{text}: cut out the minutes that matter (editcap -A -B) or filter its connections")
 
 

@@ -3,8 +3,8 @@
 Until the request has left, the client's capture tells what an RPC's time was; from when the request is whole at the
 server until the answer has left, the server's capture does, each by its own clock. What remains is the way there and
 the way back. Of those, the times of the packets that completed the request and the answer were on the way are the
-network's, and the rest went by until lost bytes had been sent again. Only how the network's time is divided between up
-and down depends on how the clocks are put in relation, and a budget adds up to the RPC's duration to the nanosecond.
+network's, and the rest went by until lost bytes had been retransmitted. Only how the network's time is divided between
+up and down depends on the relation of the clocks, and a budget adds up to the RPC's duration to the nanosecond.
 
 RPCs whose server answers before the request has ended take many turns. There, what the client's capture has as network
 or server time is divided: the server's part is what the server's capture says, the way up the time of the packets that

@@ -1,4 +1,4 @@
-"""Two captures put together: the analysis of the client's, and what the server's adds."""
+"""Combine two captures: the analysis of the client's capture, and what the server's capture adds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ from ..decode.decode import decode
 from ..decode.errors import NoGrpcError, TooLargeError
 from ..decode.runner import DecodeOptions, Progress
 from ..detectors import loss_recovery
-from ..model.analysis import Analysis, Apart, ClockFacts, Ends, EndsConnection, EndsMethod, LostPacket, Quantiles, Way
+from ..model.analysis import (
+    Analysis,
+    Apart,
+    ClockFacts,
+    Ends,
+    EndsCapture,
+    EndsConnection,
+    EndsMethod,
+    LostPacket,
+    Quantiles,
+    Way,
+)
 from ..model.finding import Finding
 from ..sidecar.read import Sidecar
 from ..summary.figures import HTTP2, TLS
@@ -35,11 +46,11 @@ LISTED = 1_000
 """Lost packets that are listed per direction."""
 
 _CLEAR_NS = 100_000
-"""By how much nearer to the client one capture point is for its round trips to tell which is the client's."""
+"""Difference of round trips to the client that shows which capture point is nearer to the client."""
 
 
 Described = Callable[[Sequence[str]], tuple[Sidecar | None, tuple[str, ...]]]
-"""What was recorded beside some files, and what is to be noted of that."""
+"""Finds the sidecar of some files, and warnings about it."""
 
 
 def analyze_files(
@@ -49,7 +60,7 @@ def analyze_files(
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> Analysis:
-    """Analyse several files: pieces of one rotated capture, or captures at two places, whichever they are.
+    """Analyse several files, which may be pieces of one rotated capture or captures at two places.
 
     Raises CaptureError, and NoGrpcError when none has gRPC.
     """
@@ -58,22 +69,24 @@ def analyze_files(
         tables = decode(files, rpc_rows=False, progress=progress, **how)
         if not tables.capture["time_steps_back"]:
             return of_tables(tables, *described(files))
-        # pieces of one capture follow each other; what begins before the other's end may be the same time elsewhere
+        # pieces of one capture follow each other in time; overlapping files may be captures at two places
         places = vantages(files, whole=True, **how)
         if len(places) == 1:
             return of_tables(tables, *described(files))
     if len(places) > 2:
-        return _apart(places, f"they were captured at {len(places)} places, and two can be put together", progress, how)
+        return _analyze_apart(
+            places, f"they were captured at {len(places)} places, and only two can be combined", progress, how
+        )
     try:
-        return _together(_read_both(places, progress, how), described)
+        return _combine(_read_both(places, progress, how), described)
     except (NoClock, TooLargeError) as error:
-        return _apart(places, str(error), progress, how)
+        return _analyze_apart(places, str(error), progress, how)
     except NoGrpcError:
-        return _apart(places, "the client's shows no gRPC", progress, how)
+        return _analyze_apart(places, "the client's capture has no gRPC", progress, how)
 
 
 class RpcBudgets(Struct, frozen=True, eq=False):
-    """The RPCs of the client's capture with budgets that know both ends."""
+    """The RPCs of the client's capture with budgets from both captures."""
 
     tables: Tables
     """Tables of the client's capture."""
@@ -84,8 +97,8 @@ class RpcBudgets(Struct, frozen=True, eq=False):
 def rpc_budgets(
     places: Sequence[Sequence[str]], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]
 ) -> RpcBudgets:
-    """Every RPC's time with both ends known. Raises CaptureError, TooLargeError, NoClock."""
-    met = _meet(*_read_both(places, progress, how))
+    """Divide every RPC's time with both captures. Raises CaptureError, TooLargeError, NoClock."""
+    met = _match(*_read_both(places, progress, how))
     return RpcBudgets(met.client.tables, _split(met).budgets)
 
 
@@ -96,8 +109,10 @@ def _read_both(
     return first, second
 
 
-def _apart(places: Sequence[Sequence[str]], reason: str, progress: Progress | None, how: DecodeOptions) -> Analysis:
-    """Each capture by itself. Raises CaptureError, and NoGrpcError when none has gRPC."""
+def _analyze_apart(
+    places: Sequence[Sequence[str]], reason: str, progress: Progress | None, how: DecodeOptions
+) -> Analysis:
+    """Analyse each capture separately. Raises CaptureError, and NoGrpcError when none has gRPC."""
     analyses: list[Analysis] = []
     encrypted: list[Analysis] = []
     without = None
@@ -117,7 +132,7 @@ def _apart(places: Sequence[Sequence[str]], reason: str, progress: Progress | No
 
 
 class _Met(Struct, frozen=True, eq=False):
-    """Both captures on one clock."""
+    """Both captures on a common clock."""
 
     client: Recorded
     server: Recorded
@@ -133,15 +148,15 @@ class _Met(Struct, frozen=True, eq=False):
     """Connections of the client's capture whose client is at the server's capture point."""
 
 
-def _together(both: tuple[Recorded, Recorded], described: Described) -> Analysis:
-    met = _meet(*both)
+def _combine(both: tuple[Recorded, Recorded], described: Described) -> Analysis:
+    met = _match(*both)
     tables = met.client.tables
-    analysis, ends = of_tables(tables, *described([file["name"] for file in tables.capture["files"]])), _ends(met)
-    return replace(analysis, ends=ends, findings=tuple(_placed(finding, ends) for finding in analysis.findings))
+    analysis, ends = of_tables(tables, *described([file["name"] for file in tables.capture["files"]])), _summarize(met)
+    return replace(analysis, ends=ends, findings=tuple(_add_losses(finding, ends) for finding in analysis.findings))
 
 
-def _placed(finding: Finding, ends: Ends) -> Finding:
-    """What is known of losses from both ends, in the finding that tells of them."""
+def _add_losses(finding: Finding, ends: Ends) -> Finding:
+    """Add the losses seen from both ends to the finding about losses."""
     if finding.id != loss_recovery.ID:
         return finding
     needless = ends.up.needless_retransmissions + ends.down.needless_retransmissions
@@ -151,43 +166,43 @@ def _placed(finding: Finding, ends: Ends) -> Finding:
         "needless_retransmissions": needless,
     }
     text = (
-        f"{finding.explanation} Both captures together: {ends.up.lost_packets:,} of the client's "
-        f"{ends.up.packets:,} packets and {ends.down.lost_packets:,} of the server's {ends.down.packets:,} got lost "
-        f"between them; {needless:,} were sent again although they had arrived."
+        f"{finding.explanation} Both captures show that {ends.up.lost_packets:,} of the client's "
+        f"{ends.up.packets:,} packets and {ends.down.lost_packets:,} of the server's {ends.down.packets:,} were lost "
+        f"between them. {needless:,} packets were retransmitted although they had arrived."
     )
     return replace(finding, metrics={**finding.metrics, **metrics}, explanation=text)
 
 
-def _meet(first: Recorded, second: Recorded) -> _Met:
-    """Match packets and clocks; what is not known of who is nearer to the client, the clocks tell. Raises NoClock."""
-    shared = _shared(first, second)
+def _match(first: Recorded, second: Recorded) -> _Met:
+    """Match packets and clocks; if round trips do not show the client's side, the clocks do. Raises NoClock."""
+    shared = _find_shared(first, second)
     if not shared:
         raise NoClock("they have no HTTP/2 or TLS connection in common")
-    nearer = sum(_nearer(first, second, pair) * _packets(first, pair) for pair in shared)
+    nearer = sum(_compare_nearness(first, second, pair) * _count_packets(first, pair) for pair in shared)
     if nearer > 0:
-        return _on_one_clock(first, second, shared)
+        return _relate(first, second, shared)
     if nearer < 0:
-        return _on_one_clock(second, first, _shared(second, first))
+        return _relate(second, first, _find_shared(second, first))
     try:
-        return _on_one_clock(first, second, shared)
+        return _relate(first, second, shared)
     except NoClock:
-        return _on_one_clock(second, first, _shared(second, first))
+        return _relate(second, first, _find_shared(second, first))
 
 
-def _shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
-    """The connections in both captures that a report is about."""
+def _find_shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
+    """Find the HTTP/2 and TLS connections that are in both captures."""
     mine, theirs = first.tables.connections.protocol, second.tables.connections.protocol
     wanted = (HTTP2, TLS)
     return tuple(p for p in pairs(first, second) if mine[p.first] in wanted or theirs[p.second] in wanted)
 
 
-def _packets(recorded: Recorded, pair: Pair) -> int:
+def _count_packets(recorded: Recorded, pair: Pair) -> int:
     connections = recorded.tables.connections
     return int(connections.packets_client[pair.first]) + int(connections.packets_server[pair.first])
 
 
-def _nearer(first: Recorded, second: Recorded, pair: Pair) -> int:
-    """1 when the first capture point is nearer to the connection's client, -1 when the second is, 0 when not clear."""
+def _compare_nearness(first: Recorded, second: Recorded, pair: Pair) -> int:
+    """Return 1 when the first capture point is nearer to the client, -1 when the second is, 0 when unclear."""
     near = int(first.tables.connections.near_client_rtt_ns[pair.first])
     others = second.tables.connections
     far = int((others.near_server_rtt_ns if pair.swapped else others.near_client_rtt_ns)[pair.second])
@@ -196,22 +211,24 @@ def _nearer(first: Recorded, second: Recorded, pair: Pair) -> int:
     return 1 if far > near else -1
 
 
-def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Met:
+def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Met:
     size = len(client.tables.connections.protocol)
     turned, late = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for pair in shared:
-        turned[pair.first] = _nearer(client, server, pair) < 0
+        turned[pair.first] = _compare_nearness(client, server, pair) < 0
         late[pair.first] = not pair.complete
     mine, theirs = align(client, server, shared)
-    sent_up, got_down = _ways(mine, turned)
-    got_up, sent_down = _ways(theirs, turned)
+    sent_up, got_down = _split_ways(mine, turned)
+    got_up, sent_down = _split_ways(theirs, turned)
     up, down = alike(sent_up, got_up), alike(sent_down, got_down)
-    outward = _first_copies(sent_up, got_up, up.sent, up.received)
-    clock = fit(outward, _first_copies(got_down, sent_down, down.received, down.sent))
+    outward = _find_first_copies(sent_up, got_up, up.sent, up.received)
+    clock = fit(outward, _find_first_copies(got_down, sent_down, down.received, down.sent))
     fastest = clock.uncertainty_ns
-    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _by_client(clock, got_up.time_ns)), up, fastest)
-    crossing_down = cross(sent_down, got_down, (_by_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest)
-    windows = (_window(client, None), _window(server, clock))
+    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _convert_to_client(clock, got_up.time_ns)), up, fastest)
+    crossing_down = cross(
+        sent_down, got_down, (_convert_to_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest
+    )
+    windows = (_find_time_span(client, None), _find_time_span(server, clock))
     return _Met(
         client=client,
         server=server,
@@ -225,39 +242,39 @@ def _on_one_clock(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) 
     )
 
 
-def _ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
-    """Packets from the client's capture point to the server's, and those of the other way."""
+def _split_ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
+    """Split packets into those from the client's capture point to the server's, and those back."""
     back = trace.direction.astype(bool) ^ turned[trace.connection]
     return trace.at(~back), trace.at(back)
 
 
-def _first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
-    """Times in the client's capture, and by how much those of the server's are larger, of packets sent once."""
+def _find_first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
+    """Return times in the client's capture, and the differences to the server's, of packets sent once."""
     once = (mine.note[rows] != RETRANSMISSION) & (theirs.note[others] != RETRANSMISSION)
     times = mine.time_ns[rows[once]]
     return times, theirs.time_ns[others[once]] - times
 
 
-def _by_client(clock: Clock, times: Ints) -> Ints:
+def _convert_to_client(clock: Clock, times: Ints) -> Ints:
     here: Ints = times - clock.ahead(times - clock.offset_ns)
     return here
 
 
-def _window(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
-    """From when until when a capture has packets, by the client's clock."""
+def _find_time_span(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
+    """Return the times of a capture's first and last packet, by the client's clock."""
     capture = recorded.tables.capture
     ends = np.array([capture["first_time_ns"] or 0, capture["last_time_ns"] or 0], dtype=np.int64)
-    first, last = ends if clock is None else _by_client(clock, ends)
+    first, last = ends if clock is None else _convert_to_client(clock, ends)
     return int(first), int(last)
 
 
-def _ends(met: _Met) -> Ends:
+def _summarize(met: _Met) -> Ends:
     divided, clock = _split(met), met.clock
     return Ends(
-        client_files=met.client.files,
-        server_files=met.server.files,
+        client=EndsCapture(tuple(met.client.files), _count_unshared(met.client, {pair.first for pair in met.shared})),
+        server=EndsCapture(tuple(met.server.files), _count_unshared(met.server, {pair.second for pair in met.shared})),
         clock=ClockFacts(
-            since_ns=clock.since_ns,
+            since_time_ns=clock.since_ns,
             offset_ns=clock.offset_ns,
             uncertainty_ns=clock.uncertainty_ns,
             drift_ppb=clock.drift_ppb if clock.drift_known else None,
@@ -265,60 +282,60 @@ def _ends(met: _Met) -> Ends:
             drift_high_ppb=clock.drift_high_ppb,
         ),
         matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),
-        connections=tuple(_connections(met)),
-        only_client_connections=_lonely(met.client, {pair.first for pair in met.shared}),
-        only_server_connections=_lonely(met.server, {pair.second for pair in met.shared}),
-        up=_way(met.up, met.up_losses),
-        down=_way(met.down, met.down_losses),
-        budget=_named(totals_ns(divided.budgets)),
-        methods=tuple(_methods(met.client, divided)),
+        connections=tuple(_describe_connections(met)),
+        up=_describe_way(met.up, met.up_losses),
+        down=_describe_way(met.down, met.down_losses),
+        budget=_name_causes(totals_ns(divided.budgets)),
+        methods=tuple(_describe_methods(met.client, divided)),
     )
 
 
 def _split(met: _Met) -> Split:
-    return split(met.client, met.server, [pair for pair in met.shared if not met.turned[pair.first]], _delays(met))
+    return split(
+        met.client, met.server, [pair for pair in met.shared if not met.turned[pair.first]], _collect_delays(met)
+    )
 
 
-def _lonely(recorded: Recorded, shared: set[int]) -> int:
+def _count_unshared(recorded: Recorded, shared: set[int]) -> int:
     protocol = recorded.tables.connections.protocol
     rows = np.flatnonzero((protocol == HTTP2) | (protocol == TLS))
     return sum(int(row) not in shared for row in rows)
 
 
-def _delays(met: _Met) -> Delays:
-    """Times on the way by number of the packet that arrived."""
-    up, down = (_received(way) for way in (met.up, met.down))
+def _collect_delays(met: _Met) -> Delays:
+    """Collect one-way delays by number of the received packet."""
+    up, down = (_take_received(way) for way in (met.up, met.down))
     at_server, at_client = met.server.tables.capture["packets"] + 1, met.client.tables.capture["packets"] + 1
     return Delays(
-        up=_by_number(met.up.received.packet, met.up.delay, at_server, -1),
-        down=_by_number(met.down.received.packet, met.down.delay, at_client, -1),
-        sent_up=_by_number(up.packet, up.origin.time_ns, at_server, 0),
-        sent_down=_by_number(down.packet, down.origin.time_ns, at_client, 0),
-        repeats=_by_number(down.packet, down.origin.note == RETRANSMISSION, at_client, 0).astype(bool),
-        by_client=partial(_by_client, met.clock),
+        up=_index_by_number(met.up.received.packet, met.up.delay, at_server, -1),
+        down=_index_by_number(met.down.received.packet, met.down.delay, at_client, -1),
+        sent_up=_index_by_number(up.packet, up.origin.time_ns, at_server, 0),
+        sent_down=_index_by_number(down.packet, down.origin.time_ns, at_client, 0),
+        repeats=_index_by_number(down.packet, down.origin.note == RETRANSMISSION, at_client, 0).astype(bool),
+        by_client=partial(_convert_to_client, met.clock),
     )
 
 
 class _Received(Struct, frozen=True, eq=False):
-    """Packets received that are known, by number, and what was sent."""
+    """Matched received packets by number, and their sent counterparts."""
 
     packet: Counts
     origin: Trace
 
 
-def _received(way: Crossing) -> _Received:
+def _take_received(way: Crossing) -> _Received:
     found = way.origin >= 0
     return _Received(way.received.packet[found], way.sent.at(way.origin[found]))
 
 
-def _by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothing: int) -> Ints:
+def _index_by_number(packet: Counts, values: npt.NDArray[Any], size: int, nothing: int) -> Ints:
     cells = np.full(size, nothing, dtype=np.int64)
     cells[packet] = values
     return cells
 
 
-def _quantiles(delay: Ints) -> Quantiles | None:
-    """By nearest rank, as everywhere."""
+def _compute_quantiles(delay: Ints) -> Quantiles | None:
+    """Compute quantiles by nearest rank."""
     if not len(delay):
         return None
     ordered = np.sort(delay)
@@ -330,11 +347,11 @@ def _quantiles(delay: Ints) -> Quantiles | None:
 _RANKS: Mapping[str, float] = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
-def _way(crossing: Crossing, missing: Losses) -> Way:
+def _describe_way(crossing: Crossing, missing: Losses) -> Way:
     sent = crossing.sent
     delay = crossing.delay[crossing.origin >= 0]
     return Way(
-        delay_ns=_quantiles(delay) or Quantiles(0, 0, 0, 0, 0, 0, 0),
+        delay_ns=_compute_quantiles(delay) or Quantiles(0, 0, 0, 0, 0, 0, 0),
         packets=len(sent),
         lost_packets=len(missing.lost),
         lost=tuple(
@@ -348,15 +365,20 @@ def _way(crossing: Crossing, missing: Losses) -> Way:
     )
 
 
-def _connections(met: _Met) -> Iterator[EndsConnection]:
-    up, down = _by_connection(met.up, met.up_losses), _by_connection(met.down, met.down_losses)
+def _describe_connections(met: _Met) -> Iterator[EndsConnection]:
+    up, down = (
+        _group_by_connection(met.up, met.up_losses),
+        _group_by_connection(met.down, met.down_losses),
+    )
     for pair in met.shared:
         mine, other = (down, up) if met.turned[pair.first] else (up, down)
-        yield _connection(met.server.tables, pair, mine.get(pair.first, _NOTHING), other.get(pair.first, _NOTHING))
+        yield _describe_connection(
+            met.server.tables, pair, mine.get(pair.first, _NOTHING), other.get(pair.first, _NOTHING)
+        )
 
 
 class _OneWay(Struct, frozen=True):
-    """What one way of one connection comes to."""
+    """Delays and losses of one direction of one connection."""
 
     delay: Quantiles | None
     lost: int
@@ -365,25 +387,27 @@ class _OneWay(Struct, frozen=True):
 _NOTHING = _OneWay(None, 0)
 
 
-def _by_connection(crossing: Crossing, missing: Losses) -> dict[int, _OneWay]:
+def _group_by_connection(crossing: Crossing, missing: Losses) -> dict[int, _OneWay]:
     found = crossing.origin >= 0
     connection, delay = crossing.received.connection[found], crossing.delay[found]
     order = np.argsort(connection, kind="stable")
     rows, first = np.unique(connection[order], return_index=True)
     lost = np.bincount(crossing.sent.connection[missing.lost], minlength=int(rows.max(initial=0)) + 1)
     pieces = np.split(delay[order], first[1:])
-    known = {int(row): _OneWay(_quantiles(piece), int(lost[row])) for row, piece in zip(rows, pieces, strict=False)}
+    known = {
+        int(row): _OneWay(_compute_quantiles(piece), int(lost[row])) for row, piece in zip(rows, pieces, strict=False)
+    }
     return {row: _OneWay(None, int(number)) for row, number in enumerate(lost) if number} | known
 
 
-def _connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsConnection:
+def _describe_connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsConnection:
     names = (server.client(pair.second), server.server(pair.second))
     client, other = names[::-1] if pair.swapped else names
     return EndsConnection(
         connection=pair.first,
         server_connection=pair.second,
-        client=client,
-        server=other,
+        client_at_server=client,
+        server_at_server=other,
         up_ns=up.delay,
         down_ns=down.delay,
         lost_up=up.lost,
@@ -391,7 +415,7 @@ def _connection(server: Tables, pair: Pair, up: _OneWay, down: _OneWay) -> EndsC
     )
 
 
-def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
+def _describe_methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
     rows, none = group_rows(client.tables.rpcs.method), np.zeros(0, dtype=np.int64)
     found = []
     for method in client.tables.methods:
@@ -402,11 +426,11 @@ def _methods(client: Recorded, divided: Split) -> Sequence[EndsMethod]:
                 label=method.label,
                 rpcs=len(mine),
                 divided_rpcs=int(divided.divided[mine].sum()),
-                budget=_named(totals_ns(divided.budgets[mine])),
+                budget=_name_causes(totals_ns(divided.budgets[mine])),
             )
         )
     return sorted(found, key=lambda m: (-sum(m.budget.values()), m.method or m.label or ""))
 
 
-def _named(sums: Sequence[int]) -> Mapping[str, int]:
+def _name_causes(sums: Sequence[int]) -> Mapping[str, int]:
     return {cause: int(ns) for cause, ns in zip(SPLIT_CAUSES, sums, strict=True) if ns}

@@ -1,7 +1,6 @@
-"""Two readings of one capture held against each other: counts side by side, and every difference.
+"""Compare two readings of one capture: counts side by side, and every difference.
 
-Pure functions on rows: what a row means is said in `account.py`, why two readings differ is decided in
-`difference_rules.py`.
+Pure functions on rows: `records.py` defines the rows, `rules.py` explains why two readings differ.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from .rules import Rules
 
 
 def compare(ours: CaptureRecords, theirs: CaptureRecords) -> Comparison:
-    """Everything in which grpcdiag's and Wireshark's reading of a capture differ, explained where a rule can."""
+    """Find every difference of grpcdiag's and Wireshark's reading of a capture, explained where a rule can."""
     matter = Matter(ours, theirs)
     rules = Rules(matter)
     differences = [
-        *_packets(matter, rules),
-        *_frames(matter, rules),
-        *_streams(matter, rules),
-        *_statuses(matter, rules),
-        *_retransmissions(matter, rules),
+        *_compare_packets(matter, rules),
+        *_compare_frames(matter, rules),
+        *_compare_streams(matter, rules),
+        *_compare_statuses(matter, rules),
+        *_compare_retransmissions(matter, rules),
     ]
     ordered = tuple(sorted(differences, key=lambda difference: difference.packet))
-    return Comparison(tuple(_counts(matter)), ordered, tuple(theirs.notes))
+    return Comparison(tuple(_count_all(matter)), ordered, tuple(theirs.notes))
 
 
 def frame_name(frame: Frame) -> str:
-    """A frame as reports name it."""
+    """Describe a frame for reports."""
     names = _core.FRAME_TYPES
     kind = names[frame.kind] if frame.kind < len(names) else f"type 0x{frame.kind:02x}"
     sender = ("client", "server")[frame.direction] if frame.direction in (0, 1) else "?"
     return f"{kind} of {frame.length:,} bytes, flags 0x{frame.flags:02x}, on stream {frame.stream} from the {sender}"
 
 
-def _counts(matter: Matter) -> Iterator[Count]:
+def _count_all(matter: Matter) -> Iterator[Count]:
     ours, theirs = matter.ours, matter.theirs
     yield Count("connections", len({p.connection for p in ours.packets}), len({p.connection for p in theirs.packets}))
     yield Count("packets", len(ours.packets), len(theirs.packets))
-    yield Count("retransmissions", len(_sent_before(ours.packets)), len(_sent_before(theirs.packets)))
+    yield Count("retransmissions", len(_find_retransmitted(ours.packets)), len(_find_retransmitted(theirs.packets)))
     yield Count("frames", len(ours.frames), len(theirs.frames))
     kinds = (Counter(f.kind for f in ours.frames), Counter(f.kind for f in theirs.frames))
     for kind, name in enumerate(_core.FRAME_TYPES):
@@ -51,20 +50,20 @@ def _counts(matter: Matter) -> Iterator[Count]:
     others = kinds[0].total(), kinds[1].total()
     if any(others):
         yield Count("frames of other types", *others)
-    yield Count("streams", len(_stream_set(matter.our_frames)), len(_stream_set(matter.their_frames)))
+    yield Count("streams", len(_collect_streams(matter.our_frames)), len(_collect_streams(matter.their_frames)))
     yield Count("gRPC statuses", len(ours.statuses), len({(s.connection, s.stream) for s in theirs.statuses}))
 
 
-def _stream_set(frames: Iterable[Frame]) -> set[tuple[int, int]]:
+def _collect_streams(frames: Iterable[Frame]) -> set[tuple[int, int]]:
     return {(frame.connection, frame.stream) for frame in frames if frame.stream}
 
 
-def _sent_before(packets: Iterable[Packet]) -> set[int]:
+def _find_retransmitted(packets: Iterable[Packet]) -> set[int]:
     return {packet.packet for packet in packets if packet.notes & SENT_BEFORE}
 
 
-def _packets(matter: Matter, rules: Rules) -> Iterator[Difference]:
-    """Packets that one side lacks, places in another connection than their like, and other lengths."""
+def _compare_packets(matter: Matter, rules: Rules) -> Iterator[Difference]:
+    """Find packets that one side lacks, assigns to another connection, or lists with another length."""
     for number in sorted(matter.our_packet.keys() ^ matter.their_packet.keys()):
         mine, other = matter.our_packet.get(number), matter.their_packet.get(number)
         connection = mine.connection if mine else None
@@ -84,7 +83,7 @@ def _packets(matter: Matter, rules: Rules) -> Iterator[Difference]:
             yield Difference("connection", mine.connection, None, number, said[0], said[1])
 
 
-def _frames(matter: Matter, rules: Rules) -> Iterator[Difference]:
+def _compare_frames(matter: Matter, rules: Rules) -> Iterator[Difference]:
     for place in matter.unmatched_ours:
         frame = matter.our_frames[place]
         why = rules.our_frame(place)
@@ -96,9 +95,9 @@ def _frames(matter: Matter, rules: Rules) -> Iterator[Difference]:
         yield Difference("frame", connection, frame.stream, frame.packet, None, frame_name(frame), why)
 
 
-def _streams(matter: Matter, rules: Rules) -> Iterator[Difference]:
-    """Streams of which only one side lists frames; explained when all of these are."""
-    ours, theirs = _stream_set(matter.our_frames), _stream_set(matter.their_frames)
+def _compare_streams(matter: Matter, rules: Rules) -> Iterator[Difference]:
+    """Find streams of which only one side lists frames; explained when all of these frames are."""
+    ours, theirs = _collect_streams(matter.our_frames), _collect_streams(matter.their_frames)
     for missing, frames, places in (
         (ours - theirs, matter.our_frames, matter.unmatched_ours),
         (theirs - ours, matter.their_frames, matter.unmatched_theirs),
@@ -116,7 +115,7 @@ def _streams(matter: Matter, rules: Rules) -> Iterator[Difference]:
             yield Difference("stream", key[0], key[1], first.packet, ours_said, theirs_said, why)
 
 
-def _statuses(matter: Matter, rules: Rules) -> Iterator[Difference]:
+def _compare_statuses(matter: Matter, rules: Rules) -> Iterator[Difference]:
     ours = {(s.connection, s.stream): s for s in matter.ours.statuses}
     theirs = {(s.connection, s.stream): s for s in matter.their_statuses}
     for key in sorted(ours.keys() | theirs.keys()):
@@ -128,12 +127,12 @@ def _statuses(matter: Matter, rules: Rules) -> Iterator[Difference]:
         yield Difference("status", *key, packet, *values, rules.status(mine, other))
 
 
-def _retransmissions(matter: Matter, rules: Rules) -> Iterator[Difference]:
-    ours, theirs = _sent_before(matter.ours.packets), _sent_before(matter.theirs.packets)
+def _compare_retransmissions(matter: Matter, rules: Rules) -> Iterator[Difference]:
+    ours, theirs = _find_retransmitted(matter.ours.packets), _find_retransmitted(matter.theirs.packets)
     for number in sorted(ours ^ theirs):
         mine, other = matter.our_packet.get(number), matter.their_packet.get(number)
         if mine is None or other is None:
-            continue  # a packet that one side lacks is told as such
-        said = [", ".join(sorted(p.notes)).replace("_", " ") or "nothing special" for p in (mine, other)]
+            continue  # a packet that one side lacks is a difference of its own
+        said = [", ".join(sorted(p.notes)).replace("_", " ") or "no note" for p in (mine, other)]
         why = rules.retransmission(mine, other)
         yield Difference("retransmission", mine.connection, None, number, said[0], said[1], why)

@@ -1,4 +1,4 @@
-"""What a comparison of two readings is made of, and the join of their rows that it is made from."""
+"""Differences of two readings of a capture, and the joined rows that they are found in."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Right = Literal["grpcdiag", "wireshark", "both"]
 """Who is right: `both` where the two answer different questions."""
 
 SENT_BEFORE = frozenset(("retransmission", "fast_retransmission", "spurious_retransmission"))
-"""Notes of packets whose bytes were sent before."""
+"""Notes of retransmitted packets."""
 
 
 class Why(Struct, frozen=True):
-    """What explains a difference."""
+    """The explanation of a difference."""
 
     rule: str
     """Its id, see docs/verify.md."""
     right: Right | None
-    """Who is right; None where the packets do not tell."""
+    """Who is right; None when the packets do not show it."""
     text: str
     """The evidence, as a sentence."""
 
 
 class Difference(Struct, frozen=True):
-    """One thing on which the readings do not agree."""
+    """One difference of the two readings."""
 
     what: What
-    """Of what kind it is."""
+    """The kind of the difference."""
     connection: int | None
     """grpcdiag's number of the connection."""
     stream: int | None
@@ -47,11 +47,11 @@ class Difference(Struct, frozen=True):
     theirs: str | None
     """What Wireshark says, None for nothing."""
     why: Why | None = None
-    """What explains it; None while unexplained."""
+    """The explanation; None when there is none."""
 
 
 class Count(Struct, frozen=True):
-    """One figure of both."""
+    """One figure of both readings."""
 
     name: str
     ours: int
@@ -64,21 +64,21 @@ class Comparison(Struct, frozen=True):
     counts: tuple[Count, ...]
     """Figures side by side."""
     differences: tuple[Difference, ...]
-    """All of them, by packet."""
+    """All differences, by packet."""
     notes: tuple[str, ...] = ()
-    """What Wireshark complained of."""
+    """Warnings of Wireshark."""
 
     @property
     def unexplained(self) -> int:
-        """Differences that nothing explains."""
+        """Count the differences without an explanation."""
         return sum(difference.why is None for difference in self.differences)
 
 
 class Matter:
-    """Both accounts with what rules look up in them, all in grpcdiag's numbers of connections."""
+    """Both readings, indexed for the rules, with grpcdiag's connection numbers."""
 
     def __init__(self, ours: CaptureRecords, theirs: CaptureRecords) -> None:
-        """Joins packets by number and gives Wireshark's rows grpcdiag's connections and directions."""
+        """Join packets by number, and assign grpcdiag's connections and directions to Wireshark's rows."""
         self.ours, self.theirs = ours, theirs
         self.our_packet = {packet.packet: packet for packet in ours.packets}
         self.their_packet = {packet.packet: packet for packet in theirs.packets}
@@ -99,7 +99,7 @@ class Matter:
         self.unmatched_ours, self.unmatched_theirs = self._unmatched()
 
     def _pair(self) -> dict[int, int]:
-        """Wireshark's number of each connection, by its first packet, to grpcdiag's."""
+        """Map Wireshark's connection numbers to grpcdiag's by the first packet of each connection."""
         pairs: dict[int, int] = {}
         for packet in self.theirs.packets:
             mine = self.our_packet.get(packet.packet)
@@ -129,14 +129,14 @@ class Matter:
         for key, rows in packets.items():
             connection = self.ours.connections[key[0]]
             opening = (PREFACE if key[1] == 0 else 0) if connection.complete else None
-            # records of TLS hide where frames lie
+            # TLS records hide the positions of frames
             found[key] = (
                 Direction(rows, [], [], None) if connection.tls else Direction(rows, frames[key], starts[key], opening)
             )
         return found
 
     def _unmatched(self) -> tuple[list[int], list[int]]:
-        """Places of the frames that the other side does not list with the same packet, stream, type and length."""
+        """Find frames that the other side does not list with the same packet, stream, type and length."""
         extra = Counter(self.our_frames)
         extra.subtract(self.their_frames)
         ours = _left(self.our_frames, {frame: n for frame, n in extra.items() if n > 0})
@@ -145,7 +145,7 @@ class Matter:
 
 
 def _left(frames: Sequence[Frame], extra: dict[Frame, int]) -> list[int]:
-    """Places of as many of the frames as are extra, the last ones of equals."""
+    """Find the places of the extra frames; of equal frames the last ones."""
     if not extra:
         return []
     found = []

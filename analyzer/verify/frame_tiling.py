@@ -1,7 +1,7 @@
-"""Whether the frames listed for one sender fill its bytes: the proof of a reading that needs no look at the bytes.
+"""Check whether the frames listed for one sender fill its bytes, which proves a reading without its content.
 
 HTTP/2 frames follow each other without a gap (RFC 9113 section 4.1), so the lengths of the frames of one direction and
-the sequence numbers of its packets must agree to the byte. A reading that lost its place does not add up.
+the sequence numbers of its packets must agree to the byte. A reading with wrong frame boundaries does not add up.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PREFACE = 24
 """Bytes of the client's connection preface (RFC 9113 section 3.4)."""
 
 _ENOUGH = 4
-"""So many frames from the opening on that all begin in the packets that they should begin in are no chance."""
+"""Frames from the opening on, each in its expected packet, that prove a run."""
 _EXACT = 16
-"""A run's place is known when it is so many times as long as it may be off."""
+"""A run's position is proven when its length is this many times its uncertainty."""
 _BOTH = 2
 
 
@@ -29,15 +29,15 @@ class Run(NamedTuple):
     """Frames that follow each other."""
 
     frames: range
-    """Places in the list of the direction's frames."""
+    """Indexes into the direction's frames."""
     start: int
     """Offset of the first byte, counted as the packets' `seq`."""
     end: int
-    """Offset behind the last byte."""
+    """Offset after the last byte."""
     proven: bool
-    """No other reading adds up: see `slack`."""
+    """Whether no other position is possible, up to `slack`."""
     slack: int
-    """0 when the frames fill packets to the byte; else by how many bytes `start` may be off."""
+    """Uncertainty of `start` in bytes; 0 when the frames fill packets exactly."""
 
 
 class Direction:
@@ -62,7 +62,7 @@ class Direction:
         self._proven = sorted(proven)
 
     def _holes(self) -> Iterator[tuple[int, int]]:
-        """Offsets [from, to) that no packet of the capture holds, between the first byte and the last."""
+        """Find offsets [from, to) between the first and the last byte that are in no packet of the capture."""
         reached: int | None = None
         for seq, end in sorted((packet.seq, packet.seq + packet.captured) for packet in self.packets):
             if reached is not None and seq > reached:
@@ -72,7 +72,7 @@ class Direction:
             yield reached, self.end
 
     def _runs(self, starts: Sequence[int], opening: int | None) -> Iterator[Run]:
-        """Frames as long as some offset of the first one agrees with the packets in which they begin."""
+        """Group frames into runs whose positions agree with the packets in which the frames begin."""
         first, low, high, length = 0, 0, -1, 0
         for place, (frame, start) in enumerate(zip(self.frames, starts, strict=True)):
             packet = self.place.get(start)
@@ -89,7 +89,7 @@ class Direction:
             yield self._run(range(first, len(self.frames)), low, high, length, opening)
 
     def _run(self, frames: range, low: int, high: int, length: int, opening: int | None) -> Run:
-        """Decides where in [low, high] the run begins: at the opening, or so that packets begin or end with it."""
+        """Decide where in [low, high] the run begins: at the opening, or so that packets begin or end with it."""
         fits = low <= high
         opened = opening is not None and frames.start == 0 and low <= opening <= high
         begins = {seq for seq in self._begins if low <= seq <= high} | ({opening} if opened else set())
@@ -105,27 +105,27 @@ class Direction:
         return Run(frames, begin, begin + length, False, high - low)
 
     def run_of(self, place: int) -> Run | None:
-        """The run a frame belongs to, by its place in the list."""
+        """Find the run of a frame, by the frame's index."""
         at = bisect_right(self._run_starts, place) - 1
         return self.runs[at] if at >= 0 and place in self.runs[at].frames else None
 
     def covering(self, packet: Packet) -> Run | None:
-        """The proven run that fills every byte of a packet; None without."""
+        """Find the proven run that fills every byte of a packet; None without one."""
         at = bisect_right(self._proven, (packet.seq, self.end, len(self.runs))) - 1
         if at < 0 or self._proven[at][1] < packet.seq + packet.length:
             return None
         return self.runs[self._proven[at][2]]
 
     def offset(self, run: Run, place: int) -> int:
-        """Where a frame of a run begins, by its place in the list."""
+        """Return the offset at which a frame of a run begins, by the frame's index."""
         return run.start + self.sizes[place] - self.sizes[run.frames.start]
 
     def hole_before(self, offset: int) -> tuple[int, int] | None:
-        """The last bytes in front of an offset that are in no packet."""
+        """Find the last bytes before an offset that are in no packet."""
         at = bisect_left(self.holes, (offset, offset)) - 1
         return self.holes[at] if at >= 0 else None
 
     def cut_before(self, offset: int) -> Packet | None:
-        """The last packet in front of an offset that was cut by the capture's length limit."""
+        """Find the last packet before an offset that was cut by the snaplen."""
         at = bisect_left(self._cuts, (offset, 0)) - 1
         return self.place[self._cuts[at][1]] if at >= 0 else None

@@ -1,4 +1,4 @@
-"""What one program says of a capture, as rows that can be held against another program's."""
+"""One program's reading of a capture, as rows that can be compared with another program's."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class Packet(NamedTuple):
     packet: int
     """Number in the capture, from 1."""
     connection: int
-    """Number of its connection, as the program counts them."""
+    """Number of its connection, in the program's own numbering."""
     sender: str
-    """Address and port it came from."""
+    """Address and port of the sender."""
     direction: int
-    """0 from the client, 1 from the server; Wireshark does not say, -1."""
+    """0 from the client, 1 from the server, -1 from Wireshark, which does not decide it."""
     seq: int
-    """Sequence number of its first payload byte, counted from any number of the connection's direction."""
+    """Sequence number of its first payload byte, relative to any base of its direction."""
     length: int
     """Payload bytes on the wire."""
     captured: int
     """Payload bytes recorded."""
     notes: frozenset[str] = frozenset()
-    """What the program says of its place in the connection."""
+    """The program's classification of the packet, such as a retransmission."""
     time_ns: int = 0
     """Capture time, nanoseconds since the epoch."""
     ack: int = 0
-    """What it acknowledges, counted as `seq` of the other direction is."""
+    """Acknowledgement number, with the base of `seq` of the other direction."""
     sent_at: int | None = None
     """The sender's clock in the timestamps option (RFC 7323 section 3)."""
     echo: int | None = None
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
     stream: int
     """Stream identifier."""
     length: int
-    """Payload bytes without the nine of the header."""
+    """Payload bytes, without the nine bytes of the frame header."""
 
 
 class Status(NamedTuple):
@@ -99,7 +99,7 @@ class CaptureRecords(Struct):
     packets: list[Packet] = field(default_factory=list)
     """In the capture's order."""
     frames: list[Frame] = field(default_factory=list)
-    """In the order in which each direction's were whole."""
+    """In the order in which the frames of each direction were complete."""
     starts: list[int] = field(default_factory=list)
     """Per frame the packet of its first byte; empty where the program does not say."""
     statuses: list[Status] = field(default_factory=list)
@@ -109,11 +109,11 @@ class CaptureRecords(Struct):
     rpcs: set[tuple[int, int]] = field(default_factory=set)
     """Connection and stream of every RPC; empty where the program does not say."""
     notes: list[str] = field(default_factory=list)
-    """What the program complained of."""
+    """Warnings of the program."""
 
 
 def of_tables(tables: Tables) -> CaptureRecords:
-    """grpcdiag's own account, of tables with rows of frames and packets."""
+    """Convert grpcdiag's tables, which must have rows of frames and packets."""
     c, f, r = tables.connections, tables.frames, tables.rpcs
     frames = (f.last_packet, f.connection, f.direction, f.kind, f.flags, f.stream, f.length)
     seen = [
@@ -155,7 +155,7 @@ def _packets(tables: Tables) -> Iterator[Packet]:
 
 
 class Ports(NamedTuple):
-    """How another program must be told to decode ports, as it does not look for HTTP/2 on any."""
+    """How another program must decode ports, because it does not search for HTTP/2 itself."""
 
     http2: frozenset[int]
     """HTTP/2 from the first byte."""
@@ -166,7 +166,7 @@ class Ports(NamedTuple):
 
 
 def ports(tables: Tables) -> Ports:
-    """The servers' ports by what was found on them."""
+    """Group the servers' ports by protocol."""
     c, f, p = tables.connections, tables.frames, tables.packets
     payload = (p.direction == 1) & (p.payload_bytes > 0)
     answered = dict(zip(*(column[payload][::-1].tolist() for column in (p.connection, p.packet)), strict=True))
@@ -178,7 +178,7 @@ def ports(tables: Tables) -> Ports:
         if c.tls[row]:
             found[2].add(port)
         elif c.protocol[row] == PROTOCOLS.index("http2"):
-            # the server of an upgraded connection says something else before its first frame
+            # the server of an upgraded connection sends an HTTP/1.1 response before its first frame
             upgraded = c.complete[row] and row in framed and framed[row] != answered.get(row)
             found[1 if upgraded else 0].add(port)
     http2, upgraded_ports, tls = found

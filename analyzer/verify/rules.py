@@ -1,6 +1,6 @@
-"""Why two readings of a capture differ: each rule proves its answer from the packets, or does not answer.
+"""Explain why two readings of a capture differ: each rule proves its result from the packets, or returns None.
 
-A rule that no evidence supports must stay silent: an unexplained difference is a bug of one of the two programs.
+A rule without evidence must return None: an unexplained difference is a bug of one of the two programs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _CLOSE_NS = 1_000_000
 
 
 class Rules:
-    """The rules, with what they have found out so far."""
+    """The rules, with their intermediate results."""
 
     def __init__(self, matter: Matter) -> None:
-        """Of both readings."""
+        """Prepare the rules for both readings."""
         self.matter = matter
         self._earlier = PacketIndex(matter.theirs.packets)
         self._listed: dict[tuple[int, int], list[Frame]] = {}
@@ -30,16 +30,16 @@ class Rules:
         self._last_of_theirs = max(matter.their_packet, default=0)
 
     def packet(self, mine: Packet | None, other: Packet | None) -> Why | None:
-        """A packet that only one side has."""
+        """Explain a packet that only one side has."""
         if mine and not other and self.matter.theirs.notes and mine.packet > self._last_of_theirs:
-            said = self.matter.theirs.notes[-1]
-            return Why("file-damage", "grpcdiag", f"Wireshark stopped before it at a damage of the file: {said}")
+            note = self.matter.theirs.notes[-1]
+            return Why("file-damage", "grpcdiag", f"Wireshark stopped before it, where the file is damaged: {note}")
         return None
 
     # frames
 
     def our_frame(self, place: int) -> Why | None:
-        """A frame that grpcdiag lists and Wireshark does not."""
+        """Explain a frame that grpcdiag lists and Wireshark does not."""
         matter = self.matter
         frame = matter.our_frames[place]
         direction = matter.directions.get((frame.connection, frame.direction))
@@ -54,7 +54,7 @@ class Rules:
         return self._lost(direction, frame, begin, fills)
 
     def _fill(self, direction: Direction, run: Run) -> str:
-        """That a run's frames add up, in words."""
+        """Say that the frames of a run fill its bytes."""
         frames = direction.frames[run.frames.start : run.frames.stop]
         first, last = frames[0].packet, frames[-1].packet
         packets = f"packets up to #{last}" if first == last else f"packets #{first} to #{last}"
@@ -62,25 +62,25 @@ class Rules:
         return f"fill {run.end - run.start:,} bytes of {packets} {exactly}"
 
     def _lost(self, direction: Direction, frame: Frame, begin: int, fills: str) -> Why:
-        """Where Wireshark lost its place; that grpcdiag's frames are there is proven already."""
+        """Explain where Wireshark lost the frame boundaries; grpcdiag's frames are proven already."""
         end = begin + FRAME_HEADER + frame.length
         cut, hole = direction.cut_before(end), direction.hole_before(end)
         if cut:
             text = f"#{cut.packet} was cut after {cut.captured:,} of {cut.length:,} payload bytes; Wireshark does not"
-            return Why("cut-before", "grpcdiag", f"{fills}; {text} follow frames over a cut")
+            return Why("cut-before", "grpcdiag", f"{fills}; {text} follow frames across a cut")
         if hole:
-            text = f"{hole[1] - hole[0]:,} bytes before its end are in no packet; Wireshark"
-            return Why("hole-before", "grpcdiag", f"{fills}; {text} looks for frames at the beginnings of packets only")
-        if not self.matter.ours.connections[frame.connection].complete:
-            text = (
-                "the connection began before the capture, and Wireshark looks for frames at the beginnings of packets"
+            text = f"{hole[1] - hole[0]:,} bytes before its end are not in the capture; Wireshark"
+            return Why(
+                "hole-before", "grpcdiag", f"{fills}; {text} then looks for frames only at the beginnings of packets"
             )
+        if not self.matter.ours.connections[frame.connection].complete:
+            text = "the connection began before the capture, so Wireshark looks for frames only where packets begin"
             return Why("begun-before", "grpcdiag", f"{fills}; {text}")
-        text = "no byte of this sender is missing up to here: Wireshark lost its place"
+        text = "no byte of this sender is missing up to here: Wireshark lost the frame boundaries"
         return Why("lost-place", "grpcdiag", f"{fills}; {text}")
 
     def their_frame(self, place: int) -> Why | None:
-        """A frame that Wireshark lists and grpcdiag does not."""
+        """Explain a frame that Wireshark lists and grpcdiag does not."""
         matter = self.matter
         frame = matter.their_frames[place]
         direction = matter.directions.get((frame.connection, frame.direction))
@@ -104,29 +104,27 @@ class Rules:
         )
 
     def _in_tls(self, direction: Direction, frame: Frame, lists: Right) -> Why | None:
-        """Records are authenticated: who decrypts one behind missing bytes has read it right."""
+        """Explain a frame in TLS after missing bytes: records are authenticated, so a decrypted one is right."""
         packet = direction.place.get(frame.packet)
         hole = direction.hole_before(packet.seq) if packet else None
         if hole is None:
             return None
-        text = (
-            f"{hole[1] - hole[0]:,} bytes of its sender before it are in no packet; TLS proves a record that decrypts"
-        )
+        text = f"{hole[1] - hole[0]:,} bytes of its sender before it are missing; TLS proves a record that decrypts"
         return Why("tls-hole-before", lists, text)
 
     def _unread(self, direction: Direction, packet: Packet) -> Why | None:
-        """Bytes around missing ones, up to the next boundary that grpcdiag can prove: it lists nothing there."""
+        """Explain a frame near missing bytes: grpcdiag lists none up to the next boundary that it can prove."""
         begin, end = self._gap(direction, packet)
         inside = any(run.start < packet.seq + packet.length and packet.seq < run.end for run in direction.runs)
         hole = next((hole for hole in direction.holes if begin <= hole[0] and hole[1] <= end), None)
         if inside or hole is None or hole[0] >= packet.seq + packet.length:
             return None
-        text = f"{hole[1] - hole[0]:,} bytes in front of it are not captured, and no frame boundary is proven before"
-        after = f"byte {end:,} of its sender, where grpcdiag goes on" if end < direction.end else "the capture's end"
-        return Why("boundary-unknown", None, f"{text} {after}; Wireshark takes the packet's beginning for one")
+        text = f"{hole[1] - hole[0]:,} bytes before it are not captured, and no frame boundary is proven before"
+        after = f"byte {end:,} of its sender, where grpcdiag resumes" if end < direction.end else "the capture's end"
+        return Why("boundary-unknown", None, f"{text} {after}; Wireshark assumes one at the packet's beginning")
 
     def _gap(self, direction: Direction, packet: Packet) -> tuple[int, int]:
-        """The bytes [from, to) around a packet in which grpcdiag lists no frame."""
+        """Find the bytes [from, to) around a packet in which grpcdiag lists no frame."""
         connection = self.matter.ours.connections[packet.connection]
         opening = (PREFACE if packet.direction == 0 else 0) if connection.complete else direction.begin
         before = [run.end for run in direction.runs if run.start <= packet.seq]
@@ -134,23 +132,23 @@ class Rules:
         return max([opening, *before]), min([*after, direction.end])
 
     def _fills_gap(self, direction: Direction, frame: Frame, packet: Packet) -> Why | None:
-        """Wireshark's frames fill what grpcdiag leaves out, which it does where a boundary cannot be proved."""
+        """Explain frames of Wireshark in bytes that grpcdiag skips because no boundary is proven there."""
         matter, (begin, end) = self.matter, self._gap(direction, packet)
         sizes = self._sizes_within((frame.connection, frame.direction), direction, begin, end)
         if sum(sizes) != end - begin:
             return None
-        fills = f"Wireshark's {len(sizes):,} frames fill {end - begin:,} bytes that grpcdiag left out"
+        fills = f"Wireshark's {len(sizes):,} frames fill {end - begin:,} bytes that grpcdiag skipped"
         cut, hole = direction.cut_before(end), direction.hole_before(end)
         if cut:
             text = f"#{cut.packet} is cut after {cut.captured:,} of {cut.length:,} payload bytes"
-            return Why("cut-frame", "wireshark", f"{fills}; {text}: the header is there, the whole frame is not")
+            return Why("cut-frame", "wireshark", f"{fills}; {text}: the frame's header is captured, the rest is not")
         if hole or not matter.ours.connections[frame.connection].complete:
-            reason = "behind missing bytes" if hole else "in a connection begun before the capture"
-            return Why("boundary-not-proven", "wireshark", f"{fills}: {reason} it waits for a boundary it can prove")
+            reason = "after missing bytes" if hole else "on a connection that began before the capture"
+            return Why("boundary-not-proven", "wireshark", f"{fills}: {reason} it needs a boundary that it can prove")
         return None
 
     def _sizes_within(self, key: tuple[int, int], direction: Direction, begin: int, end: int) -> list[int]:
-        """Sizes of the frames that only Wireshark lists in the packets of some bytes of a direction."""
+        """List sizes of the frames that only Wireshark lists in the packets of a range of bytes."""
         known = self._sizes.get((*key, begin, end))
         if known is None:
             if key not in self._listed:
@@ -166,7 +164,7 @@ class Rules:
         return known
 
     def _cut_frame(self, direction: Direction, frame: Frame, packet: Packet) -> Why | None:
-        """Wireshark lists a frame by its header alone in a packet that was cut inside it."""
+        """Explain a frame that Wireshark lists by its header alone, because the packet was cut inside the frame."""
         size = FRAME_HEADER + frame.length
         whole = packet.captured >= packet.length or packet.captured < FRAME_HEADER
         if whole or frame.kind >= _TYPES or packet.seq + packet.captured >= packet.seq + packet.length:
@@ -174,14 +172,14 @@ class Rules:
         if packet.seq + size > direction.end:
             return None
         right: Right | None = "wireshark" if self._gap(direction, packet)[0] == packet.seq else None
-        proof = "frames end where it begins" if right else "that a frame begins there is not proven"
+        proof = "the previous frame ends there" if right else "it is not proven that a frame begins there"
         text = f"#{packet.packet} was cut after {packet.captured:,} of {packet.length:,} payload bytes"
         return Why("cut-frame", right, f"{text}: Wireshark lists a frame by its header; {proof}")
 
     # statuses
 
     def status(self, mine: Status | None, other: Status | None) -> Why | None:
-        """A status that only one side has; two different ones are never explained."""
+        """Explain a status that only one side has; two different ones are never explained."""
         if mine and not other:
             return self._our_status(mine)
         return self._their_status(other) if other and not mine else None
@@ -198,7 +196,7 @@ class Rules:
         reset = next((f for f in frames if f.kind == _RST_STREAM and f in matter.their_frames_set), None)
         if reset:
             text = (
-                f"the stream was reset in #{reset.packet}, without trailers; gRPC maps the reset's code to {mine.value}"
+                f"the stream was reset in #{reset.packet}, without trailers; gRPC maps the error code to {mine.value}"
             )
             return Why("reset", "both", f"{text}, Wireshark shows headers only")
         goaway = next((f for f in matter.by_stream[mine.connection, 0] if f.kind == _GOAWAY), None)
@@ -210,7 +208,7 @@ class Rules:
         return None
 
     def _trailers_without_status(self, mine: Status) -> Why | None:
-        """Both list the trailers, and Wireshark finds no `grpc-status` in them."""
+        """Explain trailers that both list but in which Wireshark finds no `grpc-status`."""
         matter = self.matter
         http = matter.http_statuses.get((mine.connection, mine.stream))
         if http and http.value != "200":
@@ -220,7 +218,7 @@ class Rules:
         complete = matter.ours.connections[mine.connection].complete
         if not complete or (direction and direction.holes):
             since = "the connection began before the capture" if not complete else "bytes of the server are missing"
-            text = f"{since}: Wireshark's HPACK table lacks entries, and it shows no header that needs them"
+            text = f"{since}: Wireshark's HPACK table lacks entries, so it shows no header that uses them"
             return Why("hpack-history", "grpcdiag", text)
         return None
 
@@ -235,17 +233,17 @@ class Rules:
         lacking = connection and not connection.complete
         asked = any(f.direction == 0 and f.kind == _HEADERS for f in matter.by_stream[key])
         if key not in matter.ours.rpcs and not asked and (lacking or (client and client.holes)):
-            text = "the request's headers are not in the capture, so that grpcdiag has no RPC to give the status to"
+            text = "the request's headers are not in the capture, so grpcdiag has no RPC for the status"
             return Why("request-not-captured", "both", text)
         if lacking or (server and server.holes):
-            text = "bytes of the server are missing before it: an HPACK index may stand for another header by now"
+            text = "bytes of the server are missing before it: an HPACK index may mean another header now"
             return Why("hpack-history", None, text)
         return None
 
     # retransmissions
 
     def retransmission(self, mine: Packet, other: Packet) -> Why | None:
-        """A packet that one side alone calls sent again; `other` is Wireshark's row, whose numbers are the evidence."""
+        """Explain a packet that only one side calls retransmitted; Wireshark's row `other` has the evidence."""
         says: Right = "grpcdiag" if mine.notes & SENT_BEFORE else "wireshark"
         denies: Right = "wireshark" if says == "grpcdiag" else "grpcdiag"
         if other.length == 0:
@@ -257,7 +255,7 @@ class Rules:
             if says != "grpcdiag":
                 return None
             text = f"bytes {max(same.seq, other.seq):,} and following were in #{same.packet} before"
-            return Why("recorded-before", says, f"{text}: sent again, however short the time between")
+            return Why("recorded-before", says, f"{text}: it is retransmitted, however short the time between")
         behind = self._earlier.behind(other)
         return self._by_clock(other, behind, says, denies) if behind else self._by_ack(other, says, denies)
 
@@ -265,19 +263,19 @@ class Rules:
         same = self._earlier.empty(other)
         if same is None:
             return self._out_of_time(other)
-        text = f"it repeats #{same.packet} and has no payload; grpcdiag counts packets with payload only"
+        text = f"it repeats #{same.packet} and has no payload; grpcdiag counts only packets with payload"
         return Why("no-payload", "both", text)
 
     def _out_of_time(self, other: Packet) -> Why | None:
-        """A packet without payload that stands behind later ones of its connection."""
+        """Explain a packet without payload that is recorded after later ones of its connection."""
         packet = self._earlier.later_in_time(other)
         if packet is None:
             return None
-        text = f"its capture time is before that of #{packet.packet} in front of it: the file is not in order"
+        text = f"its capture time is before that of #{packet.packet}, which precedes it: the file is not in order"
         return Why("file-order", "grpcdiag", text)
 
     def _recorded_twice(self, other: Packet) -> Why | None:
-        """The same packet in the capture twice: nothing in it differs."""
+        """Explain a packet recorded twice: nothing in it differs."""
         packet = self._earlier.alike(other)
         if packet is None:
             return None
@@ -289,20 +287,22 @@ class Rules:
         return Why("recorded-twice", "grpcdiag", text)
 
     def _by_clock(self, other: Packet, behind: Packet, says: Right, denies: Right) -> Why | None:
-        """Bytes recorded after later ones: the sender's clock tells whether they were also sent after them."""
+        """Explain bytes recorded after later ones: the sender's clock shows whether they were also sent later."""
         if other.time_ns < behind.time_ns:
-            text = f"its capture time is before that of #{behind.packet}, which holds later bytes"
+            text = f"its capture time is before that of #{behind.packet}, which has later bytes"
             return Why("file-order", denies, f"{text}: the file is not in order")
         if other.sent_at is None or behind.sent_at is None:
             return None
         later = (other.sent_at - behind.sent_at + 2**31) % 2**32 - 2**31
-        text = f"#{behind.packet} holds later bytes and was recorded before; the sender's clock in this one is"
+        text = f"#{behind.packet} has later bytes and was recorded before; the sender's clock in this one is"
         if later > 0:
-            return Why("sent-later", says, f"{text} {later:,} ticks later: it was sent after them, which is again")
-        return Why("sent-before", denies, f"{text} not later: it was not sent after them, the order changed on the way")
+            return Why(
+                "sent-later", says, f"{text} {later:,} ticks later: it was sent after them, so it is a retransmission"
+            )
+        return Why("sent-before", denies, f"{text} not later: it was not sent after them, so packets were reordered")
 
     def _by_ack(self, other: Packet, says: Right, denies: Right) -> Why | None:
-        """First record of its bytes, in order, but acknowledged before: the ACK's echo tells which sending it was."""
+        """Explain bytes acknowledged before they were recorded: the ACK's echo shows which transmission it was."""
         if says != "wireshark":
             return None
         packet = self._earlier.acknowledging(other)
@@ -311,6 +311,8 @@ class Rules:
         later = (other.sent_at - packet.echo + 2**31) % 2**32 - 2**31
         ack = f"#{packet.packet} acknowledges its bytes and was recorded before; this packet's clock is"
         if later > 0:
-            text = f"{ack} {later:,} ticks past the one that ACK echoes: the first sending is not in the capture"
+            text = (
+                f"{ack} {later:,} ticks after the one that the ACK echoes: the first transmission is not in the capture"
+            )
             return Why("first-not-captured", says, text)
-        return Why("ack-recorded-first", denies, f"{ack} not past the one that ACK echoes: the ACK answers it")
+        return Why("ack-recorded-first", denies, f"{ack} not after the one that the ACK echoes: the ACK belongs to it")

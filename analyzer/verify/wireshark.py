@@ -1,4 +1,4 @@
-"""Wireshark's reading of a capture, by pyshark: every TCP packet, every HTTP/2 frame, every status.
+"""Read a capture with Wireshark, by pyshark: every TCP packet, every HTTP/2 frame, every status.
 
 pyshark runs tshark and gives one object per packet. To be as light as that can be, tshark prints only the layers that
 are compared (`-J`), no packet is kept, and an event loop of its own spares the child watcher that pyshark would
@@ -25,7 +25,7 @@ LAYERS = ("frame", "ip", "ipv6", "tcp", "http2")
 """Layers tshark prints."""
 
 RETRANSMISSIONS = frozenset(("retransmission", "fast_retransmission", "spurious_retransmission"))
-"""What Wireshark calls a packet whose bytes were sent before (`tcp.analysis.*`)."""
+"""Wireshark's names for retransmitted packets (`tcp.analysis.*`)."""
 
 NOTES = RETRANSMISSIONS | {"out_of_order", "keep_alive", "lost_segment"}
 """Parts of `tcp.analysis` that matter here."""
@@ -37,11 +37,11 @@ _NOT_DIRECTED = -1
 
 
 class WiresharkError(Exception):
-    """Wireshark cannot be asked; the message says what to do."""
+    """Wireshark cannot be used; the message says what to do."""
 
 
 def version() -> str:
-    """Wireshark's version. Raises WiresharkError when pyshark or tshark is missing."""
+    """Return Wireshark's version. Raises WiresharkError when pyshark or tshark is missing."""
     try:
         from pyshark.tshark import tshark
     except ImportError:
@@ -57,7 +57,7 @@ def version() -> str:
 def read_wireshark(
     path: str, tables: Tables, *, keylog: str | None = None, progress: Callable[[int], None] | None = None
 ) -> CaptureRecords:
-    """What Wireshark says of a file, set up by what grpcdiag's tables with rows of packets and frames say of it.
+    """Read a file with Wireshark, configured from grpcdiag's tables, which must have rows of packets and frames.
 
     Raises WiresharkError.
     """
@@ -73,21 +73,21 @@ def account(
     reorder: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> CaptureRecords:
-    """What Wireshark says of one file.
+    """Read one file with Wireshark.
 
-    The ports `decoded` are decoded so whatever they look like; `keylog` is the path of a TLS key log; `reorder` puts
+    The ports `decoded` determine the protocols; `keylog` is the path of a TLS key log; `reorder` puts
     frames together over packets out of order; `progress` is told the number of the packet that was read. Raises
     WiresharkError.
     """
     preferences = {"tcp.reassemble_out_of_order": "TRUE" if reorder else "FALSE", "tcp.check_checksum": "FALSE"}
     if keylog:
         preferences["tls.keylog_file"] = keylog
-    said = CaptureRecords()
-    for number, packet in enumerate(_packets(path, preferences, _decode_as(decoded), said), start=1):
-        _take(packet, said)
+    records = CaptureRecords()
+    for number, packet in enumerate(_packets(path, preferences, _decode_as(decoded), records), start=1):
+        _take(packet, records)
         if progress and number % STEP == 0:
             progress(int(packet.number))
-    return said
+    return records
 
 
 def _decode_as(decoded: Ports) -> Mapping[str, str]:
@@ -96,9 +96,9 @@ def _decode_as(decoded: Ports) -> Mapping[str, str]:
 
 
 def _packets(
-    path: str, preferences: Mapping[str, str], decode_as: Mapping[str, str], said: CaptureRecords
+    path: str, preferences: Mapping[str, str], decode_as: Mapping[str, str], records: CaptureRecords
 ) -> Iterator[Any]:
-    """TCP packets of the file; what Wireshark complained of at the end becomes a note."""
+    """Yield TCP packets of the file; a warning of Wireshark at the end becomes a note."""
     version()
     loop = asyncio.new_event_loop()
     try:
@@ -118,18 +118,17 @@ def _packets(
         finally:
             capture.close()
         if capture.complaint is not None:
-            if not said.packets:
+            if not records.packets:
                 raise WiresharkError(f"Wireshark cannot read {path}: {capture.complaint}")
-            said.notes.append(capture.complaint)
+            records.notes.append(capture.complaint)
     finally:
         loop.close()
 
 
 def _capture_class() -> Any:
-    """pyshark's capture, waiting for tshark's own end.
+    """Make a subclass of pyshark's capture that waits until tshark ends.
 
-    The original kills tshark after its last packet, and its exit code, which tells of damage, is lost every now and
-    then.
+    The original kills tshark after its last packet, which sometimes loses the exit code that reports damage.
     """
     from pyshark import FileCapture
 
@@ -147,21 +146,21 @@ def _capture_class() -> Any:
     return PatientCapture
 
 
-def _take(packet: Any, said: CaptureRecords) -> None:
-    """One packet with its frames; a piece of a packet that an ICMP error quotes is none."""
+def _take(packet: Any, records: CaptureRecords) -> None:
+    """Add one packet with its frames; packets quoted in ICMP errors are skipped."""
     tcp, protocols = _last(packet, "tcp"), str(_field(packet.frame_info, "frame.protocols"))
     connection = _number(tcp, "tcp.stream")
     if connection is None or "icmp" in protocols:
         return
     row = _packet(packet, tcp, connection)
     if row is not None:
-        said.packets.append(row)
+        records.packets.append(row)
     for stream in _streams(packet):
-        _frame(stream, int(packet.number), connection, said)
+        _frame(stream, int(packet.number), connection, records)
 
 
 def _packet(packet: Any, tcp: Any, connection: int) -> Packet | None:
-    """A packet's row, None when its TCP header is not whole."""
+    """Make a packet's row; None when its TCP header is incomplete."""
     seq, length = _number(tcp, "tcp.seq"), _number(tcp, "tcp.len")
     ip = _last(packet, "ip") or _last(packet, "ipv6")
     if seq is None or length is None or ip is None:
@@ -189,7 +188,7 @@ def _packet(packet: Any, tcp: Any, connection: int) -> Packet | None:
 
 
 def _last(packet: Any, name: str) -> Any:
-    """The innermost layer of that name, as tunnels carry several; None without."""
+    """Find the innermost layer of that name, because tunnels have several; None without one."""
     for layer in packet.layers:
         if layer.layer_name == name:
             return layer.duplicate_layers[-1] if layer.duplicate_layers else layer
@@ -197,13 +196,13 @@ def _last(packet: Any, name: str) -> Any:
 
 
 def _notes(tcp: Any) -> frozenset[str]:
-    """Parts of `tcp.analysis` that tshark raised for a packet."""
+    """Collect the parts of `tcp.analysis` that tshark set for a packet."""
     flags = _field(_field(tcp, "tcp.analysis"), "tcp.analysis.flags")
     return frozenset(_names(flags)) & NOTES if flags is not None else frozenset()
 
 
 def _names(field: Any) -> Iterator[str]:
-    """Last parts of the names of all fields below this one."""
+    """Yield the last parts of the names of all fields below this one."""
     for part in field if isinstance(field, list) else [field]:
         for name in getattr(part, "field_names", ()):
             yield name.rsplit(".", 1)[-1]
@@ -211,29 +210,29 @@ def _names(field: Any) -> Iterator[str]:
 
 
 def _streams(packet: Any) -> Iterator[Any]:
-    """HTTP/2 frames of a packet in their order."""
+    """Yield the HTTP/2 frames of a packet in order."""
     for layer in packet.layers:
         if layer.layer_name == "http2":
             for http2 in (layer, *layer.duplicate_layers):
                 yield from _listed(_field(http2, "http2.stream"))
 
 
-def _frame(stream: Any, number: int, connection: int, said: CaptureRecords) -> None:
+def _frame(stream: Any, number: int, connection: int, records: CaptureRecords) -> None:
     kind, identifier = _number(stream, "http2.type"), _number(stream, "http2.streamid")
     if kind is None or identifier is None:
         return  # the connection preface, which has no frame header
     flags, length = _number(stream, "http2.flags") or 0, _number(stream, "http2.length") or 0
-    said.frames.append(Frame(number, connection, _NOT_DIRECTED, kind, flags, identifier, length))
+    records.frames.append(Frame(number, connection, _NOT_DIRECTED, kind, flags, identifier, length))
     for header in _listed(_field(stream, "http2.header")):
         name, value = str(_field(header, "http2.header.name")), str(_field(header, "http2.header.value"))
         if name == "grpc-status":
-            said.statuses.append(Status(number, connection, identifier, _status(value)))
+            records.statuses.append(Status(number, connection, identifier, _status(value)))
         elif name == ":status":
-            said.http_statuses.append(Status(number, connection, identifier, value))
+            records.http_statuses.append(Status(number, connection, identifier, value))
 
 
 def _status(value: str) -> str:
-    """gRPC's name of a status code; what is no code stays as it is."""
+    """Name a gRPC status code; other text stays as it is."""
     return _core.STATUSES[int(value)] if value.isdecimal() and int(value) < len(_core.STATUSES) else value
 
 
@@ -242,7 +241,7 @@ def _listed(field: Any) -> Iterable[Any]:
 
 
 def _number(layer: Any, name: str) -> int | None:
-    """A field as a number, None without; of a field given twice the first."""
+    """Read a field as a number, None without it; the first one when it occurs twice."""
     value = _field(layer, name)
     value = value[0] if isinstance(value, list) else value
     try:
@@ -252,7 +251,7 @@ def _number(layer: Any, name: str) -> int | None:
 
 
 def _field(layer: Any, name: str) -> Any:
-    """A field by its full name, None without."""
+    """Find a field by its full name; None without it."""
     try:
         return None if layer is None else layer.get_field(name)
     except AttributeError:

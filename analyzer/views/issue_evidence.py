@@ -69,7 +69,7 @@ class Work(Struct, frozen=True):
 
 
 class IssueEvidence(Struct, frozen=True, eq=False):
-    """All of it."""
+    """What an attachment shows of a capture beside its analysis."""
 
     packets: Mapping[int, PacketFacts]
     """The packets that findings name, by number."""

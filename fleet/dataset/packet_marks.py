@@ -33,7 +33,7 @@ class Pushed:
     """Packets that were pushed, as they come."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin without marks."""
         self._count = 0
         self._pieces: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
 

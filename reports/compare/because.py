@@ -13,11 +13,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from ...analyzer.model.analysis import MethodFacts
 from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration
 from .figures import bunched, packets_of, part, shifts, unit, units, weight
 from .run import Run, answered, over
-from .saved import Finding, Method
 
 NOTABLE = 1.1
 """Least factor between two figures that is a difference (heuristic: repeated runs differ by some percent)."""
@@ -179,8 +180,6 @@ def _explain_packets(worse: Run, other: Run, excess: float) -> Iterator[Reason]:
         kind: ((part(worse, kind) or 0.0) - (part(other, kind) or 0.0)) / excess
         for kind in ("data", "control", "other")
     }
-    if worse.sides is None or other.sides is None:
-        return
     for kind, share in sorted(shares.items(), key=lambda item: -item[1]):
         if share >= PARTLY and (reason := _PARTS[kind](worse, other, share)):
             yield reason
@@ -230,9 +229,9 @@ def _explain_control(worse: Run, other: Run, share: float) -> Reason:
 def _name_frames(run: Run) -> str:
     """Name the control frames, the most frequent first."""
     names = {
-        "PING": (run.sent("pings") or 0) + (run.sent("ping_acks") or 0),
-        "WINDOW_UPDATE": run.sent("window_updates") or 0,
-        "SETTINGS": run.sent("settings") or 0,
+        "PING": run.sent("pings") + run.sent("ping_acks"),
+        "WINDOW_UPDATE": run.sent("window_updates"),
+        "SETTINGS": run.sent("settings"),
     }
     most = max(names.values())
     frequent = [name for name, number in sorted(names.items(), key=lambda item: -item[1]) if number >= PARTLY * most]
@@ -347,7 +346,7 @@ def _check_durations(slow: Run, fast: Run, ratio: float, kind: str) -> Reason | 
     each = [over(run.rpc_time_ns, units(run, kind)) for run in (slow, fast)]
     if not each[0] or not each[1] or each[0] < NOTABLE * each[1]:
         return None
-    parts = _rank_causes(slow.saved.budget, units(slow, kind), fast.saved.budget, units(fast, kind))
+    parts = _rank_causes(slow.analysis.budget, units(slow, kind), fast.analysis.budget, units(fast, kind))
     share = _compute_share(each[0] / each[1], ratio)
     if not parts or (kind == "message" and slow.callers >= NOTABLE * fast.callers):
         return None
@@ -368,7 +367,7 @@ def _compare_latency(first: Run, second: Run) -> Iterator[Difference]:
         yield from _compare_durations(first, second, name)
 
 
-def _compute_mean(method: Method) -> float | None:
+def _compute_mean(method: MethodFacts) -> float | None:
     return over(sum(method.budget.values()), method.rpcs)
 
 
@@ -383,7 +382,7 @@ def _compare_durations(first: Run, second: Run, name: str) -> Iterator[Differenc
     if means[0] - means[1] < LEAST_NS or (certain and not any(sure is not False for sure in certain)):
         return
     parts = _rank_causes(long.budget, long.rpcs, short.budget, short.rpcs)
-    which = "RPCs" if len(first.saved.methods) == len(second.saved.methods) == 1 else f"RPCs of {name}"
+    which = "RPCs" if len(first.analysis.methods) == len(second.analysis.methods) == 1 else f"RPCs of {name}"
     fact = (
         f"{which} take {times(ratio)} as long in {worse.label} as in {other.label} "
         f"(mean {duration(means[0])} against {duration(means[1])})"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, size
 from .because import Difference, differences, text
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
 from .regression import Outcome, Rule, judge
 from .run import Run, over, runs
-from .saved import Saved
 from .scaling import Scaling, scaling
 
 EQUAL_WORK = 0.01
@@ -41,7 +41,7 @@ class Comparison(Struct, frozen=True):
     """Results of the rules of `--fail-on`."""
 
 
-def compare(documents: Sequence[Saved], rules: Sequence[Rule] = ()) -> Comparison:
+def compare(documents: Sequence[Analysis], rules: Sequence[Rule] = ()) -> Comparison:
     """Compare two or more documents with the first one."""
     every = runs(documents)
     curve = scaling(every)
@@ -65,7 +65,7 @@ def _list_notes(every: Sequence[Run]) -> Iterator[str]:
         yield from _compare_work(every[0], run)
     for run in every:
         yield from _list_flaws(run)
-    ends = {tuple(sorted({c.vantage for c in run.saved.connections if c.rpcs})) for run in every}
+    ends = {tuple(sorted({c.vantage for c in run.analysis.connections if c.rpcs})) for run in every}
     if len(ends) > 1:
         yield "captured at different places (client, server): offloads split and join packets differently there"
 
@@ -100,25 +100,25 @@ def _compare_work(first: Run, run: Run) -> Iterator[str]:
 
 
 def _list_programs(run: Run) -> str:
-    pairs = {(c.client_implementation or "?", c.server_implementation or "?") for c in run.saved.connections if c.rpcs}
+    pairs = {
+        (c.client_implementation or "?", c.server_implementation or "?") for c in run.analysis.connections if c.rpcs
+    }
     shown = sorted(pairs)
     return ", ".join(f"{client} -> {server}" for client, server in shown[:2]) + (" and more" if len(shown) > 2 else "")
 
 
 def _list_flaws(run: Run) -> Iterator[str]:
-    quality, capture = run.saved.quality, run.saved.capture
+    quality, capture = run.analysis.quality, run.analysis.capture
     flaws = [
         (capture.dropped_packets or 0, "packets dropped while capturing"),
         (quality.truncated_packets, "packets truncated"),
         (quality.missing_bytes, "bytes missing"),
         (quality.undecoded_bytes, "bytes not decoded"),
-        (run.saved.totals.rpcs_begun_before, "RPCs started before the capture"),
-        (run.saved.totals.rpcs_without_known_end, "RPCs without a known end"),
+        (run.analysis.totals.rpcs_begun_before, "RPCs started before the capture"),
+        (run.analysis.totals.rpcs_without_known_end, "RPCs without a known end"),
     ]
     found = [f"{number:,} {what}" for number, what in flaws if number]
     if found:
         yield f"{run.label}: {', '.join(found)}; counts of packets and messages may be too low"
-    if any(method.method is None for method in run.saved.methods):
+    if any(method.method is None for method in run.analysis.methods):
         yield f"{run.label}: some methods have no name in the capture; their latencies are not compared"
-    if run.saved.traffic is None:
-        yield f"{run.label}: written by grpcdiag {run.saved.version}, which did not count packets by kind"

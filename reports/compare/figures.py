@@ -9,9 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
-from ...analyzer.model.finding import SEVERITIES
+from ...analyzer.model.finding import SEVERITIES, Finding
 from .run import Run, answered, over
-from .saved import Finding
 
 Unit = Literal["", "ns", "B", "/s"]
 
@@ -80,11 +79,9 @@ def figures(runs: Sequence[Run]) -> tuple[Figure, ...]:
     return tuple(figure for figure in every if any(value is not None for value in figure.values))
 
 
-def packets_of(run: Run, kind: str) -> int | None:
+def packets_of(run: Run, kind: str) -> int:
     """Count packets of a kind: `data` with messages or headers, `control`, or `other`; each packet has one kind."""
     payload, control = run.sent("payload_packets"), run.sent("control_packets")
-    if payload is None or control is None:
-        return None
     return {"data": payload - control, "control": control, "other": run.packets - payload}[kind]
 
 
@@ -213,14 +210,14 @@ def budgets(runs: Sequence[Run]) -> tuple[Spent, ...]:
     kind = unit(runs)
 
     def collect(cause: str) -> Spent:
-        times = [run.saved.budget.get(cause, 0) for run in runs]
+        times = [run.analysis.budget.get(cause, 0) for run in runs]
         return Spent(
             cause,
             tuple(over(ns, units(run, kind)) or 0.0 for ns, run in zip(times, runs, strict=True)),
             tuple(over(ns, run.rpc_time_ns) or 0.0 for ns, run in zip(times, runs, strict=True)),
         )
 
-    found = [collect(cause) for cause in CAUSES if any(run.saved.budget.get(cause) for run in runs)]
+    found = [collect(cause) for cause in CAUSES if any(run.analysis.budget.get(cause) for run in runs)]
     return tuple(sorted(found, key=lambda one: -max(abs(ns - one.each_ns[0]) for ns in one.each_ns)))
 
 
@@ -251,7 +248,7 @@ def changes(runs: Sequence[Run]) -> tuple[Changed, ...]:
     found = [
         Changed(name, run.label, _classify_change(runs[0], run, name), runs[0].finding(name), run.finding(name))
         for run in runs[1:]
-        for name in dict.fromkeys(f.id for of in (runs[0], run) for f in of.saved.findings)
+        for name in dict.fromkeys(f.id for of in (runs[0], run) for f in of.analysis.findings)
     ]
     order = ("appears", "grows", "vanishes", "shrinks", "stays")
     return tuple(sorted(found, key=lambda c: (order.index(c.change), -max(weight(c.before), weight(c.after)), c.id)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ...analyzer import _core
-from ..analysis_json import encoded, read_schema
+from ...analyzer.model.finding import Finding
+from ..analysis_json import encode, read_schema
 from .because import Difference, Reason
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift
 from .run import Run
-from .saved import Finding
 from .scaling import Scaling
 
 SCHEMA = "grpcdiag.comparison/1"
@@ -19,7 +19,7 @@ SCHEMA = "grpcdiag.comparison/1"
 
 def render(comparison: Comparison) -> str:
     """Render the comparison as one JSON document with a final newline."""
-    return encoded(document(comparison))
+    return encode(document(comparison))
 
 
 def schema() -> dict[str, Any]:
@@ -53,9 +53,9 @@ def document(c: Comparison) -> dict[str, Any]:
 def _describe_capture(run: Run) -> dict[str, Any]:
     return {
         "label": run.label,
-        "files": list(run.saved.files),
-        "version": run.saved.version,
-        "verdict": run.saved.verdict.text,
+        "files": list(run.analysis.files),
+        "version": run.analysis.version,
+        "verdict": run.analysis.verdict.text,
     }
 
 

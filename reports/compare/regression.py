@@ -103,7 +103,7 @@ def _judge_finding(rule: Rule, first: Run, run: Run) -> Outcome:
     least = SEVERITIES.index(rule.finding) if rule.finding in SEVERITIES else None
     worse = [
         finding
-        for finding in run.saved.findings
+        for finding in run.analysis.findings
         if weight(finding) > weight(first.finding(finding.id))
         and (finding.id == rule.finding if least is None else weight(finding) >= least)
     ]

@@ -9,7 +9,8 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
-from .saved import Finding, Method, Quantiles, Saved, Sent
+from ...analyzer.model.analysis import Analysis, MethodFacts, Quantiles
+from ...analyzer.model.finding import Finding
 
 STREAMING = 2
 """Most messages per RPC with which calls count as unary: one request and one response."""
@@ -20,17 +21,17 @@ class Run(Struct, frozen=True, dict=True):
 
     label: str
     """`A`, `B`..., in the order given."""
-    saved: Saved
+    analysis: Analysis
 
     @property
     def rpcs(self) -> int:
         """Count the RPCs."""
-        return self.saved.totals.rpcs
+        return self.analysis.totals.rpcs
 
     @property
     def messages(self) -> int:
         """Count the gRPC messages of both directions."""
-        return self.saved.totals.messages
+        return self.analysis.totals.messages
 
     @property
     def streaming(self) -> bool:
@@ -39,16 +40,13 @@ class Run(Struct, frozen=True, dict=True):
 
     @cached_property
     def span_ns(self) -> int | None:
-        """Measure from the start of the first RPC to the end of the last.
-
-        Documents of earlier versions lack these times: for them it is the duration of the capture.
-        """
-        starts = [m.first_start_time_ns for m in self.saved.methods if m.first_start_time_ns is not None]
-        ends = [m.last_end_time_ns for m in self.saved.methods if m.last_end_time_ns is not None]
+        """Measure from the start of the first RPC to the end of the last."""
+        starts = [m.first_start_time_ns for m in self.analysis.methods if m.first_start_time_ns is not None]
+        ends = [m.last_end_time_ns for m in self.analysis.methods if m.last_end_time_ns is not None]
         if not starts or not ends:
             starts, ends = [
                 [time] if time is not None else []
-                for time in (self.saved.capture.first_time_ns, self.saved.capture.last_time_ns)
+                for time in (self.analysis.capture.first_time_ns, self.analysis.capture.last_time_ns)
             ]
         span = max(ends) - min(starts) if starts and ends else 0
         return span if span > 0 else None
@@ -56,7 +54,7 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def rpc_time_ns(self) -> int:
         """Sum the RPC time of all causes."""
-        return sum(self.saved.budget.values())
+        return sum(self.analysis.budget.values())
 
     @property
     def at_once(self) -> float | None:
@@ -67,7 +65,7 @@ class Run(Struct, frozen=True, dict=True):
     def callers(self) -> int:
         """Give an upper bound of the largest number of concurrent RPCs, from the maxima of the connections."""
         changes: list[tuple[float, int]] = []
-        for connection in self.saved.connections:
+        for connection in self.analysis.connections:
             if connection.max_concurrent_rpcs:
                 opened, closed = connection.opened_time_ns, connection.closed_time_ns
                 changes.append((float("-inf") if opened is None else opened, connection.max_concurrent_rpcs))
@@ -81,29 +79,22 @@ class Run(Struct, frozen=True, dict=True):
     @property
     def connections(self) -> int:
         """Count the connections with RPCs."""
-        return sum(1 for connection in self.saved.connections if connection.rpcs)
+        return sum(1 for connection in self.analysis.connections if connection.rpcs)
 
     @cached_property
     def packets(self) -> int:
         """Count the packets of HTTP/2 connections."""
-        http2 = (c for c in self.saved.connections if c.protocol == "http2")
+        http2 = (c for c in self.analysis.connections if c.protocol == "http2")
         return sum(c.packets_client + c.packets_server for c in http2)
 
     @cached_property
     def retransmitted(self) -> int:
         """Count the retransmitted packets of HTTP/2 connections."""
-        return sum(c.retransmitted_packets for c in self.saved.connections if c.protocol == "http2")
+        return sum(c.retransmitted_packets for c in self.analysis.connections if c.protocol == "http2")
 
-    def sent(self, name: str) -> int | None:
-        """Add a count of `traffic` over both sides; None in documents of earlier versions."""
-        traffic = self.saved.traffic
-        return None if traffic is None else getattr(traffic.client, name) + getattr(traffic.server, name)
-
-    @property
-    def sides(self) -> tuple[Sent, Sent] | None:
-        """Give the counts of what clients sent and of what servers sent."""
-        traffic = self.saved.traffic
-        return None if traffic is None else (traffic.client, traffic.server)
+    def sent(self, name: str) -> int:
+        """Add up a count of `traffic` over both sides."""
+        return sum(getattr(side, name) for side in self.analysis.traffic)
 
     @property
     def per_s(self) -> float | None:
@@ -119,7 +110,7 @@ class Run(Struct, frozen=True, dict=True):
     def statuses(self) -> Mapping[str, int]:
         """Count RPCs by status; `not_seen` counts those whose status is not in the capture."""
         counts: Counter[str] = Counter()
-        for method in self.saved.methods:
+        for method in self.analysis.methods:
             counts.update(method.statuses)
         return counts
 
@@ -135,17 +126,19 @@ class Run(Struct, frozen=True, dict=True):
 
     @cached_property
     def _findings(self) -> Mapping[str, Finding]:
-        return {finding.id: finding for finding in reversed(self.saved.findings)}  # the first of an id is the costliest
+        return {
+            finding.id: finding for finding in reversed(self.analysis.findings)
+        }  # the first of an id is the costliest
 
     @cached_property
-    def named_methods(self) -> Mapping[str, Method]:
+    def named_methods(self) -> Mapping[str, MethodFacts]:
         """Index the methods whose names are in the capture."""
-        return {m.method: m for m in self.saved.methods if m.method is not None}
+        return {m.method: m for m in self.analysis.methods if m.method is not None}
 
 
-def runs(documents: Sequence[Saved]) -> tuple[Run, ...]:
+def runs(documents: Sequence[Analysis]) -> tuple[Run, ...]:
     """Label captures with letters, in the order given."""
-    return tuple(Run(label(number), saved) for number, saved in enumerate(documents))
+    return tuple(Run(label(number), analysis) for number, analysis in enumerate(documents))
 
 
 def label(number: int) -> str:
@@ -159,7 +152,7 @@ def over(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def answered(method: Method) -> tuple[str, Quantiles | None, Mapping[str, tuple[int | None, int | None]] | None]:
+def answered(method: MethodFacts) -> tuple[str, Quantiles | None, Mapping[str, tuple[int | None, int | None]] | None]:
     """Give what a caller waits for, with quantiles and intervals: the RPC's duration, or a stream's response time."""
     if method.messages > STREAMING * method.rpcs and method.turnaround_ns is not None:
         return "turnaround", method.turnaround_ns, method.turnaround_intervals_ns

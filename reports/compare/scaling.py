@@ -80,7 +80,9 @@ def scaling(runs: Sequence[Run]) -> Scaling | None:
             per_s=rate or 0.0,
             ideal_per_s=first * load,
             shares={
-                cause: run.saved.budget[cause] / run.rpc_time_ns for cause in CAUSES if run.saved.budget.get(cause)
+                cause: run.analysis.budget[cause] / run.rpc_time_ns
+                for cause in CAUSES
+                if run.analysis.budget.get(cause)
             },
         )
         for run, load, rate in zip(runs, loads[by], rates, strict=True)
@@ -137,8 +139,8 @@ def _explain_flattening(first: Run, last: Run) -> str:
     """Name the cause whose time grows most along the curve, and the finding that only the far end has."""
     kind = unit((first, last))
     grown = {
-        cause: last.saved.budget.get(cause, 0) / max(units(last, kind), 1)
-        - first.saved.budget.get(cause, 0) / max(units(first, kind), 1)
+        cause: last.analysis.budget.get(cause, 0) / max(units(last, kind), 1)
+        - first.analysis.budget.get(cause, 0) / max(units(first, kind), 1)
         for cause in CAUSES
     }
     whole = sum(ns for ns in grown.values() if ns > 0)
@@ -149,7 +151,7 @@ def _explain_flattening(first: Run, last: Run) -> str:
             f" Each {kind} takes longer in {last.label} than in {first.label}: {grown[most] / whole:.0%} of the "
             f"additional time is {CAUSE_WORDS.get(most, most)}."
         )
-    new = [f for f in last.saved.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
+    new = [f for f in last.analysis.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
     if new:
         gravest = max(new, key=lambda finding: (weight(finding), finding.lost_ns or 0))
         said += f" {last.label} has {gravest.id}, {first.label} does not: {gravest.title}."

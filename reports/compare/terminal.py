@@ -10,12 +10,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
 from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run
-from .saved import Finding
 from .scaling import Point, Scaling
 
 MOST_METHODS = 10
@@ -82,7 +82,7 @@ def _show_captures(runs: Sequence[Run]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for run in runs:
-        files = run.saved.files
+        files = run.analysis.files
         named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
         named.append(
             f"  {count(run.rpcs, 'RPC')}, {count(run.messages, 'message')}, "

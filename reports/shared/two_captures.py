@@ -19,8 +19,8 @@ def parts(ends: Ends, width: int) -> list[RenderableType]:
     """List the parts of the section: clocks, one-way delays and losses."""
     head = Text("both ends", style="bold")
     head.append(f"  {count(ends.matched_packets, 'packet')} in both captures", style="not bold")
-    files = f"client's capture: {_name_files(ends.client_files)} (the rest of this report is about it); "
-    files += f"server's capture: {_name_files(ends.server_files)}"
+    files = f"client's capture: {_name_files(ends.client.files)} (the rest of this report is about it); "
+    files += f"server's capture: {_name_files(ends.server.files)}"
     shown: list[RenderableType] = [Text(files), Text(clock(ends.clock)), _show_delays(ends, width)]
     for name, way in (("client", ends.up), ("server", ends.down)):
         shown += [Text(line) for line in losses(name, way)]
@@ -102,7 +102,7 @@ def left_out(ends: Ends) -> list[str]:
             lines.append(text)
         if way.not_seen_sent_packets:
             lines.append(f"the {sender}'s capture lacks {count(way.not_seen_sent_packets, 'packet')} that it sent")
-    for name, number in (("client", ends.only_client_connections), ("server", ends.only_server_connections)):
+    for name, number in (("client", ends.client.other_connections), ("server", ends.server.other_connections)):
         if number:
             lines.append(f"{count(number, 'connection')} only in the {name}'s capture")
     rpcs = sum(method.rpcs for method in ends.methods)

@@ -42,7 +42,7 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
     parts = _list_parts(analysis, width, top)
     if analysis.apart:
         parts = [*two_captures.apart(analysis.apart), Text(), *parts]
-        for other in analysis.apart.others:
+        for other in analysis.apart.analyses:
             parts += [Text(), Rule(style="dim"), Text(), *_list_parts(other, width, top)]
     return draw(parts, width=width, colour=colour)
 

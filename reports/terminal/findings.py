@@ -11,9 +11,8 @@ from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.finding import SEVERITIES, Evidence, Finding, Remedy
-from ...analyzer.model.text import count, duration, safe
+from ...analyzer.model.text import count, duration, packet_filter, safe
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more
-from ..shared.text import packet_filter
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""

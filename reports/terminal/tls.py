@@ -27,12 +27,12 @@ def parts(analysis: Analysis) -> list[RenderableType]:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in analysis.tls[:MOST]:
+    for one in analysis.tls.connections[:MOST]:
         for line in _list_rows(one, analysis):
             table.add_row(*line)
-    rest = len(analysis.tls) - MOST
+    rest = len(analysis.tls.connections) - MOST
     more = [Text(f"... and {count(rest, 'more connection')}", style="dim")] if rest > 0 else []
-    head = Text(f"{count(len(analysis.tls), 'TLS connection')} without secrets", style="bold")
+    head = Text(f"{count(len(analysis.tls.connections), 'TLS connection')} without secrets", style="bold")
     found: list[RenderableType] = [Text(), Group(head, table, *more)]
     return found if analysis.totals.rpcs else [*found, Text(), _show_key_logs()]
 
@@ -87,8 +87,8 @@ def _show_key_logs() -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for implementation, how in KEY_LOGS:
-        table.add_row(f"  {implementation}", how)
+    for log in KEY_LOGS:
+        table.add_row(f"  {log.implementation}", log.how)
     return Group(
         Text("how to get the secrets (for tests only: with them anyone can decrypt the traffic)", style="bold"), table
     )

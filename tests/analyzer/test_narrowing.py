@@ -201,8 +201,8 @@ def test_errors_are_those_of_the_method() -> None:
     ("chosen", "says"),
     [
         (Selection(connections=(0, 7)), "there is no connection 7; the capture has 1"),
-        (Selection(method="Nothing"), "no method is like 'Nothing'; the capture has /lab.v1.Lab/Echo"),
-        (Selection(from_ns=10**12), "no RPC is left of 5; RPCs begin from 1.412240 s to 7.057732 s"),
+        (Selection(method="Nothing"), "no method matches 'Nothing'; the capture has /lab.v1.Lab/Echo"),
+        (Selection(from_ns=10**12), "none of 5 RPCs is selected; RPCs begin from 1.412240 s to 7.057732 s"),
     ],
 )
 def test_nothing_left_says_what_there_is(chosen: Selection, says: str) -> None:

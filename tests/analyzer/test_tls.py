@@ -15,6 +15,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
+from grpcdiag.analyzer.model.tls import TlsFacts
 from grpcdiag.analyzer.summary import tls
 from grpcdiag.analyzer.tables import COMPLETE, Tables
 from grpcdiag.reports import analysis_json, terminal
@@ -22,6 +23,12 @@ from grpcdiag.reports import analysis_json, terminal
 FOLDER = RECORDED / "tls"
 NAMES = ("slow-start", "warm", "churn")
 VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
+
+
+def tls_of(analysis: Analysis) -> tuple[TlsFacts, ...]:
+    """Its TLS connections without secrets."""
+    assert analysis.tls
+    return analysis.tls.connections
 
 
 def truth_of(name: str) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def test_documents_without_rpcs_follow_the_schema(path: str) -> None:
 
 def test_records_are_those_of_the_keyed_reading() -> None:
     """The answers of a connection with one call at a time are its calls and what the transport says besides."""
-    one = without(recorded("tls13-go.pcap")).tls[0]
+    one = tls_of(without(recorded("tls13-go.pcap")))[0]
     assert (one.version, one.cipher_suite, one.offers_h2, one.h2) == ("TLS 1.3", "0x1301", True, None)
     assert (one.resumed, one.retried) == (False, False)
     assert (one.hello_packet, one.finished_packet) == (4, 8), "as Wireshark shows them"
@@ -146,7 +153,7 @@ def test_records_are_those_of_the_keyed_reading() -> None:
 
 def test_a_connection_that_is_read_has_no_records() -> None:
     tables = decode([recorded("tls13-go.pcap")], keylog=Path(recorded("tls13-go.keys")).read_bytes())
-    assert tls.facts(tables) == ()
+    assert tls.find_facts(tables) == ()
     assert len(tables.records.connection) == len(tables.record_waits.cause) == 0
 
 
@@ -157,7 +164,7 @@ def test_read_and_unread_connections_of_one_capture() -> None:
     some = b"".join(line for line in keys if line.split()[1] in randoms[:4])
     analysis = analyze([str(FOLDER / "churn.pcap")], keylog=some)
     assert analysis.totals.rpcs == 4
-    assert len(analysis.tls) == 8
+    assert len(tls_of(analysis)) == 8
     document = json.loads(analysis_json.render(analysis))
     VALIDATOR.validate(document)
     assert len(document["tls"]["connections"]) == 8
@@ -168,7 +175,7 @@ def test_read_and_unread_connections_of_one_capture() -> None:
 
 
 def test_who_cannot_be_grpc() -> None:
-    one = unread("warm").tls[0]
+    one = tls_of(unread("warm"))[0]
     assert one.may_be_grpc
     assert not replace(one, offers_h2=False).may_be_grpc, "a browser's http/1.1"
     assert not replace(one, h2=False).may_be_grpc

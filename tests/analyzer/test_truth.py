@@ -130,7 +130,7 @@ def test_tls_without_secrets_is_told_and_not_guessed() -> None:
         analyze(capture.files)
     # from packet 4, the ClientHello, to packet 8, as Wireshark shows them
     assert "TLS 1.3; their handshakes take 1.8 ms after the ClientHello" in str(told.value)
-    assert "None of their 300 packets was sent again" in str(told.value)
+    assert "None of their 300 packets was retransmitted" in str(told.value)
     tables = decode(capture.files)
     c = tables.connections
     assert (c.tls.tolist(), c.tls_decrypted.tolist(), c.tls_version.tolist()) == ([1], [0], [0x0304])

@@ -89,7 +89,7 @@ def long_conversation(calls: int = 30, rtt_ns: int = 20 * MS, **options: object)
 def test_recorded_pairs(name: str, one_way_ns: int) -> None:
     files = [recording(name, side).files[0] for side in ("server", "client")]
     ends = together(files)
-    assert ends.client_files == (files[1],)
+    assert ends.client.files == (files[1],)
     assert abs(ends.clock.offset_ns) < MS, "one machine, one clock"
     for way in (ends.up, ends.down):
         assert way.delay_ns.min == pytest.approx(one_way_ns, rel=0.05)
@@ -149,7 +149,10 @@ def test_snapshot(update_snapshots: bool) -> None:
     files = [recorded_file(f"rtt205-go-16000{side}.pcap") for side in ("", ".server")]
     found = analyze_files(files)
     assert found.ends
-    named = changed(found.ends, client_files=("client.pcap",), server_files=("server.pcap",))
+    ends = found.ends
+    named = changed(
+        ends, client=changed(ends.client, files=("client.pcap",)), server=changed(ends.server, files=("server.pcap",))
+    )
     text = terminal.render(changed(found, files=("client.pcap",), ends=named))
     path = SNAPSHOTS / "rtt205-go-16000-both-ends.txt"
     if update_snapshots:
@@ -228,7 +231,7 @@ def test_any_conversation_at_both_ends(folder: Path, conversation: Conversation,
 def _check_clock(ends: Ends, setup: BothEnds, captured: Recorded) -> None:
     """The truth lies within the bounds; its middle is as good as the fastest packets are alike."""
     flights = captured.flights
-    true = setup.server_time(ends.clock.since_ns) - ends.clock.since_ns
+    true = setup.server_time(ends.clock.since_time_ns) - ends.clock.since_time_ns
     span = max(f.sent_ns for f in flights) - min(f.sent_ns for f in flights)
     unseen = abs(setup.drift_ppb - (ends.clock.drift_ppb or 0)) * span // 10**9
     assert ends.clock.drift_low_ppb - 1 <= setup.drift_ppb <= ends.clock.drift_high_ppb + 1 or unseen <= setup.jitter_ns
@@ -261,7 +264,7 @@ def test_offset_and_drift(folder: Path) -> None:
     captured = setup.carry(long_conversation(calls=60))
     ends = together(filed(folder, captured.client, captured.server))
     assert ends.clock.drift_ppb == pytest.approx(40_000, abs=2_500)
-    since = ends.clock.since_ns
+    since = ends.clock.since_time_ns
     assert ends.clock.offset_ns == pytest.approx(setup.server_time(since) - since, abs=100 * US)
     assert ends.up.delay_ns.min == pytest.approx(10 * MS, abs=100 * US)
 
@@ -305,7 +308,7 @@ def test_budgets_are_exact_with_clocks_that_differ(folder: Path) -> None:
     assert found.budgets[:, DOWN].tolist() == [10 * MS] * 5
     assert found.budgets[:, SERVER].tolist() == pytest.approx([3 * MS] * 5, abs=50 * US)
     ends = together(files)
-    assert ends.connections[0].client == "192.0.2.7:61002"
+    assert ends.connections[0].client_at_server == "192.0.2.7:61002"
     assert ends.methods[0].divided_rpcs == ends.methods[0].rpcs == 5
     assert set(ends.budget) <= {"server", "network_up", "network_down", "transmission"}
 
@@ -386,7 +389,7 @@ def test_connections_of_one_capture_alone_are_counted(folder: Path) -> None:
     captured = BothEnds(Link(rtt_ns=20 * MS)).carry(long_conversation(calls=3))
     other = Link(rtt_ns=20 * MS, vantage="server", client=NAT, client_isn=7, server_isn=9).carry(long_conversation(2))
     ends = together(filed(folder, captured.client, mangle.in_time_order([*captured.server, *other])))
-    assert (ends.only_client_connections, ends.only_server_connections) == (0, 1)
+    assert (ends.client.other_connections, ends.server.other_connections) == (0, 1)
     assert len(ends.connections) == 1
 
 
@@ -413,10 +416,10 @@ def test_clocks_that_step_are_analysed_apart(folder: Path) -> None:
     assert found.ends is None
     assert found.apart is not None
     assert "before they were sent" in found.apart.reason
-    order = [found.files[0], *(other.files[0] for other in found.apart.others)]
+    order = [found.files[0], *(other.files[0] for other in found.apart.analyses)]
     assert sorted(order) == sorted(files)
     alone = [analyze_files([file]) for file in order]
-    assert [changed(found, apart=None), *found.apart.others] == alone
+    assert [changed(found, apart=None), *found.apart.analyses] == alone
     whole = json.loads(analysis_json.render(found))
     Draft202012Validator(analysis_json.schema()).validate(whole)
     assert [other["files"] for other in whole["apart"]["analyses"]] == [[order[1]]]
@@ -455,7 +458,7 @@ def test_both_ends_in_pieces_are_as_both_in_one(folder: Path, pieces: int) -> No
         for packets in (captured.client, captured.server)
     ]
     parts = together(filed(folder, *cut))
-    assert (len(parts.client_files), len(parts.server_files)) == (pieces, pieces)
+    assert (len(parts.client.files), len(parts.server.files)) == (pieces, pieces)
     assert (parts.clock, parts.up, parts.down, parts.budget) == (whole.clock, whole.up, whole.down, whole.budget)
 
 
@@ -480,7 +483,7 @@ def test_three_places_are_analysed_apart(folder: Path) -> None:
     found = analyze_files(filed(folder, *captures))
     assert found.apart is not None
     assert "3 places" in found.apart.reason
-    assert len(found.apart.others) == 2
+    assert len(found.apart.analyses) == 2
 
 
 # Commands
@@ -494,7 +497,7 @@ def test_commands_take_both_ends_or_say_so(folder: Path) -> None:
     text = " ".join(outcome.text.split())
     assert "1 packet of the client" in text
     assert f"lost in the network: #{captured.lost['client'][0]} " in text
-    assert "server's clock 1.00 s ahead of the client's" in text
+    assert "server's clock is 1.00 s ahead of the client's" in text
     listed = run_here("rpcs", *files, "--format", "jsonl")
     assert listed.code == 0
     assert '"network_up":10000000' in listed.text
@@ -508,7 +511,7 @@ def test_apart_is_said(folder: Path) -> None:
     files = filed(folder, captured.client, stepped(captured))
     outcome = run_here("analyze", *files)
     assert outcome.code == 0
-    assert outcome.text.startswith("These captures cannot be put together, and are analysed one by one: ")
+    assert outcome.text.startswith("These captures cannot be combined and are analysed one by one: ")
     assert outcome.text.count("─ verdict ") == 2
     assert run_here("rpcs", *files).code == 2
 

@@ -79,9 +79,9 @@ def test_without_a_finding_the_verdict_says_what_can_be_said() -> None:
         ABOUTS,
     )
     assert clean.finding is None
-    assert clean.text == "Nothing in this capture slows the RPCs beyond network and server time."
+    assert clean.text == "No transport problem was found in this capture."
     streams = choose_verdict([], {"server": 90, "client": 10}, ABOUTS)
-    assert streams.text == "Nothing in this capture slows the RPCs beyond client, network and server time."
+    assert streams.text == "No transport problem was found in this capture."
     hidden = choose_verdict([], {"server": 89, "unexplained": 6, "capture_gap": 5}, ABOUTS)
     assert hidden.finding is None
     assert "11%" in hidden.text
@@ -98,8 +98,8 @@ def test_a_clean_verdict_still_tells_what_costs_time() -> None:
     beginning = finding("initial-congestion-window", severity="info", share=0.17)
     said = choose_verdict([beginning], {"network": 100}, ABOUTS)
     assert (said.text, said.finding) == (
-        f"Nothing grave slows the RPCs beyond network and server time; what costs most: {beginning.verdict}",
+        f"No serious problem was found. Largest cost: {beginning.verdict}",
         None,
     )
     little = finding("initial-congestion-window", severity="info", share=0.01)
-    assert choose_verdict([little], {"network": 100}, ABOUTS).text.startswith("Nothing in this capture slows")
+    assert choose_verdict([little], {"network": 100}, ABOUTS).text.startswith("No transport problem was found")

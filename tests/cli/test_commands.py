@@ -139,7 +139,7 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
     no_packets, other_link = tmp_path / "none.pcap", changed(tmp_path, 20, struct.pack("<I", 147))
     no_packets.write_bytes(Path(recorded("rpc-errors.pcap")).read_bytes()[:PCAP_HEADER])
     for file, says in (
-        (str(no_packets), "holds no packets"),
+        (str(no_packets), "has no packets"),
         (other_link, "link type 147 is not supported"),
         (synthetic("not_grpc").file, "HTTP/2 without gRPC"),
         (no_tcp(tmp_path), "is TCP"),

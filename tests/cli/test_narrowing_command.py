@@ -61,8 +61,8 @@ def test_markdown_says_it_and_what_draws_whole_captures_refuses(tmp_path: Path) 
     ("arguments", "says"),
     [
         (["--connection", "3"], "there is no connection 3; the capture has 1, numbered from 0"),
-        (["--method", "/none"], "no method is like '/none'; the capture has /lab.v1.Lab/Echo"),
-        (["--from", "100"], "no RPC is left of 5"),
+        (["--method", "/none"], "no method matches '/none'; the capture has /lab.v1.Lab/Echo"),
+        (["--from", "100"], "none of 5 RPCs is selected"),
         (["--from", "2", "--to", "1"], "--from is after --to"),
         (["--from", "soon"], "'soon' is not a time"),
         (["--connection", "-1"], "-1"),
@@ -167,7 +167,7 @@ def test_the_slowest_of_a_method_and_a_time() -> None:
     [
         (["--worst", "0"], "0"),
         (["--worst", "2", "--stream", "3"], "use --stream only with --connection"),
-        (["--worst", "2", "--method", "None"], "no method is like 'None'"),
+        (["--worst", "2", "--method", "None"], "no method matches 'None'"),
         (["--worst", "2", "-c", "9"], "there is no connection 9"),
         (["-c", "0", "--method", "Echo"], "--method needs --worst"),
     ],

@@ -197,7 +197,7 @@ def test_no_capture_is_3_and_no_tcp_is_4(tmp_path: Path) -> None:
     assert run_here("verify", str(text)).code == 3
     outcome = run_here("verify", str(none))
     assert (outcome.code, outcome.out) == (4, b"")
-    assert "holds no packets" in outcome.err
+    assert "has no packets" in outcome.err
 
 
 def test_without_tshark_it_says_what_to_install(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_window_must_be_full_and_the_ack_the_release(
 def test_a_wait_of_several_round_trips_names_the_reader(longer: int, slow: bool) -> None:
     tables = decode([synthetic(FIRES).file])
     stretched = with_waits(tables, duration_ns=tables.waits.duration_ns * longer)
-    assert ("reads late" in firing(detect(stretched, Limits())).verdict) is slow
+    assert ("reads slowly" in firing(detect(stretched, Limits())).verdict) is slow
 
 
 def test_severity_follows_the_share() -> None:

@@ -64,7 +64,7 @@ def test_the_evidence_of_a_reset_names_it() -> None:
     capture = synthetic("rst_stream")
     found = must(rpc_errors, decode([capture.file]))
     check_evidence(found, [capture.file])
-    assert any("RST_STREAM REFUSED_STREAM of the server" in item.what for item in found.evidence)
+    assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
 
 
 def test_rpcs_beyond_the_kept_failures_are_counted() -> None:

@@ -49,7 +49,7 @@ def test_synthetic_tail() -> None:
     assert found.metrics["server_p99_ns"] == pytest.approx(300 * MS, rel=0.02)
     check_evidence(found, [capture.file])
     ends = found.evidence[1::2]
-    assert all("301 ms after its begin" in item.what for item in ends)
+    assert all("301 ms after the RPC began" in item.what for item in ends)
 
 
 @pytest.mark.parametrize(

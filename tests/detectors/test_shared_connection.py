@@ -133,7 +133,7 @@ def test_timers_that_fire_together_are_for_information(tmp_path: Path) -> None:
 def test_silence_that_connections_of_their_own_would_not_save_is_for_information() -> None:
     finding = the_finding(detector, [synthetic("shared-connection-fires").file], request_ns=50_000)
     assert (finding.severity, finding.lost_ns) == ("info", None)
-    assert "a packet of its own" in finding.explanation
+    assert "a separate packet" in finding.explanation
 
 
 def test_a_capture_far_from_the_client_is_not_judged() -> None:

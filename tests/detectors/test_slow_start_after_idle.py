@@ -265,7 +265,7 @@ def test_small_frames_do_not_end_the_idle_time() -> None:
     assert (found.metrics["bursts"], found.confidence) == (4, "medium")
     assert found.lost_ns == pytest.approx(4 * RTT_205, rel=0.05)
     assert found.metrics["idle_before_ns"] == pytest.approx(1_000 * MS + RTT_205, rel=0.02)  # from the last wait's end
-    assert "no more than small frames" in found.explanation
+    assert "only small frames" in found.explanation
     beginning = firing(initial_congestion_window.detect(tables, initial_congestion_window.Limits()))
     assert beginning.metrics["rpcs_waiting"] == 1
 

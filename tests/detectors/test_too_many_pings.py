@@ -82,7 +82,7 @@ def test_severity() -> None:
     tables = tables_of_scene("failures-too-many-pings")
     again = must(too_many_pings, repeated(tables, "goaways", 0, 3))
     assert again.severity == "critical"
-    assert "2 more connections went the same way" in again.verdict
+    assert "and 2 more connections" in again.verdict
     assert must(too_many_pings, repeated(tables, "goaways", 0, 2)).severity == "warning"
     assert must(too_many_pings, changed(tables, "goaways", open_rpcs=[3])).severity == "critical"
     assert must(too_many_pings, changed(tables, "goaways", open_rpcs=[2])).severity == "warning"

@@ -66,7 +66,7 @@ def test_another_description_is_another_version(tmp_path: Path) -> None:
     assert "1 to analyze" in told
     assert "slow-start-after-idle" in findings(tmp_path / "dataset")
     assert any(
-        "is not used: it is no recording's description" in one for one in marker(tmp_path / "dataset")["warnings"]
+        "is not used: it does not describe a recording" in one for one in marker(tmp_path / "dataset")["warnings"]
     )
 
 

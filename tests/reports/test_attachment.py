@@ -161,11 +161,11 @@ def test_every_detector_is_told_once(usual: Contents) -> None:
 
 def test_figures_that_rule_out() -> None:
     seen = {name: said for name, _, said in list_ruled_out(contents("rtt205-go-16000").analysis)}
-    assert seen["loss-recovery"] == "0 of 136 packets sent again; `loss_recovery`: no RPC time"
+    assert seen["loss-recovery"] == "0 of 136 packets retransmitted; `loss_recovery`: no RPC time"
     assert seen["rpc-errors"] == "5 of 5 RPCs ended with OK"
     assert seen["server-latency"].startswith("`server`: 2.07 ms of 2.05 s of RPC time (0.1%), too little")
     lost = {name: said for name, _, said in list_ruled_out(contents("too-many-pings").analysis)}
-    assert lost["server-latency"].endswith("(100.0%), but not in the pattern of this")
+    assert lost["server-latency"].endswith("(100.0%), but in another pattern")
 
 
 # --- what the reporter is told ---

@@ -12,8 +12,8 @@ from support import RECORDINGS, recorded, require_tool
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.errors import NoGrpcError
-from grpcdiag.reports import analysis_json, terminal
-from grpcdiag.reports.shared.text import packet_filter
+from grpcdiag.analyzer.model.text import packet_filter
+from grpcdiag.reports import terminal
 
 MANY = (
     "rtt205-go-16000",
@@ -26,7 +26,7 @@ MANY = (
 )
 NAMES = [r.id for r in RECORDINGS if r.id in MANY or os.environ.get("GRPCDIAG_ALL_FILTERS") == "1"]
 """Captures of every kind; all of them with GRPCDIAG_ALL_FILTERS=1."""
-GAPS = ("the last answer that was owed", "the last message that was owed")
+GAPS = ("the last outstanding response", "the last outstanding message")
 """Evidence whose time is that at which the client can have the packet."""
 
 
@@ -63,7 +63,7 @@ def test_wireshark_shows_the_packets_of_every_finding(name: str, tmp_path: Path)
         analysis = analyze(files)
     except NoGrpcError:
         return
-    filters = [finding["display_filter"] for finding in analysis_json.document(analysis)["findings"]]
+    filters = [finding.display_filter for finding in analysis.findings]
     if not filters:
         return
     file = one_file(files, tmp_path)

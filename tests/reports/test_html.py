@@ -324,7 +324,7 @@ def test_both_ends() -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
-    text = Read(html.render(analysis, collect_page_data(analysis.ends.client_files, analysis))).text
+    text = Read(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis))).text
     assert "Both ends" in text and "network_up" in text and "no drift visible" in text
 
 

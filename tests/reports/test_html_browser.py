@@ -201,7 +201,7 @@ def test_hover_and_click_on_the_chart(opened: Opened, rtt: str) -> None:
         wait_until(lambda words=words: words in view.locator(".hint").first.inner_text())
     view.mouse.click(box["x"] + 300, box["y"] + 22 + 22 * 2 + 11)
     text = view.locator("#details").inner_text()
-    assert "wait: 205 ms congestion_window" in text
+    assert "blocked interval: 205 ms congestion_window" in text
     assert "14,080 B" in text and "stopped at" in text
     view.locator("#details").get_by_role("button", name="zoom to it").click()
     begin, end = span(view)
@@ -228,7 +228,7 @@ def test_with_the_keyboard_alone(opened: Opened, rtt: str) -> None:
     view.keyboard.press("n")
     assert "/lab.v1.Lab/Echo" in view.locator("#details").inner_text()
     view.keyboard.press("n")
-    assert "wait: 205 ms congestion_window" in view.locator("#details").inner_text()
+    assert "blocked interval: 205 ms congestion_window" in view.locator("#details").inner_text()
     view.keyboard.press("Enter")
     begin, end = span(view)
     assert end - begin < 300_000_000
@@ -269,7 +269,7 @@ def test_without_its_script(opened: Opened, rtt: str) -> None:
     view = opened(rtt, ready=False, java_script_enabled=False)
     text = view.inner_text("body")
     assert "tcp_slow_start_after_idle" in text and "411 ms" in text and "#45" in text
-    assert "not allowed to run here" in text
+    assert "scripts may not run here" in text
     assert not view.locator("#status").is_visible()
     assert view.locator("button:visible:enabled").count() == 0
 
@@ -323,7 +323,7 @@ def test_several_connections(opened: Opened) -> None:
     assert view.locator("#chart").get_attribute("data-connection") == numbers[1]
     view.fill("#packet", "999999")
     view.keyboard.press("Enter")
-    assert "is not in this page" in view.locator("#details").inner_text()
+    assert "This page does not have it" in view.locator("#details").inner_text()
 
 
 @pytest.mark.parametrize("name", ["rpc-errors", "max-concurrent-streams", "too-many-pings", "impl-java"])
@@ -381,6 +381,6 @@ def test_both_ends(opened: Opened) -> None:
     ends = [recording("rtt205-go-16000", side).files[0] for side in ("client", "server")]
     analysis: Analysis = analyze_files(ends, described=lambda files: (None, ()))
     assert analysis.ends is not None
-    view = opened(html.render(analysis, collect_page_data(analysis.ends.client_files, analysis)))
+    view = opened(html.render(analysis, collect_page_data(analysis.ends.client.files, analysis)))
     assert view.locator("#ends").is_visible()
     assert pixels(view) > 10

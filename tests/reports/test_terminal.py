@@ -86,7 +86,7 @@ def test_every_capture_renders(name: str) -> None:
 def test_the_figures_are_the_analysis() -> None:
     analysis = named("rtt205-go-16000.pcap")
     text = " ".join(terminal.render(analysis, width=200).split())
-    assert "4 messages waited an extra round trip (205 ms each, 40% of all RPC time)" in text
+    assert "4 messages waited an extra round trip (205 ms each, 40% of RPC time)" in text
     assert "net.ipv4.tcp_slow_start_after_idle=0" in text
     shown, rest = analysis.findings[0].evidence[:4], analysis.findings[0].evidence[4:]
     assert all(f"#{item.packet} " in text for item in shown)

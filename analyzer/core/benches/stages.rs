@@ -1,24 +1,30 @@
 //! Throughput of each stage on a recorded capture: 3,000 unary calls of grpc-c++ on one connection, and as many copies of
 //! it with other ports where connections are divided among threads; TLS on calls of grpc-go.
 
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use flate2::write::GzEncoder;
+use grpcdiag_core::at::At;
+use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
+use grpcdiag_core::grpc::state::Http2;
+use grpcdiag_core::http2::connection::detect::PREFACE;
+use grpcdiag_core::http2::connection::reading::Reading;
+use grpcdiag_core::http2::connection::state::End;
+use grpcdiag_core::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
+use grpcdiag_core::http2::frame::headers;
+use grpcdiag_core::http2::hpack::Decoder;
+use grpcdiag_core::packet::{Dissector, Outcome};
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::run::router::Router;
+use grpcdiag_core::run::shard::Shard;
+use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::strings::Strings;
+use grpcdiag_core::tcp::transport::Transport;
+use grpcdiag_core::tls::{Decryptor, Event, KeyLog, Session};
 use std::hint::black_box;
 use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use flate2::write::GzEncoder;
-use grpcdiag_core::at::At;
-use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
-use grpcdiag_core::context::{Context, Options};
-use grpcdiag_core::grpc::headers::Strings;
-use grpcdiag_core::http2::frame::{FrameHeader, FrameType, HEADER_LEN};
-use grpcdiag_core::http2::{End, Http2, detect::PREFACE, headers, hpack::Decoder};
-use grpcdiag_core::packet::{Dissector, Outcome};
-use grpcdiag_core::pipeline::Pipeline;
-use grpcdiag_core::tcp::{Router, Shard};
-use grpcdiag_core::tls::{Decryptor, Event, KeyLog, Session};
 
 const CAPTURE: &str = "ydb-unary-single-inflight1.pcap";
 const ENCRYPTED: (&str, &str) = ("tls13-go.pcap", "tls13-go.keys");
@@ -230,11 +236,12 @@ fn feed(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let mut cx = Context::new(Options { rpc_rows, ..Options::default() });
                 let mut http2 = Http2::new(0, 0, true, false, &mut cx.strings);
+                let reading = &mut Reading { cx: &mut cx, transport: &Transport::default() };
                 for &(side, bytes, at) in &bytes {
-                    http2.feed(side, bytes, at, &mut cx);
+                    http2.feed(side, bytes, at, reading, &mut ());
                 }
-                http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), &mut cx);
-                assert!(http2.rpcs > 0);
+                http2.finish(End::CaptureEnds, At::new(u32::MAX, i64::MAX), reading);
+                assert!(http2.application.rpcs > 0);
                 black_box(cx);
             });
         });

@@ -124,7 +124,7 @@ pub enum Then {
 enum Said {
     /// The host's clock went on.
     WentOn,
-    /// It stood still: the capture's clock is ahead by so much.
+    /// It did not advance: the capture's clock is ahead by so much.
     StoodStill(i64),
 }
 
@@ -233,7 +233,7 @@ impl Clock {
         side.still.is_some() && peer_still
     }
 
-    /// Corrects times from the first kept packet on if both sides' clocks stood still, by no more than the pause was long.
+    /// Corrects times from the first kept packet on if both sides' clocks did not advance, by no more than the pause was long.
     fn conclude(&mut self, pause: &Pause) {
         let both = pause.sides.iter().find_map(|side| {
             let peer = pause.sides.iter().find(|peer| peer.ends == [side.ends[1], side.ends[0]])?;

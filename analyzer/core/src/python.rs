@@ -1,35 +1,32 @@
 //! The face of the core towards Python: a run that is stepped through, and columns as numpy arrays.
 
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::PyDict;
-
-use crate::budget::CAUSES;
 use crate::capture_file::{CaptureReader, Source};
-use crate::context::Options;
-use crate::grpc::{implementation, status};
-use crate::http2::frame::FrameType;
-use crate::http2::ping::PURPOSES;
+use crate::connection::roles;
+use crate::grpc::status;
+use crate::http2::frame::header::FrameType;
+use crate::http2::frame::ping::PURPOSES;
+use crate::http2::observe::implementation;
 use crate::limits;
-use crate::pipeline::Pipeline;
-use crate::spill::Spill;
-use crate::tcp::{note, roles};
+use crate::run::pipeline::Pipeline;
+use crate::store::budget::CAUSES;
+use crate::store::context::Options;
+use crate::store::spill::Spill;
+use crate::tcp::note;
 use crate::tls::KeyLog;
 
+mod errors;
 mod results;
 mod scrubbing;
 
+use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
-
-create_exception!(_core, CaptureError, PyException, "A capture cannot be opened or is none.");
-create_exception!(_core, EmptyCaptureError, CaptureError, "A capture has no whole file header.");
-create_exception!(_core, MemoryLimitError, PyException, "A run needs more memory than it is allowed.");
-create_exception!(_core, SpillError, PyException, "A temporary file cannot be written or read.");
 
 /// Adds everything to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -111,11 +108,12 @@ impl Run {
             rpc_rows,
             file_times,
             ports,
-            keys,
             threads,
             spill: spilled,
         };
-        Ok(Self { inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::new(options)), spill, memory }) })
+        Ok(Self {
+            inner: Mutex::new(Inner { reader, pipeline: Some(Pipeline::with_keys(options, keys)), spill, memory }),
+        })
     }
 
     /// Reads up to `packets` packets; `False` at the end.

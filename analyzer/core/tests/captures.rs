@@ -2,10 +2,10 @@
 
 mod support;
 
+use grpcdiag_core::capture_file::Source;
+use grpcdiag_core::store::context::Options;
 use std::collections::HashMap;
 
-use grpcdiag_core::capture_file::Source;
-use grpcdiag_core::context::Options;
 use support::{
     Analysis, Rpc, all_tables, analyse, captures, difference, memory, more_captures, name, packets, packets_of, pcap,
 };

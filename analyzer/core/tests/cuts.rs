@@ -6,18 +6,17 @@
 
 mod support;
 
+use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
+use grpcdiag_core::run::pipeline::Pipeline;
+use grpcdiag_core::store::context::Options;
+use grpcdiag_core::store::tables::rpc_flag;
+use grpcdiag_core::tls::KeyLog;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
-use grpcdiag_core::context::Options;
-use grpcdiag_core::pipeline::Pipeline;
-use grpcdiag_core::tables::rpc_flag;
-use grpcdiag_core::tls::KeyLog;
 use support::{Analysis, captures, more_captures, name, repository};
 
 /// Random bytes at which each capture is cut.
@@ -64,8 +63,8 @@ impl Capture {
         let shared = Shared(Arc::clone(&self.data), length);
         let source = Source::Reader(self.name.clone(), Box::new(Cursor::new(shared)));
         let mut reader = CaptureReader::open(vec![source]).ok()?;
-        let options = Options { rpc_rows: true, keys: Arc::clone(&self.keys), ..Options::default() };
-        let mut pipeline = Pipeline::new(options);
+        let options = Options { rpc_rows: true, ..Options::default() };
+        let mut pipeline = Pipeline::with_keys(options, Arc::clone(&self.keys));
         while let Some(packet) = reader.next_packet() {
             pipeline.packet(&packet);
         }

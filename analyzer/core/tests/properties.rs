@@ -4,8 +4,9 @@ mod support;
 
 use grpcdiag_core::capture_file::{CaptureReader, Source};
 use grpcdiag_core::grpc::status::{NOT_SEEN, UNAVAILABLE};
-use grpcdiag_core::pipeline::Pipeline;
+use grpcdiag_core::run::pipeline::Pipeline;
 use proptest::prelude::*;
+
 use support::conversation::{Call, HANDSHAKE, Sent, Wire, record, turns};
 use support::{Analysis, Recorded, all_tables, analyse, memory, packets_of, repository};
 

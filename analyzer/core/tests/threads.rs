@@ -2,10 +2,10 @@
 
 mod support;
 
+use grpcdiag_core::store::context::Options;
+use proptest::prelude::*;
 use std::collections::VecDeque;
 
-use grpcdiag_core::context::Options;
-use proptest::prelude::*;
 use support::conversation::{Call, Sent, Wire, record, turns};
 use support::{Recorded, analyse, captures, difference, name, packets_of};
 
@@ -114,7 +114,7 @@ fn many_connections_that_take_turns_read_as_each_for_itself() {
     // with a table of rows every segment is read when it comes
     let mut in_order = analyse(&packets, Options { messages: true, ..Options::default() });
     assert!(in_order.cx.messages.len() > 40_000);
-    in_order.cx.messages = grpcdiag_core::tables::Messages::default();
+    in_order.cx.messages = grpcdiag_core::store::tables::Messages::default();
     assert_eq!(difference(analyse(&packets, Options::default()), in_order), None);
     assert_eq!(differs(&packets), None);
 }

@@ -145,7 +145,7 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
     if format_ is Format.json:
         from ..reports import analysis_json
 
-        write(analysis_json.pieces(analysis), output)
+        write(analysis_json.render_pieces(analysis), output)
     elif format_ is Format.markdown:
         from ..analyzer import _core
         from ..reports import markdown
@@ -198,5 +198,5 @@ def _has_severity(analysis: Analysis, severity: str) -> bool:
 
     grave = [str(name) for name in SEVERITIES]
     grave = grave[grave.index(severity) :]
-    analyses = [analysis, *(analysis.apart.others if analysis.apart else ())]
+    analyses = [analysis, *(analysis.apart.analyses if analysis.apart else ())]
     return any(finding.severity in grave for one in analyses for finding in one.findings)

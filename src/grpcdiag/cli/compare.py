@@ -6,7 +6,7 @@ import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,8 +32,8 @@ from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions
+    from ..analyzer.model.analysis import Analysis
     from ..reports.compare.regression import Rule
-    from ..reports.compare.saved import Saved
 
 NAME = "compare"
 
@@ -109,9 +109,9 @@ def _parse_rules(texts: list[str]) -> list[Rule]:
         fail(f"--fail-on {error}", WRONG_USAGE)
 
 
-def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Saved:
+def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Analysis:
     """Load a saved analysis, or analyze a capture."""
-    from ..reports.compare.saved import DocumentError, of_document, of_text
+    from ..reports import analysis_json
 
     with scratch("grpcdiag-") as folder:
         path = capture
@@ -120,9 +120,14 @@ def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Saved:
             _spool(capture, Path(path))
         try:
             saved = _read_saved(path)
-            return of_text(saved) if saved is not None else of_document(_analyze(path, capture, reading, quiet))
-        except DocumentError as error:
+            if saved is None:
+                return _analyze(path, capture, reading, quiet)
+            analysis = analysis_json.read(saved)
+        except analysis_json.DocumentError as error:
             fail(f"{capture}: not an analysis that grpcdiag wrote: {error}", UNREADABLE)
+    if analysis.narrowed:  # its packets are of all RPCs, its messages of some
+        fail(f"{capture}: it is about some of a capture's RPCs: save the whole analysis", UNREADABLE)
+    return analysis
 
 
 def _spool(pipe: str, path: Path) -> None:
@@ -146,14 +151,13 @@ def _read_saved(path: str) -> bytes | None:
     return text.removeprefix(b"\xef\xbb\xbf")
 
 
-def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> dict[str, Any]:
+def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> Analysis:
     from msgspec.structs import replace
 
     from ..analyzer.analysis import of_tables
     from ..analyzer.decode.decode import decode
-    from ..reports import analysis_json
 
     with decoding(), progress(quiet) as report_progress:
         tables = decode([path], rpc_rows=False, progress=report_progress, **reading)
         analysis = of_tables(tables, *find_sidecar([name]))
-    return analysis_json.document(replace(analysis, files=(name,)))
+    return replace(analysis, files=(name,))

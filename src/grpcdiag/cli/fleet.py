@@ -243,11 +243,9 @@ def report(
         found = report_of(dataset, None if against else limit or None)
         changes = compared(found, report_of(against, None)) if against else None
     if as_json:
-        from msgspec import to_builtins
-
         from ..reports import analysis_json
 
-        write(analysis_json.encoded(to_builtins(changes or found)), output)
+        write(analysis_json.encode(changes or found), output)
         return
     if as_html:
         from ..fleet.answers import html

@@ -1,9 +1,12 @@
 //! Both directions of one HTTP/2 connection in pieces, with gaps: frames, HPACK, messages, RPCs.
 
 use grpcdiag_core::at::At;
-use grpcdiag_core::context::{Context, Options};
-use grpcdiag_core::http2::{End, Http2};
+use grpcdiag_core::grpc::state::Http2;
+use grpcdiag_core::http2::connection::reading::Reading;
+use grpcdiag_core::http2::connection::state::End;
 use grpcdiag_core::limits;
+use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::tcp::transport::Transport;
 
 use super::input::{self, Pieces, Step, step};
 
@@ -25,20 +28,23 @@ pub fn run(data: &[u8]) {
     if known & FORCED != 0 {
         h2.assume_http2();
     }
-    let (mut fed, mut packet) = (0, 0);
+    let (mut fed, mut packet, transport) = (0, 0, &Transport::default());
     while let Some(step) = pieces.step() {
         packet += 1;
         let at = At::new(packet, i64::from(packet) * 1_000_000);
         match step {
             Step::Bytes(side, bytes) => {
                 fed += bytes.len() as u64;
-                h2.feed(side, bytes, at, &mut cx);
+                h2.feed(side, bytes, at, &mut Reading { cx: &mut cx, transport }, &mut ());
             }
-            Step::Gap(side, length) => h2.gap(side, length, at, &mut cx),
+            Step::Gap(side, length) => {
+                h2.gap(side, length, at, &mut Reading { cx: &mut cx, transport }, &mut ());
+            }
         }
         assert!(h2.streams.len() <= limits::OPEN_STREAMS);
     }
-    h2.finish(ENDS[usize::from(known >> 4) % ENDS.len()], At::new(packet, i64::from(packet) * 1_000_000), &mut cx);
+    let (end, at) = (ENDS[usize::from(known >> 4) % ENDS.len()], At::new(packet, i64::from(packet) * 1_000_000));
+    h2.finish(end, at, &mut Reading { cx: &mut cx, transport });
     let bytes = h2.bytes;
     assert_eq!(bytes.decoded + bytes.not_http2 + bytes.encrypted + bytes.undecoded, fed, "{bytes:?}");
     check(&cx);

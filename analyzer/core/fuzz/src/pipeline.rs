@@ -1,10 +1,8 @@
 //! A whole run: a capture's bytes to tables, with the keys of the recorded sessions, and the invariants of the tables.
 
-use std::sync::Arc;
-
 use grpcdiag_core::capture_file::{CaptureReader, Source};
-use grpcdiag_core::context::Options;
-use grpcdiag_core::pipeline::Pipeline;
+use grpcdiag_core::run::pipeline::Pipeline;
+use std::sync::Arc;
 
 use super::input;
 use super::support::{Analysis, Recorded, all_tables, pcap};
@@ -14,7 +12,7 @@ use super::tls::RECORDED_KEYS;
 pub fn run(data: &[u8]) {
     let source = Source::Reader("input".to_owned(), Box::new(std::io::Cursor::new(data.to_vec())));
     let Ok(mut reader) = CaptureReader::open(vec![source]) else { return };
-    let mut pipeline = Pipeline::new(Options { keys: Arc::clone(&RECORDED_KEYS), ..all_tables() });
+    let mut pipeline = Pipeline::with_keys(all_tables(), Arc::clone(&RECORDED_KEYS));
     let mut packets = Vec::new();
     while let Some(packet) = reader.next_packet() {
         pipeline.packet(&packet);

@@ -4,13 +4,13 @@
 //! window is full or the frame ends. Memory is bounded by the window, and time by a limit of how much longer the bytes
 //! may be than the file.
 
-use std::io::{self, BufRead, BufReader, Read};
-
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder as ZstdDecoder};
+use std::io::{self, BufRead, BufReader, Read};
+
+use crate::limits::{CAPTURE_EXPANSION, CAPTURE_EXPANSION_FREE, CAPTURE_READ_BUFFER, CAPTURE_ZSTD_WINDOW};
 
 use super::input::ByteStream;
-use crate::limits::{CAPTURE_EXPANSION, CAPTURE_EXPANSION_FREE, CAPTURE_READ_BUFFER, CAPTURE_ZSTD_WINDOW};
 
 /// RFC 8878 section 3.1.1
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];

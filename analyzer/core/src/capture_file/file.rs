@@ -4,7 +4,6 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::Record;
 use super::compression::Compression;
 use super::error::{OpenError, OpenErrorKind};
 use super::format::{Recognised, recognise};
@@ -12,6 +11,7 @@ use super::info::{CaptureInfo, FileInfo, Format};
 use super::input::{ByteStream, Input, Opened, counted};
 use super::pcap::PcapFile;
 use super::pcapng::PcapngFile;
+use super::record::Record;
 
 /// Bytes that tell a compression.
 const COMPRESSION_MAGIC: usize = 4;

@@ -1,10 +1,10 @@
 //! Which format a file's first bytes are: those read here, and those worth refusing by name.
 
 use super::error::OpenErrorKind;
+use super::header_errors::{MAGIC_LENGTH, WITH_EDITCAP, not_a_capture};
 use super::input::Input;
 use super::pcap::PcapLayout;
 
-const WITH_EDITCAP: &str = "convert it with: editcap -F pcapng FILE FILE.pcapng";
 const NO_CONVERTER: &str = "no common tool converts it: record as pcap or pcapng with the tool that wrote it";
 const DECOMPRESS: &str = "decompress it and give the result, or pipe the result to standard input";
 
@@ -34,9 +34,6 @@ const REFUSED: [(&[u8], &str, &str); 22] = [
     (b"PK\x03\x04", "a zip archive", DECOMPRESS),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", DECOMPRESS),
 ];
-
-/// Bytes that the longest magic number needs.
-const MAGIC_LENGTH: usize = 16;
 
 /// What a file's first bytes are.
 #[derive(Debug)]
@@ -69,22 +66,4 @@ fn refusal(input: &Input) -> OpenErrorKind {
         None if bytes.is_empty() => OpenErrorKind::Empty,
         None => not_a_capture(bytes),
     }
-}
-
-/// For a stream that ends inside the file header.
-pub(super) fn header_cut(input: &Input, format: &'static str) -> OpenErrorKind {
-    match input.failure() {
-        Some(failure) => OpenErrorKind::Unreadable(failure.to_owned()),
-        None => OpenErrorKind::HeaderCut { format, bytes: input.waiting().len() },
-    }
-}
-
-/// For bytes of no known format.
-pub(super) fn not_a_capture(bytes: &[u8]) -> OpenErrorKind {
-    OpenErrorKind::NotACapture { first_bytes: bytes.iter().copied().take(MAGIC_LENGTH).collect() }
-}
-
-/// For a format whose version is not read here.
-pub(super) fn unsupported_version(name: &str, major: u16, minor: u16) -> OpenErrorKind {
-    OpenErrorKind::Unsupported { format: format!("{name} version {major}.{minor}"), remedy: WITH_EDITCAP }
 }

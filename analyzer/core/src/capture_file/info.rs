@@ -1,11 +1,12 @@
 //! What a capture says about itself besides packets, gathered while it is read, each list bounded.
 
-use super::compression::Compression;
-use super::error::OpenError;
 use crate::limits::{
     CAPTURE_COMMENT_LENGTH, CAPTURE_COMMENTS, CAPTURE_DAMAGE_ENTRIES, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS,
     CAPTURE_SECRETS_LENGTH,
 };
+
+use super::compression::Compression;
+use super::error::OpenError;
 
 /// What is known of the capture so far; complete once the last packet is read.
 #[derive(Debug, Clone, Default)]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::error::{OpenError, OpenErrorKind};
 use crate::limits::CAPTURE_READ_BUFFER;
+
+use super::error::{OpenError, OpenErrorKind};
 
 /// A stream of bytes that may be handed to another thread.
 pub type ByteStream = Box<dyn Read + Send>;

@@ -28,16 +28,17 @@ mod compression;
 mod error;
 mod file;
 mod format;
+mod header_errors;
 mod info;
 mod input;
 mod pcap;
 mod pcapng;
-mod resync;
+mod record;
+mod skip_damage;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -225,56 +226,5 @@ impl CaptureReader {
                 None
             }
         }
-    }
-}
-
-/// A packet's place in its file's buffer, and what its record says.
-struct Record {
-    /// None if the record has no time.
-    time_ns: Option<i64>,
-    link_type: u32,
-    interface: u32,
-    original_len: u32,
-    data: Range<usize>,
-}
-
-/// A byte order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Little,
-    Big,
-}
-
-impl Order {
-    #[inline]
-    fn u32(self, word: [u8; 4]) -> u32 {
-        match self {
-            Order::Little => u32::from_le_bytes(word),
-            Order::Big => u32::from_be_bytes(word),
-        }
-    }
-
-    /// The two halves of a word, in the order in which they are stored.
-    #[inline]
-    fn u16s(self, [a, b, c, d]: [u8; 4]) -> [u16; 2] {
-        match self {
-            Order::Little => [u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])],
-            Order::Big => [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])],
-        }
-    }
-
-    /// A number stored as two words, the high one first in either order.
-    #[inline]
-    fn u64(self, high: [u8; 4], low: [u8; 4]) -> u64 {
-        u64::from(self.u32(high)) << 32 | u64::from(self.u32(low))
-    }
-
-    /// A 64-bit option's value; None if it has another length.
-    fn option_u64(self, value: &[u8]) -> Option<u64> {
-        let bytes: [u8; 8] = value.try_into().ok()?;
-        Some(match self {
-            Order::Little => u64::from_le_bytes(bytes),
-            Order::Big => u64::from_be_bytes(bytes),
-        })
     }
 }

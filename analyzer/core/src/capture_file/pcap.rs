@@ -1,15 +1,16 @@
 //! pcap (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records of a 16-byte header and a packet.
 
-use super::error::OpenErrorKind;
-use super::format::{header_cut, unsupported_version};
-use super::info::{CaptureInfo, Interface};
-use super::input::Input;
-use super::resync::{end_of_stream, skip_damage};
-use super::{Order, Record};
 use crate::limits::{
     CAPTURE_INTERFACES, CAPTURE_PACKET_LENGTH, CAPTURE_PACKET_LENGTH_DECLARED, CAPTURE_RESYNC_RECORD_LENGTH,
     CAPTURE_RESYNC_RECORDS, CAPTURE_TIME_JUMP_SECONDS,
 };
+
+use super::error::OpenErrorKind;
+use super::header_errors::{header_cut, unsupported_version};
+use super::info::{CaptureInfo, Interface};
+use super::input::Input;
+use super::record::{Order, Record};
+use super::skip_damage::{end_of_stream, skip_damage};
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;

@@ -1,8 +1,7 @@
-//! What header fields mean to gRPC; each HPACK table entry is classified once, when it is inserted.
+//! Gives header fields their meaning in gRPC. Each HPACK table entry is classified once, when it is inserted.
 
-use crate::http2::hpack::Classifier;
-use crate::limits;
-use crate::strings::Interner;
+use crate::http2::hpack::{Classifier, Field};
+use crate::store::strings::Strings;
 
 use super::status;
 
@@ -33,59 +32,6 @@ pub enum HeaderClass {
     Request,
     /// `:authority`.
     Authority,
-}
-
-/// The strings of a run that are told apart.
-#[derive(Debug, Default)]
-pub struct Strings {
-    /// Methods, `/package.Service/Method`.
-    pub methods: Interner,
-    /// Implementations, `grpc-go/1.85.0`.
-    pub agents: Interner,
-    /// Methods without a name so far.
-    unnamed: u32,
-}
-
-/// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
-/// 8.2.1).
-const LABEL: u8 = 0;
-
-impl Strings {
-    /// The number of a method by its `:path`.
-    pub fn method(&mut self, path: &[u8]) -> u32 {
-        if path.first() == Some(&LABEL) {
-            return self.methods.intern(b"(not a path)");
-        }
-        self.methods.intern(path)
-    }
-
-    /// A number for a method of `connection` whose name is not in the capture, the `nth` one; `None` when too many
-    /// names are kept.
-    pub fn unnamed_method(&mut self, connection: u32, nth: u32) -> Option<u32> {
-        if self.unnamed >= limits::METHOD_LABELS_TOTAL {
-            return None;
-        }
-        self.unnamed += 1;
-        let mut key = [LABEL; 9];
-        key[1..5].copy_from_slice(&connection.to_be_bytes());
-        key[5..].copy_from_slice(&nth.to_be_bytes());
-        let number = self.methods.intern(&key);
-        (self.methods.get(number) == Some(&key[..])).then_some(number)
-    }
-
-    /// The methods whose names are not in the capture, by connection, and on each in the order of their first RPCs.
-    pub fn unnamed_methods(&self) -> Vec<u32> {
-        let mut unnamed: Vec<(&[u8], u32)> =
-            self.methods.iter().filter(|(text, _)| text.first() == Some(&LABEL)).collect();
-        unnamed.sort_unstable();
-        unnamed.into_iter().map(|(_, number)| number).collect()
-    }
-
-    /// The methods from a number on; `None` for one whose name is not in the capture.
-    pub fn methods_from(&self, first: usize) -> Vec<Option<String>> {
-        let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-        self.methods.iter().skip(first).map(|(name, _)| (name.first() != Some(&LABEL)).then(|| text(name))).collect()
-    }
 }
 
 impl Classifier for Strings {
@@ -286,6 +232,28 @@ impl Origin {
             _ => [first, second],
         };
         (!entries.contains(&NO_ENTRY)).then_some(entries)
+    }
+}
+
+/// Collects the fields of a header block.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Block {
+    /// What they say so far.
+    pub summary: Summary,
+    /// Where the method comes from.
+    pub origin: Origin,
+}
+
+impl Block {
+    /// Takes the next field in.
+    #[inline]
+    pub fn add(&mut self, field: &Field<'_, HeaderClass>) {
+        if field.name.is_none() || field.value.is_none() {
+            self.origin.add_unknown(field.class, field.entry);
+        } else {
+            self.origin.add(field.class);
+        }
+        self.summary.add(field.class);
     }
 }
 

@@ -53,7 +53,7 @@ impl Reader {
         self.prefix_have > 0
     }
 
-    /// Bytes of the unfinished message that are still to come, as far as its prefix tells.
+    /// Bytes of the unfinished message that are still to come, as far as its prefix is known.
     pub fn owed(&self) -> u32 {
         match self.prefix_have {
             0 => 0,

@@ -1,10 +1,15 @@
 //! gRPC over HTTP/2 (grpc/grpc doc/PROTOCOL-HTTP2.md): messages in DATA, RPCs on streams.
 
+pub mod call;
+pub mod data;
+mod events;
 pub mod headers;
-pub mod implementation;
+mod late;
 pub mod message;
+mod probe;
 mod rows;
-pub mod rpc;
+mod rpc;
+pub mod state;
 pub mod status;
-pub mod taken;
+pub mod turns;
 pub mod used;

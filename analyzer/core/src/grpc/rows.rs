@@ -1,12 +1,13 @@
-//! Rows of RPCs and what is counted of them: written as they begin, carry messages, and end.
+//! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
 use crate::at::At;
-use crate::budget::Budget;
-use crate::context::{Context, NO_METHOD};
-use crate::http2::streams::{Kind, NONE, Stream, Streams};
+use crate::http2::connection::streams::{NONE, Streams};
 use crate::limits;
-use crate::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::store::budget::Budget;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
 
+use super::call::{Call, Kind};
 use super::message::Message;
 use super::status;
 
@@ -29,11 +30,11 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 
 /// Notes an RPC that ended otherwise than OK.
 #[cold]
-fn push_failure(stream: &Stream, cx: &mut Context) {
+fn push_failure(call: &Call, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
-        let (reset_by, reset_code) = stream.reset.unwrap_or((2, 0));
-        cx.failures.push(FailureRow { rpc: stream.rpc, reset_by, reset_code });
-        cx.failure_budgets.push(stream.budget);
+        let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
+        cx.failures.push(FailureRow { rpc: call.rpc, reset_by, reset_code });
+        cx.failure_budgets.push(call.budget);
     }
 }
 
@@ -70,27 +71,38 @@ pub(super) fn count_message(
 /// Writes what an RPC's time was up to the end of its request: what follows is the server's, and the way there and
 /// back.
 #[cold]
-pub(super) fn request_ends(stream: &Stream, at: At, cx: &mut Context) {
-    if stream.finished || stream.kind != Kind::Grpc {
+pub(super) fn request_ends(call: &Call, at: At, cx: &mut Context) {
+    if call.finished || call.kind != Kind::Grpc {
         return;
     }
-    let Some(row) = cx.taken.place(stream.rpc) else { return };
+    let Some(row) = cx.handed_on.place(call.rpc) else { return };
     if let Some(cell) = cx.request_ends.get_mut(row) {
-        *cell = at.completes(&stream.first).0;
+        *cell = at.completes(&call.first).0;
     }
     if let Some(budget) = cx.request_budgets.get_mut(row) {
-        *budget = stream.budget;
+        *budget = call.budget;
     }
 }
 
 /// Writes how much was sent, if wanted: a side may not know yet that the RPC is over, and the rest still comes.
 #[inline]
-pub(super) fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
+pub(super) fn write_counts(call: &Call, client: usize, cx: &mut Context) {
     if !cx.options.rpc_rows {
         return;
     }
-    let (request, response) = (&stream.directions[client].reader, &stream.directions[1 - client].reader);
-    let Some(row) = cx.taken.place(stream.rpc) else { return cx.taken.write_counts(stream.rpc, request, response) };
+    let (request, response) = (&call.directions[client].reader, &call.directions[1 - client].reader);
+    let Some(row) = cx.handed_on.place(call.rpc) else {
+        return cx.handed_on.write_sizes(
+            call.rpc,
+            RpcSizesRow {
+                request_messages: request.messages,
+                request_bytes: request.bytes,
+                response_messages: response.messages,
+                response_bytes: response.bytes,
+                settled: 0,
+            },
+        );
+    };
     macro_rules! set {
         ($column:ident, $value:expr) => {
             if let Some(cell) = cx.rpc_sizes.$column.get_mut(row) {
@@ -108,43 +120,43 @@ pub(super) fn write_counts(stream: &Stream, client: usize, cx: &mut Context) {
 #[inline]
 pub(super) fn write_rpc(
     connection: u32,
-    stream: &mut Stream,
+    call: &mut Call,
     client: usize,
     status: u8,
     complete: bool,
     at: At,
     cx: &mut Context,
 ) {
-    let stats = cx.method(stream.method);
-    stats.touch_gaps += u64::from(stream.touches_gap);
-    stats.end_missing += u64::from(stream.end_missing);
-    let place = [stream.first.packet, stream.id];
-    let long = stats.add_rpc(status, complete, !stream.begun_before, stream.first.time, place, &stream.budget);
+    let stats = cx.method(call.method);
+    stats.touch_gaps += u64::from(call.touches_gap);
+    stats.end_missing += u64::from(call.end_missing);
+    let place = [call.first.packet, call.id];
+    let long = stats.add_rpc(status, complete, !call.begun_before, call.first.time, place, &call.budget);
     let failed = status != status::OK && complete;
-    if stream.rpc == NONE && (long || failed) {
-        push_rpc(connection, stream, cx);
+    if call.rpc == NONE && (long || failed) {
+        push_rpc(connection, call, cx);
         if let Some(flags) = cx.rpcs.flags.last_mut().filter(|_| !failed) {
             *flags |= rpc_flag::LONG;
         }
     }
-    if stream.rpc != NONE {
-        write_row(stream, client, status, complete, at, cx);
+    if call.rpc != NONE {
+        write_row(call, client, status, complete, at, cx);
     }
     if failed {
-        push_failure(stream, cx);
+        push_failure(call, cx);
     }
 }
 
 /// Fills an RPC's row.
-fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
-    write_counts(stream, client, cx);
-    let last_packet = if complete { at.completes(&stream.first).0 } else { 0 };
+fn write_row(call: &Call, client: usize, status: u8, complete: bool, at: At, cx: &mut Context) {
+    write_counts(call, client, cx);
+    let last_packet = if complete { at.completes(&call.first).0 } else { 0 };
     let flags = if complete { rpc_flag::COMPLETE } else { 0 }
-        | if stream.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
-        | if stream.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
-        | if stream.end_missing { rpc_flag::END_MISSING } else { 0 };
-    let Some(row) = cx.taken.place(stream.rpc) else {
-        return cx.taken.write_row(stream.rpc, status, flags, last_packet, &stream.budget);
+        | if call.touches_gap { rpc_flag::TOUCHES_GAP } else { 0 }
+        | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
+        | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
+    let Some(row) = cx.handed_on.place(call.rpc) else {
+        return cx.handed_on.write_row(call.rpc, status, flags, last_packet, &call.budget);
     };
     macro_rules! set {
         ($column:ident, $value:expr) => {
@@ -153,73 +165,73 @@ fn write_row(stream: &Stream, client: usize, status: u8, complete: bool, at: At,
             }
         };
     }
-    set!(duration_ns, i64::try_from(stream.budget.total()).unwrap_or(i64::MAX));
+    set!(duration_ns, i64::try_from(call.budget.total()).unwrap_or(i64::MAX));
     set!(status, status);
     set!(last_packet, last_packet);
     if let Some(cell) = cx.rpcs.flags.get_mut(row) {
         *cell |= flags;
     }
     if let Some(budget) = cx.rpc_budgets.get_mut(row) {
-        *budget = stream.budget;
+        *budget = call.budget;
     }
 }
 
 /// Nothing more comes of a stream that is about to be forgotten: what it carried is written, and the row stays so.
 #[inline]
-pub(super) fn settle(stream: &Stream, client: usize, cx: &mut Context) {
+pub(super) fn settle(call: &Call, client: usize, cx: &mut Context) {
     if !cx.options.rpc_rows {
         return;
     }
-    if stream.finished {
-        write_counts(stream, client, cx);
+    if call.finished {
+        write_counts(call, client, cx);
     }
-    match cx.taken.place(stream.rpc) {
+    match cx.handed_on.place(call.rpc) {
         Some(row) => {
             if let Some(settled) = cx.rpc_sizes.settled.get_mut(row) {
                 *settled = 1;
             }
         }
-        None => cx.taken.settle(stream.rpc),
+        None => cx.handed_on.settle(call.rpc),
     }
 }
 
 /// Bytes of a stream are not in the capture; its RPC may be over already.
-pub(super) fn touch_gap(slot: u32, streams: &mut Streams, cx: &mut Context) {
-    let Some(stream) = streams.get_mut(slot).filter(|stream| !stream.touches_gap && stream.kind == Kind::Grpc) else {
+pub(super) fn touch_gap(slot: u32, streams: &mut Streams<Call>, cx: &mut Context) {
+    let Some(call) = streams.state_mut(slot).filter(|call| !call.touches_gap && call.kind == Kind::Grpc) else {
         return;
     };
-    stream.touches_gap = true;
-    if stream.finished {
-        cx.method(stream.method).touch_gaps += 1;
-        match cx.taken.place(stream.rpc) {
+    call.touches_gap = true;
+    if call.finished {
+        cx.method(call.method).touch_gaps += 1;
+        match cx.handed_on.place(call.rpc) {
             Some(row) => {
                 if let Some(flags) = cx.rpcs.flags.get_mut(row) {
                     *flags |= rpc_flag::TOUCHES_GAP;
                 }
             }
-            None => cx.taken.touch_gap(stream.rpc),
+            None => cx.handed_on.touch_gap(call.rpc),
         }
     }
 }
 
 /// Adds the row of an RPC, which is filled when it ends.
-pub(super) fn push_rpc(connection: u32, stream: &mut Stream, cx: &mut Context) {
+pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
     let row = cx.rpcs.len();
-    stream.rpc = cx.taken.number(row);
+    call.rpc = cx.handed_on.number(row);
     cx.rpcs.push(RpcRow {
         connection,
-        stream: stream.id,
-        method: stream.method,
-        start_time_ns: stream.first.time,
+        stream: call.id,
+        method: call.method,
+        start_time_ns: call.first.time,
         status: status::NOT_SEEN,
-        flags: if stream.method == NO_METHOD || stream.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
-            | if stream.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
-        first_packet: stream.first.packet,
+        flags: if call.method == NO_METHOD || call.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
+            | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
+        first_packet: call.first.packet,
         ..RpcRow::default()
     });
-    if stream.timeout_ns >= 0 || !cx.deadlines.is_empty() {
+    if call.timeout_ns >= 0 || !cx.deadlines.is_empty() {
         cx.deadlines.resize(row, -1);
-        cx.deadlines.push(stream.timeout_ns);
+        cx.deadlines.push(call.timeout_ns);
     }
     if cx.options.rpc_rows {
         cx.rpc_sizes.push(RpcSizesRow::default());

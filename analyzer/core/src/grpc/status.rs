@@ -1,8 +1,10 @@
 //! gRPC status codes and how HTTP/2 tells them (grpc/grpc doc/statuscodes.md, doc/PROTOCOL-HTTP2.md section
 //! "Errors", doc/http-grpc-status-mapping.md).
 
+use crate::store::methods::STATUSES;
+
 /// Names in the order of their codes.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; STATUSES] = [
     "OK",
     "CANCELLED",
     "UNKNOWN",

@@ -1,7 +1,7 @@
-//! Which methods the RPCs of one connection used.
+//! Collects the methods that the RPCs of one connection use.
 
-use crate::context::Context;
-use crate::tables::ConnectionMethodRow;
+use crate::store::context::Context;
+use crate::store::tables::ConnectionMethodRow;
 
 /// Methods by number.
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
 //! Linux cooked captures, written by `tcpdump -i any`.
 //! Layouts: <https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html> and `..._SLL2.html`.
 
+use super::around::Context;
 use super::bytes::View;
+use super::ethernet;
 use super::outcome::{Layer, Malformed};
 use super::segment::PacketDirection;
-use super::{Context, Step, ethernet};
+use super::step::Step;
 
 mod field_v1 {
     pub const LENGTH: usize = 16;

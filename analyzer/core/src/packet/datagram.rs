@@ -1,11 +1,43 @@
 //! One IP datagram being put together from its fragments.
 
-use super::Context;
-use super::bytes::View;
-use super::fragment::{Fragment, MAX_LENGTH};
-use super::ip::Network;
-use super::outcome::Problem;
 use crate::limits::MAX_FRAGMENT_RANGES;
+
+use super::around::{Context, Network};
+use super::bytes::View;
+use super::outcome::Problem;
+
+/// The largest IP payload: fragment offsets reach no further (RFC 791, RFC 8200 section 4.5).
+pub(super) const MAX_LENGTH: u32 = 65_535;
+
+/// One fragment of an IPv4 or IPv6 datagram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment<'a> {
+    /// The part of the datagram's payload that it carries.
+    pub view: View<'a>,
+    pub network: Network,
+    pub context: Context,
+    /// What the payload is. In IPv6 only the first fragment's counts.
+    pub protocol: u8,
+    /// The datagram's identification.
+    pub id: u32,
+    /// Where it belongs within the payload, in bytes.
+    pub offset: u32,
+    /// It is not the last one.
+    pub more: bool,
+}
+
+impl Fragment<'_> {
+    /// Where it belongs in the payload. All but the last carry a multiple of eight bytes: offsets count eights.
+    pub fn extent(&self) -> Result<(u32, u32), Problem> {
+        let length = self.view.wire_len;
+        let end = self.offset.saturating_add(length);
+        let partial = self.more && !length.is_multiple_of(8);
+        if length == 0 || partial || end > MAX_LENGTH {
+            return Err(Problem::FragmentExtent);
+        }
+        Ok((self.offset, end))
+    }
+}
 
 /// Fragments of one datagram, by where they belong. Positions are byte offsets into the IP payload on the wire.
 #[derive(Debug)]

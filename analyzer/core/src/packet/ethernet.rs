@@ -1,9 +1,12 @@
 //! Ethernet II (RFC 894) and VLAN tags (IEEE 802.1Q, 802.1ad).
 
+use crate::limits::MAX_VLAN_TAGS;
+
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
-use super::{Context, Step, ipv4, ipv6, mpls, ppp};
-use crate::limits::MAX_VLAN_TAGS;
+use super::step::Step;
+use super::{ipv4, ipv6, mpls, ppp};
 
 mod field {
     pub const LENGTH: usize = 14;

@@ -2,46 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::Context;
-use super::address::Address;
-use super::bytes::View;
-use super::datagram::{Added, Datagram};
-use super::ip::Network;
-use super::outcome::{Layer, Malformed, Problem};
 use crate::limits::{FRAGMENT_TIMEOUT_NS, MAX_FRAGMENT_BYTES, MAX_FRAGMENTED_DATAGRAMS};
 
-/// The largest IP payload: fragment offsets reach no further (RFC 791, RFC 8200 section 4.5).
-pub(super) const MAX_LENGTH: u32 = 65_535;
-
-/// One fragment of an IPv4 or IPv6 datagram.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fragment<'a> {
-    /// The part of the datagram's payload that it carries.
-    pub view: View<'a>,
-    pub network: Network,
-    pub context: Context,
-    /// What the payload is. In IPv6 only the first fragment's counts.
-    pub protocol: u8,
-    /// The datagram's identification.
-    pub id: u32,
-    /// Where it belongs within the payload, in bytes.
-    pub offset: u32,
-    /// It is not the last one.
-    pub more: bool,
-}
-
-impl Fragment<'_> {
-    /// Where it belongs in the payload. All but the last carry a multiple of eight bytes: offsets count eights.
-    fn extent(&self) -> Result<(u32, u32), Problem> {
-        let length = self.view.wire_len;
-        let end = self.offset.saturating_add(length);
-        let partial = self.more && !length.is_multiple_of(8);
-        if length == 0 || partial || end > MAX_LENGTH {
-            return Err(Problem::FragmentExtent);
-        }
-        Ok((self.offset, end))
-    }
-}
+use super::address::Address;
+use super::datagram::{Added, Datagram, Fragment};
+use super::outcome::{Layer, Malformed, Problem};
 
 /// What the fragments of one datagram have in common (RFC 791 section 2.3, RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! Geneve (RFC 8926).
 
+use super::around::Context;
 use super::bytes::View;
-use super::ethernet::ether_type;
+use super::ethernet::{self, ether_type};
 use super::outcome::{Layer, NotTcp, Problem};
 use super::segment::Tunnel;
-use super::{Context, Step, Stop, ethernet, ipv4, ipv6};
+use super::step::{Step, Stop};
+use super::{ipv4, ipv6};
 
 mod field {
     pub const LENGTH: usize = 8;

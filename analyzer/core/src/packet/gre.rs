@@ -1,11 +1,12 @@
 //! GRE (RFC 2784, RFC 2890) and ERSPAN inside it (draft-foschiano-erspan).
 
+use super::around::Context;
 use super::bytes::View;
-use super::ethernet::ether_type;
+use super::ethernet::{self, ether_type};
 use super::ip::protocol;
 use super::outcome::{Layer, NotTcp};
 use super::segment::Tunnel;
-use super::{Context, Step, ethernet};
+use super::step::Step;
 
 mod field {
     pub const LENGTH: usize = 4;

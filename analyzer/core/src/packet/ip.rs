@@ -1,12 +1,13 @@
 //! What IPv4 and IPv6 have in common: addresses, and the protocol behind the header.
 
-use super::address::Address;
+use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Datagram;
 use super::ethernet::ether_type;
-use super::outcome::{Layer, NotTcp, Problem};
+use super::outcome::{Layer, Malformed, NotTcp, Problem};
 use super::segment::Tunnel;
-use super::{Context, Found, Step, gre, ipv4, ipv6, udp};
+use super::step::{Found, Step};
+use super::{gre, ipv4, ipv6, udp};
 
 /// IP protocol numbers (https://www.iana.org/assignments/protocol-numbers).
 pub(crate) mod protocol {
@@ -22,16 +23,6 @@ pub(crate) mod protocol {
     pub const AUTHENTICATION: u8 = 51;
     pub const ICMPV6: u8 = 58;
     pub const DESTINATION_OPTIONS: u8 = 60;
-}
-
-/// What the IP header says about a segment.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Network {
-    pub source: Address,
-    pub destination: Address,
-    pub ip_id: Option<u16>,
-    pub ttl: u8,
-    pub ecn: u8,
 }
 
 /// A packet known only to be IP: the version is in the first four bits.
@@ -68,7 +59,7 @@ pub(super) fn payload<'a>(protocol: u8, view: View<'a>, network: &Network, conte
 
 /// Skips an authentication header and returns the protocol behind it. Its length field counts words of four bytes,
 /// less two (RFC 4302 section 2.2).
-pub(super) fn authentication(view: View<'_>) -> Result<(u8, View<'_>), super::Malformed> {
+pub(super) fn authentication(view: View<'_>) -> Result<(u8, View<'_>), Malformed> {
     let header = view.header::<2>(Layer::Authentication)?;
     let length = (usize::from(header.byte::<1>()) + 2) * 4;
     Ok((header.byte::<0>(), view.skip(length, Layer::Authentication)?))

@@ -1,11 +1,12 @@
 //! IPv4 (RFC 791).
 
 use super::address::Address;
+use super::around::{Context, Network};
 use super::bytes::View;
-use super::fragment::Fragment;
-use super::ip::{self, Network, protocol};
+use super::datagram::Fragment;
+use super::ip::{self, protocol};
 use super::outcome::{Layer, Malformed, Problem};
-use super::{Context, Found, Step, Stop};
+use super::step::{Found, Step, Stop};
 
 mod field {
     pub const LENGTH: usize = 20;

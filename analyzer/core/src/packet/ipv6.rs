@@ -1,12 +1,14 @@
 //! IPv6 and its extension headers (RFC 8200).
 
-use super::address::Address;
-use super::bytes::View;
-use super::fragment::Fragment;
-use super::ip::{self, Network, protocol};
-use super::outcome::{Layer, Malformed, Problem};
-use super::{Context, Found, Step, Stop};
 use crate::limits::MAX_EXTENSION_HEADERS;
+
+use super::address::Address;
+use super::around::{Context, Network};
+use super::bytes::View;
+use super::datagram::Fragment;
+use super::ip::{self, protocol};
+use super::outcome::{Layer, Malformed, Problem};
+use super::step::{Found, Step, Stop};
 
 mod field {
     pub const LENGTH: usize = 40;

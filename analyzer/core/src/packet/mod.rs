@@ -3,8 +3,12 @@
 //! One file per protocol layer. Each reads its own header and hands the rest on; nothing is copied, except fragments,
 //! which wait in bounded memory for the rest of their datagram. Any bytes are acceptable input: what cannot be read is
 //! reported as [`Malformed`], what is of no interest as [`NotTcp`].
+//!
+//! Dissectors of tunnels call each other, because a tunnel may hold any packet, another tunnel among them. A packet may be
+//! in at most [`MAX_TUNNELS`](crate::limits::MAX_TUNNELS) of them.
 
 mod address;
+mod around;
 mod bytes;
 mod cooked;
 mod datagram;
@@ -20,6 +24,7 @@ mod mpls;
 mod outcome;
 mod ppp;
 mod segment;
+mod step;
 mod tcp_header;
 mod tcp_options;
 mod udp;
@@ -38,11 +43,10 @@ pub(crate) use vxlan::is_header as is_vxlan_header;
 
 pub use segment::{PacketDirection, SackBlocks, Segment, TcpFlags, Tunnel};
 
-use crate::limits::MAX_TUNNELS;
 use bytes::View;
-use datagram::Datagram;
-use fragment::{Fragment, Fragments};
-use ip::Network;
+use datagram::{Datagram, Fragment};
+use fragment::Fragments;
+use step::Stop;
 
 /// Takes packets apart. It keeps state only for IP reassembly.
 #[derive(Debug, Default)]
@@ -112,69 +116,5 @@ impl Dissector {
             Ok(found) => tcp_header::dissect(found),
             Err(stop) => stop.into_outcome(),
         }
-    }
-}
-
-/// Where the TCP header is, or why the way to it ended. The segment itself is large; it is written once, at the end.
-type Step<'a> = Result<Found<'a>, Stop<'a>>;
-
-/// A TCP header and its payload, not yet read, with what the layers around it said.
-#[derive(Clone, Copy, Debug)]
-struct Found<'a> {
-    view: View<'a>,
-    network: Network,
-    context: Context,
-}
-
-/// Why dissecting ended before a TCP segment.
-#[derive(Debug)]
-enum Stop<'a> {
-    NotTcp(NotTcp),
-    Malformed(Malformed),
-    UnsupportedLink(u32),
-    Fragment(Fragment<'a>),
-}
-
-impl Stop<'_> {
-    fn into_outcome(self) -> Outcome<'static> {
-        match self {
-            Self::NotTcp(protocol) => Outcome::NotTcp(protocol),
-            Self::Malformed(malformed) => Outcome::Malformed(malformed),
-            Self::UnsupportedLink(link_type) => Outcome::UnsupportedLink(link_type),
-            Self::Fragment(_) => Outcome::Fragment,
-        }
-    }
-}
-
-impl From<Malformed> for Stop<'_> {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl From<NotTcp> for Stop<'_> {
-    fn from(protocol: NotTcp) -> Self {
-        Self::NotTcp(protocol)
-    }
-}
-
-/// What outer layers said about a packet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Context {
-    direction: PacketDirection,
-    interface: u32,
-    tunnel: Option<Tunnel>,
-    tunnels: u8,
-    /// The innermost IP payload was put together from fragments.
-    reassembled: bool,
-}
-
-impl Context {
-    /// The context inside a tunnel whose payload is `view`.
-    fn enter(self, tunnel: Tunnel, layer: Layer, view: View<'_>) -> Result<Self, Malformed> {
-        if self.tunnels >= MAX_TUNNELS {
-            return Err(view.malformed(layer, Problem::TooDeep));
-        }
-        Ok(Self { tunnel: Some(tunnel), tunnels: self.tunnels + 1, reassembled: false, ..self })
     }
 }

@@ -1,9 +1,12 @@
 //! MPLS label stacks (RFC 3032).
 
+use crate::limits::MAX_MPLS_LABELS;
+
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp, Problem};
-use super::{Context, Step, ipv4, ipv6};
-use crate::limits::MAX_MPLS_LABELS;
+use super::step::Step;
+use super::{ipv4, ipv6};
 
 const LABEL_LENGTH: usize = 4;
 const BOTTOM_OF_STACK: u32 = 0x100;

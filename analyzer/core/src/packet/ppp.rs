@@ -1,8 +1,10 @@
 //! PPP (RFC 1661) and PPP over Ethernet (RFC 2516).
 
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp, Problem};
-use super::{Context, Step, ipv4, ipv6};
+use super::step::Step;
+use super::{ipv4, ipv6};
 
 /// First of the two bytes, address and control, of HDLC-like framing (RFC 1662 section 3.1), which may be left out. It
 /// is no protocol number (RFC 1661 section 2).

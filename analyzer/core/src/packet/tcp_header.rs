@@ -1,9 +1,9 @@
 //! The TCP header (RFC 9293 section 3.1).
 
-use super::Found;
 use super::bytes::Header;
 use super::outcome::{Layer, Outcome, Problem};
 use super::segment::{Segment, TcpFlags};
+use super::step::Found;
 use super::tcp_options::Options;
 
 mod field {

@@ -1,8 +1,10 @@
 //! UDP (RFC 768), of interest only for the tunnels inside it.
 
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, NotTcp};
-use super::{Context, Step, geneve, vxlan};
+use super::step::Step;
+use super::{geneve, vxlan};
 
 mod field {
     pub const LENGTH: usize = 8;
@@ -12,7 +14,7 @@ mod field {
 const VXLAN: u16 = 4789;
 /// The generic protocol extension.
 const VXLAN_GPE: u16 = 4790;
-/// Linux's own choice before RFC 7348, still the default of its vxlan device (`drivers/net/vxlan`) and of Flannel.
+/// What Linux chose before RFC 7348, still the default of its vxlan device (`drivers/net/vxlan`) and of Flannel.
 const VXLAN_LINUX: u16 = 8472;
 const GENEVE: u16 = 6081;
 

@@ -1,10 +1,12 @@
 //! VXLAN (RFC 7348), with group policy (draft-smith-vxlan-group-policy) and as generic protocol extension
 //! (draft-ietf-nvo3-vxlan-gpe).
 
+use super::around::Context;
 use super::bytes::View;
 use super::outcome::{Layer, Malformed, NotTcp, Problem};
 use super::segment::Tunnel;
-use super::{Context, Step, ethernet, ipv4, ipv6};
+use super::step::Step;
+use super::{ethernet, ipv4, ipv6};
 
 const LENGTH: usize = 8;
 /// "The network identifier is valid": always set.

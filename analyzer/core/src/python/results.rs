@@ -1,19 +1,18 @@
 //! What a run found, as dictionaries of numpy arrays, numbers and text.
 
-use std::collections::HashMap;
-
 use numpy::{IntoPyArray, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use std::collections::HashMap;
 
-use crate::budget::{Budget, CAUSES};
 use crate::capture_file::CaptureInfo;
-use crate::context::Context;
-use crate::durations::Durations;
-use crate::grpc::taken::Rows;
-use crate::methods::{self, MethodStats};
-use crate::pipeline::{CaptureCounts, Finished};
-use crate::tables::{Column, ProblemLog};
+use crate::run::pipeline::{CaptureCounts, Finished};
+use crate::store::budget::{Budget, CAUSES};
+use crate::store::context::Context;
+use crate::store::durations::Durations;
+use crate::store::handed_on::Rows;
+use crate::store::methods::{self, MethodStats};
+use crate::store::tables::{Column, ProblemLog};
 
 /// Columns of RPCs with `deadlines` and `budgets`.
 pub(super) fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>> {
@@ -24,7 +23,7 @@ pub(super) fn rpc_rows(py: Python<'_>, rows: Rows) -> PyResult<Bound<'_, PyDict>
 }
 
 pub(super) fn settled<'py>(py: Python<'py>, cx: &mut Context) -> PyResult<Bound<'py, PyDict>> {
-    let (numbers, rows) = cx.taken.take_settled();
+    let (numbers, rows) = cx.handed_on.take_settled();
     let dict = rpc_rows(py, rows)?;
     dict.set_item("numbers", numbers.into_pyarray(py))?;
     Ok(dict)
@@ -47,9 +46,9 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
-    cx.taken.settle_all();
+    cx.handed_on.settle_all();
     result.set_item("settled", settled(py, &mut cx)?)?;
-    result.set_item("renumbered", std::mem::take(&mut cx.taken.renumbered).into_pyarray(py))?;
+    result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
     result.set_item("deadlines", std::mem::take(&mut cx.deadlines).into_pyarray(py))?;
     result.set_item("request_ends", std::mem::take(&mut cx.request_ends).into_pyarray(py))?;
     for (name, rows) in [

@@ -1,16 +1,16 @@
 //! Scrubbing a capture, stepped through.
 
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
-use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-
-use super::CaptureError;
 use crate::capture_file::Source;
 use crate::scrub::{Report, Scrub, Wishes};
+
+use super::errors::CaptureError;
 
 /// Writing a capture anew without what anybody sent, stepped through packet by packet.
 #[pyclass(module = "grpcdiag.analyzer._core")]

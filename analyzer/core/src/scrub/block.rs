@@ -157,8 +157,9 @@ fn decoded(encoded: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::headers::{HeaderClass, Strings};
+    use crate::grpc::headers::HeaderClass;
     use crate::http2::hpack::{Decoder, Field};
+    use crate::store::strings::Strings;
     use proptest::prelude::*;
 
     /// Literals with incremental indexing, Huffman-coded or plain.

@@ -1,8 +1,8 @@
 //! Payloads of control frames: what RFC 9113 defines stays, free octets do not.
 
-use crate::grpc::implementation::Implementation;
-use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, flag};
-use crate::http2::ping::Purpose;
+use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
+use crate::http2::frame::ping::Purpose;
+use crate::http2::observe::implementation::Implementation;
 
 use super::replace::Key;
 
@@ -35,7 +35,7 @@ fn is_setting(id: u16) -> bool {
 /// Known settings stay; of others the identifier.
 pub(super) fn settings(payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(payload.len());
-    for (id, value) in crate::http2::settings::pairs(payload) {
+    for (id, value) in crate::http2::frame::settings::pairs(payload) {
         out.extend(id.to_be_bytes());
         out.extend(if is_setting(id) { value } else { 0 }.to_be_bytes());
     }

@@ -1,6 +1,6 @@
 //! What stays of one side's bytes: structure at its offsets. Everything between is zero, or a filler where nothing is known.
 
-use crate::http2::frame::HEADER_LEN;
+use crate::http2::frame::header::HEADER_LEN;
 
 /// Consecutive octets of structure.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ pub(super) fn put_prefixes(reader: &Reader, data: &[u8], begins: bool, position:
 }
 
 /// Keeps what looks like the beginning of messages in the first octets of a DATA frame of `length` octets: all that
-/// tells a stream from before the capture (see `http2::late`). Where none can begin, it says so.
+/// tells a stream from before the capture (see `grpc::probe`). Where none can begin, it says so.
 pub(super) fn put_beginnings(octets: &[u8], length: u32, position: i64, edits: &mut Edits) {
     let (mut at, length) = (0_usize, length as usize);
     while at < length {

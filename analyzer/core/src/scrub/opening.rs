@@ -1,11 +1,11 @@
 //! HTTP/1 heads: of an upgrade to h2c (RFC 7540 section 3.2) what HTTP/2 goes on from; of others that they are HTTP/1.
 
-use crate::http2::detect;
+use crate::http2::connection::detect;
 
 use super::control;
 use super::fields::{self, Around};
 use super::replace::{Kind, Part};
-use super::stream::Shared;
+use super::shared::Shared;
 
 /// The head of an upgrade request or of its answer with its free texts replaced, line by line.
 pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {

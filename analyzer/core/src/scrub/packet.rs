@@ -2,12 +2,13 @@
 //! its payload put, and checksums computed. It goes through the layers as `packet` does; what is not known there stays
 //! zero.
 
+use crate::limits::{MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS};
+use crate::packet::{ether_type, protocol};
+
 use super::addresses::{Addresses, link_layer};
 use super::checksum::Sum;
 use super::edits::Edits;
 use super::replace::Key;
-use crate::limits::{MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS};
-use crate::packet::{ether_type, protocol};
 
 mod tunnels;
 

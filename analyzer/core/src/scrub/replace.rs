@@ -1,10 +1,9 @@
 //! Replacements of texts: as long decoded and as encoded, so that every octet behind them and every size in an HPACK table
 //! stays what it was; the same for the same text; and told by nothing but a key that is thrown away.
 
-use std::collections::{HashMap, HashSet};
-
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::collections::{HashMap, HashSet};
 
 use crate::grpc::headers;
 use crate::http2::hpack::huffman::code_bits;

@@ -3,27 +3,17 @@
 //! was told is zero.
 
 use crate::grpc::message::Reader;
-use crate::http2::detect::{self, Opening};
-use crate::http2::frame::{FrameHeader, FrameType, HEADER_LEN, flag, strip_padding};
+use crate::http2::connection::detect::{self, Opening};
+use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag, strip_padding};
 use crate::http2::hpack::Representation;
 use crate::limits;
 
 use super::block::{self, Fields};
-use super::control;
 use super::edits::Edits;
 use super::messages::{put_beginnings, put_prefixes};
-use super::opening;
-use super::replace::Replacer;
+use super::shared::Shared;
 use super::tls::Records;
-
-/// What all connections of a run share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub replacer: Replacer,
-    pub hide_methods: bool,
-    /// GOAWAY debug texts that are not shown.
-    pub reasons: Vec<String>,
-}
+use super::{control, opening};
 
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,9 @@
 //! Records and messages are found as `tls::Session` finds them, also behind bytes that the capture lacks.
 
 use crate::limits::TLS_RESYNC_STEP;
-use crate::tcp::HANDSHAKE_RECORD;
 use crate::tls::handshake::MessageReader;
-use crate::tls::record::{HEADER_LENGTH, Header, kind};
-use crate::tls::resync::{Boundary, Search};
+use crate::tls::record::{HANDSHAKE_RECORD, HEADER_LENGTH, Header, kind};
+use crate::tls::record_search::{Boundary, Search};
 
 use super::edits::Edits;
 use super::hello;
@@ -123,7 +122,7 @@ impl Records {
         self.body.clear();
     }
 
-    /// Of a header that is not whole, or none, the two octets stay by which a connection is TLS (`tcp::encrypted`).
+    /// Of a header that is not whole, or none, the two octets stay by which a connection is TLS (`connection::encrypted`).
     fn put_mark(&mut self, edits: &mut Edits) {
         let have = self.head.0.get(..self.have).unwrap_or_default();
         if self.left == 0 && have.starts_with(&HANDSHAKE_RECORD) {

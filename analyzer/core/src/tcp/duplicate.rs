@@ -1,4 +1,4 @@
-//! Recognising a packet that was recorded twice: on two interfaces (`-i any`), or at both ends of a veth pair.
+//! Recognises a packet that was recorded twice: on two interfaces (`-i any`), or at both ends of a veth pair.
 
 use crate::limits;
 use crate::packet::{PacketDirection, Segment};

@@ -1,9 +1,8 @@
-//! One sender of a TCP connection (RFC 9293): its place in sequence space, what its peer has acknowledged, its
-//! bursts, and what the capture shows of its congestion window.
+//! One sender of a TCP connection (RFC 9293): its sequence numbers, what its peer acknowledged, its flights, and an
+//! estimate of its congestion window.
 
 use crate::at::At;
 use crate::limits;
-use crate::waits::Stop;
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
@@ -165,7 +164,7 @@ pub struct Half {
     pub acked: i64,
     /// What this sender knew to be acknowledged when it last sent new data.
     pub acked_at_send: i64,
-    /// The kept ACKs told `acked_at_send`; else it is too high.
+    /// The kept ACKs give `acked_at_send`; otherwise it is too high.
     pub acks_reach_back: bool,
     /// Acknowledgements of this sender's bytes.
     pub acks: Acks,
@@ -187,7 +186,7 @@ pub struct Half {
     pub timestamps: bool,
     /// The longest payload of one packet.
     pub longest_payload: u32,
-    /// When the last hole was filled, and whether it was a loss that was sent again: nothing behind it was readable
+    /// When the last hole was filled, and whether a retransmission filled it: nothing behind it was readable
     /// before.
     pub filled: Option<(At, bool)>,
     /// Segments that wait for a hole to be filled.
@@ -212,8 +211,6 @@ pub struct Half {
     pub sent_again: Vec<i64>,
     /// Packets of the connection since the peer acknowledged a hole.
     pub hole_patience: u32,
-    /// What was binding when this sender, owing more, sent its last data.
-    pub stop: Option<Stop>,
 }
 
 impl Half {
@@ -279,7 +276,7 @@ impl Half {
     }
 
     /// Payload bytes of a full segment of this sender, from its peer's MSS option less the timestamp option; from the
-    /// longest payload when the options were not seen; 0 when nothing tells.
+    /// longest payload when the options were not seen; 0 if it is not known.
     pub fn segment_size(&self, peer: &Half) -> u32 {
         match peer.mss.or(self.mss) {
             Some(mss) => {

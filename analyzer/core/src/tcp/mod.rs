@@ -1,27 +1,12 @@
-//! TCP (RFC 9293): which packets belong together, and in which order their bytes were meant.
-//!
-//! The [`Router`] tells which connection a segment belongs to; a [`Shard`] holds connections and takes their
-//! segments. One shard, or several in threads of their own, give the same result.
+//! Follows TCP connections (RFC 9293): puts bytes in order, and estimates what each sender could send.
 
 pub mod congestion;
 pub mod connection;
 pub mod duplicate;
-mod encrypted;
+pub mod events;
 pub mod half;
 pub mod note;
-pub mod opening;
 pub mod reassembly;
-mod records;
-pub mod roles;
-pub mod router;
 pub mod rtt;
-pub mod shard;
-mod summary;
-#[cfg(test)]
-mod tests;
-
-pub use connection::CaptureEnd;
-pub(crate) use encrypted::HANDSHAKE_RECORD;
-pub use opening::{Opening, Replay};
-pub use router::{Place, Route, Routed, Router};
-pub use shard::{Finished, Shard};
+pub mod send_queue;
+pub mod transport;

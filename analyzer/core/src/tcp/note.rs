@@ -1,4 +1,4 @@
-//! What the analysis says of a single packet.
+//! Notes on single packets.
 
 /// Notes of the packets table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,4 +1,4 @@
-//! Segments that came before the bytes in front of them.
+//! Keeps segments that came before the bytes in front of them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Kept {
     pub at: At,
     /// Its sender had received all bytes of the other side before this offset.
     pub answers: i64,
-    /// It was sent again: what lies behind it waited for it.
+    /// It was retransmitted, and the bytes behind it waited for it.
     pub lost: bool,
     /// The sender's clock in it (RFC 7323 section 3).
     pub clock: Option<u32>,

@@ -1,4 +1,5 @@
-//! Round-trip times (RFC 6298) as the capture point sees them: from a sender's packet to its peer's acknowledgement.
+//! Measures round-trip times (RFC 6298) as the capture point sees them: from a sender's packet to its peer's
+//! acknowledgement.
 
 /// Linux's lower bound of the variance term: TCP_RTO_MIN, 200 ms (include/net/tcp.h).
 pub const RTO_MIN: i64 = 200_000_000;

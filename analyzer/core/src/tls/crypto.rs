@@ -1,9 +1,6 @@
 //! From secrets to keys, and from records to plaintext: the key schedules of TLS 1.3 (RFC 8446 section 7) and TLS 1.2
 //! (RFC 5246 sections 5 and 6.3), and the opening of records (RFC 8446 section 5.2, RFC 5288, RFC 7905).
 
-use super::keylog::{Random, Secret};
-use super::record::HEADER_LENGTH;
-use super::suite::{Cipher, Hash, Suite};
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes128Gcm, Aes256Gcm};
@@ -11,6 +8,10 @@ use chacha20poly1305::ChaCha20Poly1305;
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::{Sha256, Sha384};
+
+use super::keylog::{Random, Secret};
+use super::record::HEADER_LENGTH;
+use super::suite::{Cipher, Hash, Suite};
 
 /// Bytes of the authentication tag of every suite here.
 const TAG_LENGTH: usize = 16;

@@ -1,11 +1,11 @@
 //! The state of one direction of a TLS connection.
 
+use super::buffered::Held;
 use super::crypto::Opener;
 use super::handshake::MessageReader;
-use super::held::Held;
 use super::keylog::Secret;
 use super::record::{Framer, Header, kind};
-use super::resync::Search;
+use super::record_search::Search;
 use super::{Decryptor, Reason};
 
 /// How far a direction has come.

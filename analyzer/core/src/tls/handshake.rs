@@ -1,8 +1,9 @@
 //! Handshake messages (RFC 8446 section 4, RFC 5246 section 7.4) out of the records that carry them, which hold several
 //! or a part of one.
 
-use super::hello::{ClientHello, EncryptedExtensions, ServerHello};
 use crate::limits::TLS_HELLO_LENGTH;
+
+use super::hello::{ClientHello, EncryptedExtensions, ServerHello};
 
 /// Bytes of a message's header: type and length.
 const HEADER_LENGTH: usize = 4;

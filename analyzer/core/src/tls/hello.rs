@@ -2,8 +2,9 @@
 //!
 //! The server's name (SNI) is passed over on purpose: it tells who talks to whom, and no finding needs it.
 
-use super::keylog::Random;
 use crate::limits::TLS_ALPN_OFFERS;
+
+use super::keylog::Random;
 
 /// Extension types (RFC 8446 section 4.2).
 pub mod extension {

@@ -1,9 +1,11 @@
 //! Secrets of TLS connections, read from key logs: the SSLKEYLOGFILE format (RFC 9850), which browsers, OpenSSL,
 //! BoringSSL, Go, rustls, NSS and JSSE agents write and pcapng Decryption Secrets Blocks embed.
 
-use crate::limits::{TLS_KEY_LOG_CONNECTIONS, TLS_KEY_LOG_LINE};
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::{collections::HashMap, fmt};
+use std::fmt;
+
+use crate::limits::{TLS_KEY_LOG_CONNECTIONS, TLS_KEY_LOG_LINE};
 
 /// The random bytes of a ClientHello: what a key log names a connection by.
 pub type Random = [u8; 32];

@@ -6,17 +6,17 @@
 //! Early data (RFC 8446 section 2.3) are told and passed over: whether the server took them shows only later. Sessions
 //! begun before the capture cannot be decrypted, for a key log names connections by their ClientHello.
 
+mod buffered;
 mod crypto;
 mod direction;
 mod facts;
 pub(crate) mod handshake;
-mod held;
 pub(crate) mod hello;
 mod keylog;
 mod negotiation;
 mod protected;
 pub(crate) mod record;
-pub(crate) mod resync;
+pub(crate) mod record_search;
 mod session;
 mod suite;
 #[cfg(test)]
@@ -27,8 +27,9 @@ pub use keylog::{KeyLog, Random, Secret, Secrets};
 pub use session::Session;
 pub use suite::{Cipher, Hash, Suite};
 
-use crate::limits::{TLS_ATTEMPT_BYTES, TLS_ATTEMPT_COST, TLS_BUFFERS, TLS_HELD_BYTES, TLS_SPARE_BUFFERS};
 use std::sync::Arc;
+
+use crate::limits::{TLS_ATTEMPT_BYTES, TLS_ATTEMPT_COST, TLS_BUFFERS, TLS_HELD_BYTES, TLS_SPARE_BUFFERS};
 
 /// What a piece of a connection led to; `A` is a place in the capture. Events come with the place of the last byte of
 /// the record that led to them.

@@ -1,10 +1,11 @@
 //! Encrypted records: opening them in sequence, and finding the sequence again.
 
+use crate::limits::{TLS_OPEN_FAILURES, TLS_SEQUENCE_STEPS, TLS_TRIAL_RECORDS, TLS13_RECORD_LENGTH};
+
 use super::direction::{Seek, Stage};
 use super::record::{HEADER_LENGTH, Record, kind};
 use super::session::{Io, Session, alert};
 use super::{Event, Reason};
-use crate::limits::{TLS_OPEN_FAILURES, TLS_SEQUENCE_STEPS, TLS_TRIAL_RECORDS, TLS13_RECORD_LENGTH};
 
 impl<A: Copy> Session<A> {
     /// Takes an encrypted record.

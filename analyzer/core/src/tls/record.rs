@@ -1,11 +1,15 @@
 //! The record layer (RFC 8446 section 5.1, RFC 5246 section 6.2.1): records out of a stream of bytes that comes in
 //! pieces of any length.
 
-use super::Decryptor;
 use crate::limits::TLS_RECORD_LENGTH;
+
+use super::Decryptor;
 
 /// Bytes of a record's header.
 pub const HEADER_LENGTH: usize = 5;
+
+/// A handshake record of any version (RFC 8446 section 5.1): every TLS connection begins with one of each side.
+pub const HANDSHAKE_RECORD: [u8; 2] = [22, 3];
 
 /// Content types (RFC 8446 section 5.1).
 pub mod kind {

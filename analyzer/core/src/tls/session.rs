@@ -1,14 +1,15 @@
 //! A TLS connection: both directions' bytes to records, in an order in which they can be read.
 
+use crate::limits::TLS_RESYNC_STEP;
+
+use super::buffered::Held;
 use super::direction::{Direction, Stage};
 use super::facts::Facts;
-use super::held::Held;
 use super::keylog::Random;
 use super::record::{Record, Step, kind};
-use super::resync::Search;
+use super::record_search::Search;
 use super::suite::Suite;
 use super::{Decryptor, Event, Reason};
-use crate::limits::TLS_RESYNC_STEP;
 
 /// Hellos of one side in a handshake: with a HelloRetryRequest there are two (RFC 8446 section 4.1.4).
 const MOST_HELLOS: u8 = 2;
@@ -265,7 +266,7 @@ impl<A: Copy> Session<A> {
         &mut self,
         side: usize,
         mut search: Search<A>,
-        boundary: super::resync::Boundary,
+        boundary: super::record_search::Boundary,
         at: A,
         io: &mut Io<'_, impl FnMut(Event<'_, A>, A)>,
     ) {

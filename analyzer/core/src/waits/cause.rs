@@ -1,79 +1,79 @@
-//! Which cause a wait has: what was binding at the stop must agree with what came right before the sender resumed.
+//! Names the cause of a wait. What was binding at the stop must agree with what came right before the sender resumed.
 
 use crate::at::At;
-use crate::budget::Cause;
+use crate::store::budget::Cause;
 use crate::tcp::congestion::CongestionWindow;
-use crate::tcp::connection::Connection;
 use crate::tcp::half::{self, Ack, Half};
 
-use super::{Stop, reaction, round_trip, segment_size};
+use super::layers::{Layers, reaction};
+use super::stop::Stop;
 
 pub(super) fn cause(
-    connection: &Connection,
+    layers: &Layers<'_>,
     side: usize,
     stop: &Stop,
     length: i64,
     released: Option<Ack>,
     at: At,
 ) -> Cause {
-    if connection.halves[side].retransmissions_since > 0 {
+    if layers.tcp.halves[side].retransmissions_since > 0 {
         return Cause::LossRecovery;
     }
-    let (right_before, since_the_stop) = credit(connection, side, at);
-    let closed = closed_window(stop, segment_size(connection, side));
+    let (right_before, since_the_stop) = credit(layers, side, at);
+    let closed = closed_window(stop, layers.tcp.segment_size(side));
     if let (true, Some(cause)) = (right_before, closed) {
         return cause;
     }
     let cause = match (released, stop.in_flight) {
         (Some(ack), Some(_)) => {
-            let open = are_open(connection, side, stop, right_before);
-            tcp_window(connection, side, stop, length, ack, open, at)
+            let open = are_open(layers, side, stop, right_before);
+            tcp_window(layers, side, stop, length, ack, open, at)
         }
-        (None, Some(in_flight)) => own_pause(connection, side, stop, in_flight, at, right_before),
+        (None, Some(in_flight)) => own_pause(layers, side, stop, in_flight, at, right_before),
         _ => Cause::Unexplained,
     };
     if cause != Cause::Unexplained {
         return cause;
     }
     match closed {
-        Some(closed) if since_the_stop && mostly_for_credit(connection, side, at) => return closed,
+        Some(closed) if since_the_stop && mostly_for_credit(layers, side, at) => return closed,
         _ => {}
     }
     match closed_window(stop, 1) {
         // what comes now is no DATA: the windows still do not allow any
         Some(closed) if !since_the_stop => closed,
-        _ if flows(connection, side, stop, at) => Cause::Transmission,
+        _ if flows(layers, side, stop, at) => Cause::Transmission,
         _ => cause,
     }
 }
 
 /// Whether the credit that came since the stop came in the last quarter of the wait: a busy sender, or a path whose
 /// delay varies, takes longer to be seen than the usual reaction.
-pub(super) fn mostly_for_credit(connection: &Connection, side: usize, at: At) -> bool {
-    let near = connection.http2.near_rtt[side].max(0);
-    let stopped = connection.halves[side].last_data_time;
-    let arrives = connection.http2.sides[side].credited_at.map_or(stopped, |credit| credit.time.saturating_add(near));
+pub(super) fn mostly_for_credit(layers: &Layers<'_>, side: usize, at: At) -> bool {
+    let near = layers.tcp.transport.near_rtt[side].max(0);
+    let stopped = layers.tcp.halves[side].last_data_time;
+    let arrives = layers.http2.sides[side].credited_at.map_or(stopped, |credit| credit.time.saturating_add(near));
     let late = at.time.saturating_sub(arrives).max(0);
     late.saturating_mul(4) <= at.time.saturating_sub(stopped)
 }
 
 /// Whether bytes were flowing: more than one segment in flight, and a pause well below a round trip, as a full link or
 /// a pacing sender spaces segments. Windows that bind pause for a round trip.
-pub(super) fn flows(connection: &Connection, side: usize, stop: &Stop, at: At) -> bool {
-    let segment = segment_size(connection, side);
-    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
+pub(super) fn flows(layers: &Layers<'_>, side: usize, stop: &Stop, at: At) -> bool {
+    let segment = layers.tcp.segment_size(side);
+    let pause = at.time.saturating_sub(layers.tcp.halves[side].last_data_time);
     let in_flight = stop.in_flight.is_some_and(|bytes| segment > 0 && bytes > segment);
-    in_flight && round_trip(connection).is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
+    in_flight && layers.tcp.transport.round_trip().is_some_and(|rtt| pause.saturating_mul(4) <= rtt)
 }
 
 /// Whether HTTP/2's windows allowed DATA at the stop. Where they are not known they did if the side is still inside a
-/// frame, all of which they had allowed, if what is known to be left proves it, or if no credit came right before the
+/// frame, all of which they had allowed, if what is known to be left proves it, or if no WINDOW_UPDATE arrived right before the
 /// sender resumed: it was not what the sender waited for.
-pub(super) fn are_open(connection: &Connection, side: usize, stop: &Stop, right_before: bool) -> bool {
+pub(super) fn are_open(layers: &Layers<'_>, side: usize, stop: &Stop, right_before: bool) -> bool {
     match (stop.stream_window, stop.connection_window) {
         (Some(stream), Some(connection)) => stream > 0 && connection > 0,
         _ => {
-            let in_frame = connection.http2.sides[side].owed_in_frame() > 0;
+            let in_frame = layers.http2.sides[side].owed_in_frame() > 0;
             in_frame || !right_before || stop.least_window.is_some_and(|window| window > 0)
         }
     }
@@ -88,13 +88,13 @@ pub(super) fn closed_window(stop: &Stop, segment: i64) -> Option<Cause> {
     connection.or_else(|| closed(stop.stream_window).then_some(Cause::StreamWindow))
 }
 
-/// Whether HTTP/2 credit came right before the sender resumed, and whether any came since it stopped.
-pub(super) fn credit(connection: &Connection, side: usize, at: At) -> (bool, bool) {
-    let near = connection.http2.near_rtt[side].max(0);
-    let Some(credit) = connection.http2.sides[side].credited_at else { return (false, false) };
+/// Whether a WINDOW_UPDATE arrived right before the sender resumed, and whether any came since it stopped.
+pub(super) fn credit(layers: &Layers<'_>, side: usize, at: At) -> (bool, bool) {
+    let near = layers.tcp.transport.near_rtt[side].max(0);
+    let Some(credit) = layers.http2.sides[side].credited_at else { return (false, false) };
     let arrives = credit.time.saturating_add(near);
-    let since = arrives > connection.halves[side].last_data_time;
-    (since && at.time.saturating_sub(arrives) <= reaction(connection), since)
+    let since = arrives > layers.tcp.halves[side].last_data_time;
+    (since && at.time.saturating_sub(arrives) <= reaction(layers), since)
 }
 
 /// An ACK released the sender: it waited for the receive window if that had no room for a segment, for the congestion
@@ -102,7 +102,7 @@ pub(super) fn credit(connection: &Connection, side: usize, at: At) -> (bool, boo
 /// was full by its count of segments; and after a loss, when in-flight bytes that end a message's flow until an ACK
 /// comes are the window.
 pub(super) fn tcp_window(
-    connection: &Connection,
+    layers: &Layers<'_>,
     side: usize,
     stop: &Stop,
     length: i64,
@@ -111,44 +111,44 @@ pub(super) fn tcp_window(
     at: At,
 ) -> Cause {
     let Some(in_flight) = stop.in_flight else { return Cause::Unexplained };
-    let half = &connection.halves[side];
-    let segment = segment_size(connection, side);
+    let half = &layers.tcp.halves[side];
+    let segment = layers.tcp.segment_size(side);
     if segment > 0 && stop.receive_window.is_some_and(|window| window - in_flight < segment) {
         return if in_flight >= segment { Cause::ReceiveWindow } else { Cause::Unexplained };
     }
     if segment == 0 || in_flight < segment {
         let nagle = open && in_flight > 0 && length < segment && half.sent_short;
-        return if nagle && is_delayed(connection, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
+        return if nagle && is_delayed(layers, side, ack) { Cause::DelayedAck } else { Cause::Unexplained };
     }
     // a window that idle time halved is rounded down to whole segments, and halves the error of the estimate before
-    let near = stop.congestion_window - in_flight < 2 * segment || !first_after_idle(connection, side);
-    let stands = near && is_known(connection, side) && stands_at_its_window(connection, side, stop, in_flight, at);
-    let full = is_full(connection, side, stop, in_flight) || stands;
+    let near = stop.congestion_window - in_flight < 2 * segment || !first_after_idle(layers, side);
+    let stands = near && is_known(layers, side) && stands_at_its_window(layers, side, stop, in_flight, at);
+    let full = is_full(layers, side, stop, in_flight) || stands;
     if open && (full || half.congestion.is_after_loss()) { Cause::CongestionWindow } else { Cause::Unexplained }
 }
 
 /// Whether there was no room for a segment in the congestion window by its estimate, or by a count of segments.
-pub(super) fn is_full(connection: &Connection, side: usize, stop: &Stop, in_flight: i64) -> bool {
-    let segment = segment_size(connection, side);
+pub(super) fn is_full(layers: &Layers<'_>, side: usize, stop: &Stop, in_flight: i64) -> bool {
+    let segment = layers.tcp.segment_size(side);
     let full =
-        stop.congestion_window - in_flight < segment || fills_initial_window(&connection.halves[side], stop, segment);
-    full && is_known(connection, side)
+        stop.congestion_window - in_flight < segment || fills_initial_window(&layers.tcp.halves[side], stop, segment);
+    full && is_known(layers, side)
 }
 
 /// Whether the congestion window was followed from the connection's beginning, or from an idle time that reduced it.
-fn is_known(connection: &Connection, side: usize) -> bool {
-    !connection.halves[side].congestion.assumed || !connection.http2.begun_late
+fn is_known(layers: &Layers<'_>, side: usize) -> bool {
+    !layers.tcp.halves[side].congestion.assumed || !layers.http2.begun_late
 }
 
 /// The estimate has outgrown the window: cubic leaves slow start by itself when delays grow (`hystart_update`,
-/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that stands still for half a round trip
+/// net/ipv4/tcp_cubic.c), which no packet tells. Where it was captured, a sender that is blocked for half a round trip
 /// or more with every other window open, and goes on at an ACK, stood at its congestion window. An estimate that is
 /// still in slow start is no more than twice that.
-pub(super) fn stands_at_its_window(connection: &Connection, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
-    let near = connection.http2.near_rtt[side];
-    let segment = segment_size(connection, side);
-    let pause = at.time.saturating_sub(connection.halves[side].last_data_time);
-    let long = round_trip(connection).is_some_and(|rtt| pause.saturating_mul(2) >= rtt);
+pub(super) fn stands_at_its_window(layers: &Layers<'_>, side: usize, stop: &Stop, in_flight: i64, at: At) -> bool {
+    let near = layers.tcp.transport.near_rtt[side];
+    let segment = layers.tcp.segment_size(side);
+    let pause = at.time.saturating_sub(layers.tcp.halves[side].last_data_time);
+    let long = layers.tcp.transport.round_trip().is_some_and(|rtt| pause.saturating_mul(2) >= rtt);
     let open = |window: Option<i64>| window.is_some_and(|window| window >= segment);
     (0..=half::NEAR).contains(&near)
         && long
@@ -162,12 +162,12 @@ pub(super) fn stands_at_its_window(connection: &Connection, side: usize, stop: &
 
 /// Whether a stop is the first burst's after an idle time that reduced the window: by a rule, which it shows, or
 /// nothing.
-pub(super) fn first_after_idle(connection: &Connection, side: usize) -> bool {
-    let half = &connection.halves[side];
-    let near = connection.http2.near_rtt[side].max(0);
+pub(super) fn first_after_idle(layers: &Layers<'_>, side: usize) -> bool {
+    let half = &layers.tcp.halves[side];
+    let near = layers.tcp.transport.near_rtt[side].max(0);
     let kept = half.rtt.retransmission_timeout(near).is_some_and(|timeout| half.flight.idle_before <= timeout);
     let into_flight = half.last_data_time.saturating_sub(half.flight.start_time);
-    let later = round_trip(connection).is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
+    let later = layers.tcp.transport.round_trip().is_some_and(|rtt| into_flight.saturating_mul(2) >= rtt);
     !kept && !later
 }
 
@@ -181,10 +181,10 @@ pub(super) fn fills_initial_window(half: &Half, stop: &Stop, segment: i64) -> bo
 /// The peer acknowledged everything, and not before its delayed-ACK timer ran out: 40 ms in Linux (TCP_DELACK_MIN,
 /// include/net/tcp.h), up to 200 ms elsewhere, 5 ms more or less. Nagle's algorithm (RFC 9293 section 3.7.4) holds a
 /// short segment back until then.
-pub(super) fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool {
+pub(super) fn is_delayed(layers: &Layers<'_>, side: usize, ack: Ack) -> bool {
     const DELAYS: std::ops::RangeInclusive<i64> = half::SHORTEST_DELAYED_ACK..=205_000_000;
-    let half = &connection.halves[side];
-    let there_and_back = connection.http2.near_rtt[1 - side];
+    let half = &layers.tcp.halves[side];
+    let there_and_back = layers.tcp.transport.near_rtt[1 - side];
     let delay = ack.time.saturating_sub(half.last_data_time).saturating_sub(there_and_back);
     there_and_back >= 0 && ack.offset >= half.highest && DELAYS.contains(&delay)
 }
@@ -192,21 +192,21 @@ pub(super) fn is_delayed(connection: &Connection, side: usize, ack: Ack) -> bool
 /// No packet released the sender. Where it was captured, with every window open and no ACK awaited for longer than a
 /// round trip, nothing but its own application, library or host held it.
 pub(super) fn own_pause(
-    connection: &Connection,
+    layers: &Layers<'_>,
     side: usize,
     stop: &Stop,
     in_flight: i64,
     at: At,
     right_before: bool,
 ) -> Cause {
-    let near = connection.http2.near_rtt[side];
-    let segment = segment_size(connection, side);
-    let duration = at.time.saturating_sub(connection.halves[side].last_data_time);
-    let known = (0..=half::NEAR).contains(&near) && round_trip(connection).is_some_and(|rtt| duration > rtt);
+    let near = layers.tcp.transport.near_rtt[side];
+    let segment = layers.tcp.segment_size(side);
+    let duration = at.time.saturating_sub(layers.tcp.halves[side].last_data_time);
+    let known = (0..=half::NEAR).contains(&near) && layers.tcp.transport.round_trip().is_some_and(|rtt| duration > rtt);
     let room = |window: i64| window - in_flight >= segment;
     let tcp = room(stop.congestion_window) && stop.receive_window.is_some_and(room);
-    if known && segment > 0 && tcp && are_open(connection, side, stop, right_before) {
-        return if side == connection.http2.client { Cause::Client } else { Cause::Server };
+    if known && segment > 0 && tcp && are_open(layers, side, stop, right_before) {
+        return if side == layers.http2.client { Cause::Client } else { Cause::Server };
     }
     Cause::Unexplained
 }

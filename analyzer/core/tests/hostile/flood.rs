@@ -1,8 +1,8 @@
 //! Packets without end, made one by one and not kept.
 
 use grpcdiag_core::capture_file::Packet;
-use grpcdiag_core::context::{Context, Options};
-use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
+use grpcdiag_core::run::pipeline::{CaptureCounts, Finished, Pipeline};
+use grpcdiag_core::store::context::{Context, Options};
 
 /// TCP flags.
 pub const SYN: u8 = 2;

@@ -176,7 +176,7 @@ impl Wire {
 }
 
 impl Sent {
-    /// The same bytes sent again: another packet.
+    /// The same bytes retransmitted: another packet.
     pub fn again(&self, identification: u16) -> Self {
         Self { identification, ..self.clone() }
     }

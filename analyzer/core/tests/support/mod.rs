@@ -4,14 +4,13 @@
 
 pub mod conversation;
 
-use std::path::{Path, PathBuf};
-
-use grpcdiag_core::budget::Budget;
 use grpcdiag_core::capture_file::{CaptureReader, Packet, Source};
-use grpcdiag_core::context::{Context, Options};
-use grpcdiag_core::methods::nearest_rank;
-use grpcdiag_core::pipeline::{CaptureCounts, Finished, Pipeline};
-use grpcdiag_core::tables::rpc_flag;
+use grpcdiag_core::run::pipeline::{CaptureCounts, Finished, Pipeline};
+use grpcdiag_core::store::budget::Budget;
+use grpcdiag_core::store::context::{Context, Options};
+use grpcdiag_core::store::methods::nearest_rank;
+use grpcdiag_core::store::tables::rpc_flag;
+use std::path::{Path, PathBuf};
 
 /// A packet that outlives its file.
 #[derive(Clone, Debug)]
@@ -108,7 +107,7 @@ impl Analysis {
             stream: table.stream[row],
             method: methods
                 .get(table.method[row] as usize)
-                .filter(|_| table.flags[row] & grpcdiag_core::tables::rpc_flag::METHOD_UNKNOWN == 0)
+                .filter(|_| table.flags[row] & grpcdiag_core::store::tables::rpc_flag::METHOD_UNKNOWN == 0)
                 .cloned(),
             status: table.status[row],
             flags: table.flags[row],

@@ -28,7 +28,7 @@ def write_page(files: list[str], chosen: DecodeOptions, output: Path | None, qui
 
         with progress(quiet) as report_progress:
             analysis = analyse(paths, chosen, report_progress)
-        drawn = list(analysis.ends.client_files if analysis.ends else analysis.files)
+        drawn = list(analysis.ends.client.files if analysis.ends else analysis.files)
         with progress(quiet) as report_progress:
             rows = collect_page_data(drawn, analysis, progress=report_progress, **chosen)
         analysis = _restore_names(analysis, files, paths)

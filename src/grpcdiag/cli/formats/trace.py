@@ -64,9 +64,9 @@ def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> tuple[Analysi
         sidecar, notes = find_sidecar(files)
         analysis = of_tables(read.tables, sidecar, notes)
     if sidecar is not None and analysis.recording is not None:
-        from ...analyzer.sidecar.read import use
+        from ...analyzer.sidecar.read import apply_sidecar
 
-        read = replace(read, tables=use(read.tables, sidecar)[1])
+        read = replace(read, tables=apply_sidecar(read.tables, sidecar)[1])
     return analysis, read
 
 

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use super::PcapngFile;
-use crate::capture_file::Order;
 use crate::capture_file::info::CaptureInfo;
 use crate::capture_file::input::Input;
-use crate::capture_file::resync::{end_of_stream, skip_damage};
+use crate::capture_file::record::Order;
+use crate::capture_file::skip_damage::{end_of_stream, skip_damage};
 use crate::limits::{CAPTURE_BLOCK_LENGTH, CAPTURE_RESYNC_RECORD_LENGTH};
+
+use super::state::PcapngFile;
 
 // Block types (draft-ietf-opsawg-pcapng section 11.1). The first is the same in both byte orders.
 pub(super) const SECTION_HEADER: u32 = 0x0a0d_0d0a;

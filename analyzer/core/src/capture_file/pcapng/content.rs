@@ -1,12 +1,13 @@
 //! What blocks without packets say (draft-ietf-opsawg-pcapng section 4). Each begins with fixed words, options follow.
 
-use super::block::Block;
-use super::options::{Options, keep_if_comment};
-use super::{MAJOR_VERSION, PcapngFile, SectionInterface};
 use crate::capture_file::clock::Clock;
 use crate::capture_file::info::{CaptureInfo, Interface, text_of};
 use crate::capture_file::input::Input;
 use crate::limits::{CAPTURE_INTERFACE_NAME, CAPTURE_INTERFACES, CAPTURE_SECRETS_LENGTH};
+
+use super::block::Block;
+use super::options::{Options, keep_if_comment};
+use super::state::{MAJOR_VERSION, PcapngFile, SectionInterface};
 
 // Options of an Interface Description Block.
 const IF_NAME: u16 = 2;

@@ -5,42 +5,20 @@ mod block;
 mod content;
 mod options;
 mod packet;
+mod state;
 
-use super::clock::Clock;
+pub(super) use state::PcapngFile;
+
 use super::error::OpenErrorKind;
-use super::format::{header_cut, not_a_capture, unsupported_version};
+use super::header_errors::{header_cut, not_a_capture, unsupported_version};
 use super::info::CaptureInfo;
 use super::input::Input;
-use super::{Order, Record};
+use super::record::Record;
 use block::Block;
+use state::MAJOR_VERSION;
 
 /// Length of a Section Header Block without options.
 const SECTION_HEADER: usize = 28;
-/// The only major version there is.
-const MAJOR_VERSION: u16 = 1;
-
-/// A pcapng file.
-pub(super) struct PcapngFile {
-    file: usize,
-    order: Order,
-    /// The current section's interfaces, by their number in it.
-    interfaces: Vec<SectionInterface>,
-    /// Blocks were skipped in this section: an interface declared from here on has a number that is not known.
-    numbering_lost: bool,
-    /// Kinds of damage that are recorded once, not for every block.
-    time_noted: bool,
-    secrets_noted: bool,
-}
-
-#[derive(Clone, Copy)]
-struct SectionInterface {
-    /// Index into [`CaptureInfo::interfaces`].
-    index: u32,
-    link_type: u32,
-    snaplen: u32,
-    clock: Clock,
-}
-
 impl PcapngFile {
     /// Checks the first Section Header Block, taking nothing.
     pub fn open(file: usize, input: &mut Input) -> Result<PcapngFile, OpenErrorKind> {

@@ -1,7 +1,7 @@
 //! Options: code, length and value, padded to 32 bits (draft-ietf-opsawg-pcapng section 3.5).
 
-use crate::capture_file::Order;
 use crate::capture_file::info::CaptureInfo;
+use crate::capture_file::record::Order;
 
 /// Ends a list of options, or of name records.
 const END: u16 = 0;

@@ -1,12 +1,13 @@
 //! Packet blocks (draft-ietf-opsawg-pcapng sections 4.3 and 4.4, appendix A): fixed words, the packet, options.
 
-use super::PcapngFile;
-use super::block::{self, Block};
-use super::options::Options;
-use crate::capture_file::Record;
 use crate::capture_file::clock::Clock;
 use crate::capture_file::info::CaptureInfo;
 use crate::capture_file::input::Input;
+use crate::capture_file::record::Record;
+
+use super::block::{self, Block};
+use super::options::Options;
+use super::state::PcapngFile;
 
 /// The fixed words of a packet block.
 struct PacketWords<'a> {

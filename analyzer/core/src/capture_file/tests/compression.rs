@@ -1,7 +1,8 @@
 use std::io::Write;
 
-use super::*;
 use crate::capture_file::{Compression, OpenErrorKind};
+
+use super::*;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

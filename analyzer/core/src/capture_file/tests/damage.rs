@@ -1,9 +1,10 @@
 use std::io::Read;
 
-use super::*;
 use crate::capture_file::input::Input;
-use crate::capture_file::resync::search;
+use crate::capture_file::skip_damage::search;
 use crate::limits::CAPTURE_DAMAGE_ENTRIES;
+
+use super::*;
 
 /// Every prefix of a capture gives a prefix of its packets, without a panic; a cut packet is noted, a boundary is not.
 fn check_all_cuts(bytes: &[u8], header: usize, boundaries: &[usize]) {

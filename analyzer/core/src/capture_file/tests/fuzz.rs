@@ -4,8 +4,9 @@ use pcap_parser::{Block, PcapBlockOwned, PcapError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::*;
 use crate::limits::CAPTURE_DAMAGE_ENTRIES;
+
+use super::*;
 
 /// Reads to the end. A packet takes at least 12 bytes of its file, so there cannot be more.
 fn survive(bytes: &[u8]) {

@@ -8,7 +8,8 @@ mod pcap;
 mod pcapng;
 mod sources;
 
-use super::{CaptureInfo, CaptureReader, OpenError, Order, Packet, Source};
+use super::record::Order;
+use super::{CaptureInfo, CaptureReader, OpenError, Packet, Source};
 
 const ETHERNET: u32 = 1;
 

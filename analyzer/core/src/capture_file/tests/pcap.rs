@@ -1,6 +1,7 @@
-use super::*;
 use crate::capture_file::Format;
 use crate::limits::CAPTURE_PACKET_LENGTH;
+
+use super::*;
 
 #[test]
 fn all_four_magic_numbers() {

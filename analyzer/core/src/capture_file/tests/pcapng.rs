@@ -1,7 +1,8 @@
-use super::*;
 use crate::capture_file::clock::Clock;
 use crate::capture_file::{Format, Secrets};
 use crate::limits::{CAPTURE_COMMENTS, CAPTURE_INTERFACES, CAPTURE_SECRETS_BLOCKS, CAPTURE_SECRETS_LENGTH};
+
+use super::*;
 
 const BOTH: [Order; 2] = [Order::Little, Order::Big];
 

@@ -2,8 +2,9 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::mpsc;
 
-use super::*;
 use crate::capture_file::OpenErrorKind;
+
+use super::*;
 
 fn refused(bytes: &[u8]) -> OpenErrorKind {
     open(bytes).err().expect("refused").kind

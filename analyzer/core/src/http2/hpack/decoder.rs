@@ -1,5 +1,7 @@
 //! Header blocks to fields (RFC 7541 3.2 and 6).
 
+use crate::limits::{HPACK_MAX_LIST_BYTES, HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES};
+
 use super::error::{HpackError, HpackErrorKind};
 use super::reader::Reader;
 use super::realign::{self, Aside};
@@ -7,7 +9,6 @@ use super::size_settings::SizeSettings;
 use super::tables::Tables;
 use super::text::{Scratch, read_text};
 use super::{BlockStats, Classifier, ENTRY_OVERHEAD, Field, Representation};
-use crate::limits::{HPACK_MAX_LIST_BYTES, HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES};
 
 /// Decodes the header blocks of one direction of a connection, in their order.
 ///

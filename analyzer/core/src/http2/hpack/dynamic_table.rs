@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::{HPACK_LATE_TABLE_BYTES, HPACK_MAX_TABLE_BYTES};
+
 use super::text::Text;
 use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD};
-use crate::limits::{HPACK_LATE_TABLE_BYTES, HPACK_MAX_TABLE_BYTES};
 
 /// Evicted octets below which the arena is not compacted.
 const LEAST_COMPACTION_BYTES: usize = 1024;

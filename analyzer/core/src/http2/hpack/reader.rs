@@ -1,7 +1,8 @@
 //! Reading a header block: octets, integers (RFC 7541 5.1) and lengths.
 
-use super::error::{HpackError, HpackErrorKind};
 use crate::limits::HPACK_MAX_INTEGER_OCTETS;
+
+use super::error::{HpackError, HpackErrorKind};
 
 /// A position in a header block.
 pub(crate) struct Reader<'a> {

@@ -5,15 +5,16 @@
 //! insert what their table holds, so that what fits without any entry from the hole is what was meant. Until then
 //! older entries are unknown.
 
+use crate::limits::{
+    HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES, HPACK_REALIGN_BLOCKS, HPACK_REALIGN_ENTRIES, HPACK_REALIGN_FIELDS,
+};
+
 use super::dynamic_table::DynamicTable;
 use super::reader::Reader;
 use super::static_table::STATIC_ENTRIES;
 use super::tables::Tables;
 use super::text::{Scratch, read_text};
 use super::{Classifier, HpackError};
-use crate::limits::{
-    HPACK_MAX_NAME_BYTES, HPACK_MAX_VALUE_BYTES, HPACK_REALIGN_BLOCKS, HPACK_REALIGN_ENTRIES, HPACK_REALIGN_FIELDS,
-};
 
 /// The entries from before a hole.
 pub(super) struct Aside<Class> {

@@ -1,9 +1,10 @@
 //! Names and values on their way from a block to the caller and the table.
 
+use crate::limits::HPACK_RETAINED_SCRATCH_BYTES;
+
 use super::error::HpackError;
 use super::huffman;
 use super::reader::Reader;
-use crate::limits::HPACK_RETAINED_SCRATCH_BYTES;
 
 /// First bit of a string literal: Huffman-coded (RFC 7541 5.2).
 const HUFFMAN: u8 = 0x80;

@@ -1,13 +1,12 @@
 //! The frames of http2-frame-test-case: each is read as its vector says, or refused with an error code it allows.
 
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
-
-use crate::http2::frame::{DEFAULT_MAX_FRAME_SIZE, FrameError, FrameHeader, FrameType, HEADER_LEN};
-use crate::http2::priority::Priority;
-use crate::http2::{
-    continuation, data, goaway, headers, ping, priority, push_promise, rst_stream, settings, window_update,
+use crate::http2::frame::header::{DEFAULT_MAX_FRAME_SIZE, FrameError, FrameHeader, FrameType, HEADER_LEN};
+use crate::http2::frame::priority::{self, Priority};
+use crate::http2::frame::{
+    continuation, data, goaway, headers, ping, push_promise, rst_stream, settings, window_update,
 };
 
 /// `HTTP2_FRAME_TEST_CASE_DIR`, or the vectors that come with the source.

@@ -120,8 +120,8 @@ fn bytes_that_waited_end_where_the_hole_was_filled() {
     exchange.client(&headers(1, 0, &request_block("/a/B")));
     let whole = data(1, 0, &message(30));
     let (early, late) = (At::new(10, 10_000_000), At::new(12, 12_000_000));
-    exchange.h2.feed(CLIENT, &whole[..20], late, &mut exchange.cx);
-    exchange.h2.feed(CLIENT, &whole[20..], early.waited(late), &mut exchange.cx);
+    exchange.feed_at(CLIENT, &whole[..20], late);
+    exchange.feed_at(CLIENT, &whole[20..], early.waited(late));
     let (frames, messages) = (&exchange.cx.frames, &exchange.cx.messages);
     let row = frames.len() - 1;
     assert_eq!((frames.first_packet[row], frames.last_packet[row]), (12, 12));

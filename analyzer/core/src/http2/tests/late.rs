@@ -1,7 +1,8 @@
 //! A capture that begins in the middle of a connection, or has a hole.
 
+use crate::http2::connection::state::Protocol;
+
 use super::*;
-use crate::http2::Protocol;
 
 /// Bytes inside a message: no frame header among them.
 const MIDDLE: [u8; 500] = [0xcc; 500];

@@ -1,11 +1,13 @@
 //! What one connection may make the program keep.
 
+use crate::grpc::call::{Call, Kind};
+use crate::http2::connection::streams::Streams;
+
 use super::*;
-use crate::http2::streams::{Kind, Streams};
 
 #[test]
 fn open_streams_are_bounded() {
-    let mut streams = Streams::default();
+    let mut streams = Streams::<Call>::default();
     let identifiers = || (1_u32..).step_by(2).take(bounds::OPEN_STREAMS);
     assert!(identifiers().all(|id| streams.open(id).is_some()));
     assert!(streams.open(0x7fff_ffff).is_none(), "one too many");
@@ -16,13 +18,13 @@ fn open_streams_are_bounded() {
 
 #[test]
 fn slots_are_used_again_and_forget_their_stream() {
-    let mut streams = Streams::default();
+    let mut streams = Streams::<Call>::default();
     for round in 0..1_000_u32 {
         let id = round * 2 + 1;
-        streams.open(id).unwrap().begin(id, Kind::Grpc, At::default(), [0, 0]);
+        streams.open(id).unwrap().state.begin(id, Kind::Grpc, At::default(), [0, 0]);
         assert_eq!(streams.slot(id), Some(0), "one stream at a time needs one slot");
-        assert_eq!(streams.find_mut(id).unwrap().directions[0].credit, 0);
-        streams.find_mut(id).unwrap().directions[0].credit = -5;
+        assert_eq!(streams.find_mut(id).unwrap().credit[0], 0);
+        streams.find_mut(id).unwrap().credit[0] = -5;
         streams.remove(id);
         assert!(streams.find_mut(id).is_none() && streams.is_empty());
     }
@@ -31,10 +33,10 @@ fn slots_are_used_again_and_forget_their_stream() {
 /// Identifiers that share a place of the look-aside cache do not disturb each other.
 #[test]
 fn streams_far_apart_are_told_apart() {
-    let mut streams = Streams::default();
+    let mut streams = Streams::<Call>::default();
     let ids = [1, 257, 513, 0x7fff_ff01];
     for id in ids {
-        streams.open(id).unwrap().begin(id, Kind::Grpc, At::default(), [0, 0]);
+        streams.open(id).unwrap().state.begin(id, Kind::Grpc, At::default(), [0, 0]);
     }
     for id in ids {
         assert_eq!(streams.find_mut(id).unwrap().id, id);

@@ -11,13 +11,16 @@ mod opening;
 mod settings;
 mod streams;
 
-use super::frame::{FrameType, flag};
-use super::{End, Http2};
 use crate::at::At;
-use crate::context::{Context, Options};
+use crate::grpc::state::Http2;
 use crate::grpc::status;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::End;
+use crate::http2::frame::header::{FrameType, flag};
 use crate::limits as bounds;
-use crate::tables::rpc_flag;
+use crate::store::context::{Context, Options};
+use crate::store::tables::rpc_flag;
+use crate::tcp::transport::Transport;
 
 /// The side that opens the connection.
 const CLIENT: usize = 0;
@@ -184,13 +187,19 @@ impl Exchange {
 
     fn send(&mut self, side: usize, bytes: &[u8]) {
         let at = self.tick();
-        self.h2.feed(side, bytes, at, &mut self.cx);
+        self.feed_at(side, bytes, at);
+    }
+
+    fn feed_at(&mut self, side: usize, bytes: &[u8], at: At) {
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
+        self.h2.feed(side, bytes, at, reading, &mut ());
     }
 
     /// `length` bytes of `side` are not in the capture.
     fn lose(&mut self, side: usize, length: u64) {
         let at = self.tick();
-        self.h2.gap(side, length, at, &mut self.cx);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
+        self.h2.gap(side, length, at, reading, &mut ());
     }
 
     fn tick(&mut self) -> At {
@@ -200,12 +209,13 @@ impl Exchange {
 
     /// Frames of a type, of both sides.
     fn counted(&self, kind: FrameType) -> u32 {
-        self.h2.sides.iter().map(|side| side.habits.frames[super::total_index(kind)]).sum()
+        self.h2.sides.iter().map(|side| side.habits.frames[kind.index()]).sum()
     }
 
     fn finish(&mut self, end: End) {
         let at = self.tick();
-        self.h2.finish(end, at, &mut self.cx);
+        let reading = &mut Reading { cx: &mut self.cx, transport: &Transport::default() };
+        self.h2.finish(end, at, reading);
     }
 
     fn rpcs(&self) -> Vec<Rpc> {

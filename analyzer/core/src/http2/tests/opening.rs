@@ -1,8 +1,9 @@
 //! How a connection begins: preface, SETTINGS, h2c upgrade, another protocol.
 
+use crate::http2::connection::state::Protocol;
+use crate::http2::frame::settings::Settings;
+
 use super::*;
-use crate::http2::Protocol;
-use crate::http2::settings::Settings;
 
 #[test]
 fn the_preface_makes_http2_and_tells_the_client() {

@@ -1,8 +1,9 @@
 //! How streams and their RPCs end, and streams that are no RPCs.
 
+use crate::http2::connection::side::GoawaySeen;
+use crate::store::context::NO_METHOD;
+
 use super::*;
-use crate::context::NO_METHOD;
-use crate::http2::side::GoawaySeen;
 
 /// A request on stream 1 and nothing else.
 fn asked() -> Exchange {
@@ -126,7 +127,7 @@ fn open_rpcs_end_with_their_connection() {
         let mut exchange = asked();
         exchange.finish(end);
         assert_eq!(exchange.outcome(), (status, complete), "{end:?}");
-        assert_eq!((exchange.h2.open_rpcs, exchange.h2.max_open_rpcs), (0, 1));
+        assert_eq!((exchange.h2.application.open_rpcs, exchange.h2.application.max_open_rpcs), (0, 1));
         let rpcs = &exchange.cx.rpcs;
         assert_eq!(rpcs.duration_ns, [1_000_000], "to the end, a millisecond later");
         assert_eq!(exchange.cx.rpc_budgets[0].total(), 1_000_000);
@@ -176,7 +177,10 @@ fn streams_that_are_not_grpc_are_counted_apart() {
     exchange.server(&headers(1, 0, &plain(":status", "200")));
     exchange.server(&data(1, flag::END_STREAM, b"<html/>"));
     assert!(exchange.rpcs().is_empty() && exchange.messages().is_empty());
-    assert_eq!((exchange.h2.other_streams, exchange.cx.totals.other_streams, exchange.h2.rpcs), (2, 2, 0));
+    assert_eq!(
+        (exchange.h2.application.other_streams, exchange.cx.totals.other_streams, exchange.h2.application.rpcs),
+        (2, 2, 0)
+    );
     assert_eq!(exchange.h2.streams.ids(), [3], "stream 1 is over");
 }
 
@@ -213,7 +217,10 @@ fn concurrent_rpcs_are_counted() {
     }
     exchange.server(&response(3, 1, "0"));
     exchange.client(&headers(7, flag::END_STREAM, &request_block("/a/B")));
-    assert_eq!((exchange.h2.rpcs, exchange.h2.open_rpcs, exchange.h2.max_open_rpcs), (4, 3, 3));
+    assert_eq!(
+        (exchange.h2.application.rpcs, exchange.h2.application.open_rpcs, exchange.h2.application.max_open_rpcs),
+        (4, 3, 3)
+    );
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Datagrams in pieces.
 
-use super::{describe, hex};
 use crate::limits::{FRAGMENT_TIMEOUT_NS, MAX_FRAGMENT_BYTES, MAX_FRAGMENTED_DATAGRAMS};
 use crate::packet::{Dissector, FragmentStats, Layer, Malformed, Outcome, Problem, Tunnel};
+
+use super::{describe, hex};
 
 const RAW: u32 = 101;
 

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::vectors;
 use crate::packet::{Dissector, Outcome};
+
+use super::vectors;
 
 const LINK_TYPES: [u32; 12] = [0, 1, 9, 12, 14, 101, 108, 113, 228, 229, 276, 147];
 

@@ -1,7 +1,8 @@
 //! What people read.
 
-use super::hex;
 use crate::packet::{Dissector, NotTcp, Outcome, TcpFlags, is_supported};
+
+use super::hex;
 
 fn message(link_type: u32, packet: &str, original_len: u32) -> String {
     match Dissector::new().dissect(link_type, &hex(packet), original_len, 0) {

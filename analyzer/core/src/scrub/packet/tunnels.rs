@@ -1,10 +1,11 @@
 //! What stands between link and IP headers, and packets in packets: MPLS, PPP, VXLAN, Geneve, GRE with ERSPAN.
 
+use crate::limits::{MAX_MPLS_LABELS, MAX_TUNNELS};
+use crate::packet::{ether_type, is_vxlan_header};
+
 use super::super::checksum::Sum;
 use super::super::replace::Key;
 use super::{Payload, Rewriter};
-use crate::limits::{MAX_MPLS_LABELS, MAX_TUNNELS};
-use crate::packet::{ether_type, is_vxlan_header};
 
 impl Rewriter {
     pub(super) fn mpls(&mut self, at: usize, wire: u32, payload: Option<Payload<'_>>, key: &Key) -> Option<()> {

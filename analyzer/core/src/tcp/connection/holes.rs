@@ -1,32 +1,32 @@
-//! Segments that wait for bytes before them, and bytes that the capture lacks.
+//! Keeps segments that wait for bytes before them, and gives up on bytes that the capture lacks.
 
 use crate::at::At;
-use crate::context::Context;
 use crate::limits;
 use crate::packet::Segment;
-use crate::tables::Layer;
-use crate::waits;
+use crate::store::tables::Layer;
 
+use super::super::events::Events;
 use super::super::note::Note;
 use super::super::reassembly::New;
 use super::Connection;
 
 impl Connection {
     /// Keeps a segment until the bytes in front of it come; `note` is what its place says so far.
-    pub(super) fn keep_out_of_order(
+    pub(super) fn keep_out_of_order<U: Events>(
         &mut self,
         side: usize,
         segment: &Segment<'_>,
         offset: i64,
         note: Note,
         at: At,
-        cx: &mut Context,
+        above: &mut U,
     ) -> Note {
         self.counters.out_of_order += 1;
         let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
         let before = store.bytes();
+        let cx = above.context();
         let room = cx.out_of_order_bytes + segment.payload.len() <= limits::OUT_OF_ORDER_TOTAL;
         let (bytes, length, lost) = (segment.payload, i64::from(segment.payload_len), note == Note::Retransmission);
         let clock = segment.timestamps.map(|(clock, _)| clock);
@@ -37,16 +37,16 @@ impl Connection {
         self.counters.retransmitted_bytes +=
             if kept { (segment.payload.len() - grown.min(segment.payload.len())) as u64 } else { 0 };
         if !kept {
-            self.give_up(side, at, cx);
+            self.give_up(side, at, above);
             if self.halves[side].out_of_order.as_ref().is_none_or(|store| store.first().is_none()) {
                 self.halves[side].out_of_order = None;
-                self.skip(side, offset, at, at, cx); // no other hole is in front
+                self.skip(side, offset, at, at, above); // no other hole is in front
             }
             if offset <= self.halves[side].next {
                 let end = offset + i64::from(segment.payload_len);
-                self.deliver(side, segment.payload, offset, end.max(self.halves[side].next), at, cx);
+                self.deliver_late(side, segment.payload, offset, end.max(self.halves[side].next), at, above);
             } else {
-                self.http2.bytes.undecoded += segment.payload.len() as u64;
+                above.drops(segment.payload.len());
             }
         }
         let again = kept && grown == 0 && !segment.payload.is_empty(); // kept before, all of it
@@ -61,13 +61,13 @@ impl Connection {
     }
 
     /// Delivers the kept segments of `side` that have become due; `hole` filled the gap before them.
-    pub(super) fn drain(&mut self, side: usize, hole: Option<At>, cx: &mut Context) {
-        while self.deliver_kept(side, hole, cx) {}
+    pub(super) fn drain<U: Events>(&mut self, side: usize, hole: Option<At>, above: &mut U) {
+        while self.deliver_kept(side, hole, above) {}
     }
 
     /// Delivers the first kept segment of `side` if it is due. Without a `hole` that was filled the capture lacks the
     /// packets before it, and its receiver waited only for those in front of it that came later.
-    pub(super) fn deliver_kept(&mut self, side: usize, hole: Option<At>, cx: &mut Context) -> bool {
+    pub(super) fn deliver_kept<U: Events>(&mut self, side: usize, hole: Option<At>, above: &mut U) -> bool {
         let half = &mut self.halves[side];
         let next = half.next;
         let Some(store) = &mut half.out_of_order else { return false };
@@ -75,25 +75,26 @@ impl Connection {
         if store.first().is_none() {
             half.out_of_order = None;
         }
-        cx.out_of_order_bytes = cx.out_of_order_bytes.saturating_sub(kept.bytes.len());
+        let waiting = &mut above.context().out_of_order_bytes;
+        *waiting = waiting.saturating_sub(kept.bytes.len());
         let end = offset + kept.length;
-        self.http2.held[side].late = true;
+        self.transport.queues[side].late = true;
         if end <= next {
             self.counters.retransmitted_bytes += kept.bytes.len() as u64;
         } else if let Some(hole) = hole {
-            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(hole), cx);
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at.waited(hole), above);
         } else if let Some((filled, lost)) = half.filled.filter(|(filled, _)| filled.time > kept.at.time) {
-            self.http2.held[side].lost = lost;
-            self.deliver(side, &kept.bytes, offset, end, kept.at.waited(filled), cx);
-            self.http2.held[side].lost = false;
+            self.transport.queues[side].lost = lost;
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at.waited(filled), above);
+            self.transport.queues[side].lost = false;
         } else {
             let before = half.filled.replace((kept.at, kept.lost));
             if let Some((before, _)) = before {
-                waits::not_judged(self, side, before.time, kept.at);
+                above.pauses_unjudged(self, side, before.time, kept.at);
             }
-            self.deliver(side, &kept.bytes, offset, end, kept.at, cx);
+            self.deliver_late(side, &kept.bytes, offset, end, kept.at, above);
         }
-        self.http2.held[side].late = false;
+        self.transport.queues[side].late = false;
         true
     }
 
@@ -106,21 +107,21 @@ impl Connection {
 
     /// Delivers what is due of both sides in the order in which it was recorded: requests before their answers.
     #[cold]
-    pub(super) fn catch_up(&mut self, cx: &mut Context) {
+    pub(super) fn catch_up<U: Events>(&mut self, above: &mut U) {
         loop {
             let side = match [self.due(0), self.due(1)] {
                 [None, None] => return,
                 [Some(first), Some(second)] => usize::from(second < first),
                 [first, _] => usize::from(first.is_none()),
             };
-            self.deliver_kept(side, None, cx);
+            self.deliver_kept(side, None, above);
         }
     }
 
     /// A hole that the receiver has acknowledged will not be filled: the capture lacks the packet. Some patience
     /// allows for capture points that record an ACK before its data.
     #[inline]
-    pub(super) fn check_holes(&mut self, at: At, cx: &mut Context) {
+    pub(super) fn check_holes<U: Events>(&mut self, at: At, above: &mut U) {
         for side in 0..2 {
             let half = &self.halves[side];
             let Some(first) = half.out_of_order.as_ref().and_then(|store| store.first()) else {
@@ -129,46 +130,46 @@ impl Connection {
             };
             let is_hole = first > half.next;
             if !is_hole && self.due(side).is_some() {
-                self.catch_up(cx);
+                self.catch_up(above);
             } else if !is_hole || half.acked >= first {
-                self.lose_patience(side, at, cx);
+                self.lose_patience(side, at, above);
             }
         }
     }
 
-    pub(super) fn lose_patience(&mut self, side: usize, at: At, cx: &mut Context) {
+    pub(super) fn lose_patience<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         let half = &mut self.halves[side];
         half.hole_patience += 1;
         if half.hole_patience > limits::MISSING_AFTER_PACKETS {
             half.hole_patience = 0;
-            self.give_up(side, at, cx);
+            self.give_up(side, at, above);
         }
     }
 
     /// Gives up on what holds the first kept segment of `side` back: a hole in front of it, or bytes of the other side
     /// that it answers. What holds earlier packets of the other side back comes first, if that is missing too.
-    pub(super) fn give_up(&mut self, side: usize, at: At, cx: &mut Context) {
+    pub(super) fn give_up<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         let Some((until, _, _)) = self.head(side) else { return };
         while let Some((_, behind, _)) = self.head(side).filter(|head| head.0 <= until) {
             let other = self.head(1 - side).filter(|head| head.1.packet < behind.packet);
             let half = &self.halves[1 - side];
             let first = other.is_some_and(|(offset, _, _)| offset <= half.next.max(half.acked));
-            self.pass(if first { 1 - side } else { side }, at, cx);
-            self.catch_up(cx);
+            self.pass(if first { 1 - side } else { side }, at, above);
+            self.catch_up(above);
         }
     }
 
     /// Takes away what holds the first kept segment of `side` back, or a part of it.
-    pub(super) fn pass(&mut self, side: usize, at: At, cx: &mut Context) {
+    pub(super) fn pass<U: Events>(&mut self, side: usize, at: At, above: &mut U) {
         // the receiver went on when it had what comes behind the hole, not when the hole is given up here
         let Some((first, behind, answers)) = self.head(side) else { return };
         let passed = if first > self.halves[side].next {
-            self.skip(side, first, behind, at, cx)
+            self.skip(side, first, behind, at, above)
         } else {
-            self.skip_unseen(1 - side, answers, behind, at, cx)
+            self.skip_unseen(1 - side, answers, behind, at, above)
         };
         if !passed {
-            self.deliver_kept(side, None, cx); // two segments that answer each other: no host sends that
+            self.deliver_kept(side, None, above); // two segments that answer each other: no host sends that
         }
     }
 
@@ -179,17 +180,24 @@ impl Connection {
     }
 
     /// Bytes of `side` up to `offset` were acknowledged and are not in the capture; what is behind them may be.
-    pub(super) fn skip_unseen(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+    pub(super) fn skip_unseen<U: Events>(
+        &mut self,
+        side: usize,
+        offset: i64,
+        behind: At,
+        at: At,
+        above: &mut U,
+    ) -> bool {
         if !self.is_unseen(side, offset) {
             return false;
         }
         let kept = self.head(side).filter(|head| head.0 < offset).map(|(first, at, _)| (first, at));
         let (end, behind) = kept.unwrap_or((self.halves[side].payload_before(offset), behind));
-        self.skip(side, end, behind, at, cx)
+        self.skip(side, end, behind, at, above)
     }
 
     /// Gives up on the bytes of `side` up to `offset`; `behind` is the packet that shows that they were there.
-    pub(super) fn skip(&mut self, side: usize, offset: i64, behind: At, at: At, cx: &mut Context) -> bool {
+    pub(super) fn skip<U: Events>(&mut self, side: usize, offset: i64, behind: At, at: At, above: &mut U) -> bool {
         let missing = offset.saturating_sub(self.halves[side].next);
         if missing <= 0 {
             return false;
@@ -198,9 +206,10 @@ impl Connection {
         self.halves[side].advance(offset);
         if lost > 0 {
             self.counters.missing_bytes += lost.unsigned_abs();
-            cx.problem(Layer::Tcp, "bytes are missing from the capture", self.row, at.packet, at.time);
+            let text = "bytes are missing from the capture";
+            above.context().problem(Layer::Tcp, text, self.row, at.packet, at.time);
         }
-        self.lack(side, missing.unsigned_abs(), behind, cx);
+        above.lacks(&self.transport, side, missing.unsigned_abs(), behind);
         true
     }
 
@@ -215,7 +224,7 @@ impl Connection {
 
     /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
     /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
-    pub(super) fn give_up_all(&mut self, cx: &mut Context) {
+    pub fn give_up_all<U: Events>(&mut self, above: &mut U) {
         let at = self.last;
         self.ending = true;
         loop {
@@ -227,13 +236,13 @@ impl Connection {
             };
             // nobody has acknowledged the hole yet: its bytes may come again, and what is behind it is not readable
             let waits = self.head(side).is_some_and(|(first, _, _)| first > self.halves[side].acked.max(1));
-            self.http2.unproven |= waits && self.closed_at().is_none() && self.halves[side].acked > 0;
-            self.give_up(side, at, cx);
+            self.transport.unproven |= waits && self.closed_at().is_none() && self.halves[side].acked > 0;
+            self.give_up(side, at, above);
         }
         for side in 0..2 {
             let half = &self.halves[side];
             if half.started && half.acked - half.next > 1 {
-                self.skip_unseen(side, half.acked, at, at, cx);
+                self.skip_unseen(side, half.acked, at, at, above);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Gaps, damaged bytes and bytes that are not TLS.
 
-use super::DECRYPTABLE;
-use super::support::{Piece, Recording};
 use crate::limits::TLS_BUFFERS;
 use crate::tls::Reason;
+
+use super::DECRYPTABLE;
+use super::support::{Piece, Recording};
 
 /// Offsets of the records in a side's bytes, with their lengths on the wire.
 fn records(bytes: &[u8]) -> Vec<(usize, usize)> {

@@ -1,8 +1,9 @@
 //! What whole recordings decrypt to, and what is told without keys.
 
+use crate::tls::Reason;
+
 use super::DECRYPTABLE;
 use super::support::{Recording, Told};
-use crate::tls::Reason;
 
 fn run(name: &str) -> Told {
     Recording::load(name).run()

@@ -1,8 +1,9 @@
 //! Whatever the bytes, nothing panics; however they are cut, the same is told.
 
+use proptest::prelude::*;
+
 use super::DECRYPTABLE;
 use super::support::{Piece, Recording};
-use proptest::prelude::*;
 
 fn piece() -> impl Strategy<Value = (usize, Piece)> {
     let record = (20..25_u8, prop::collection::vec(any::<u8>(), 0..80)).prop_map(|(kind, body)| {

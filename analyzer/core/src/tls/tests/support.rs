@@ -1,8 +1,9 @@
 //! What the tests share: recorded sessions, and what a session told.
 
-use crate::tls::{Decryptor, Event, Facts, KeyLog, Reason, Session};
 use std::fmt::Write;
 use std::sync::Arc;
+
+use crate::tls::{Decryptor, Event, Facts, KeyLog, Reason, Session};
 
 /// Bytes from hexadecimal digits, blanks among them.
 pub fn hex(text: &str) -> Vec<u8> {

@@ -1,7 +1,9 @@
 //! Entries from before a hole, found again by the blocks behind it.
 
+use crate::grpc::headers::HeaderClass;
+use crate::store::strings::Strings;
+
 use super::super::{Classifier, Decoder};
-use crate::grpc::headers::{HeaderClass, Strings};
 
 const REQUEST: &[(&str, &str)] = &[
     (":method", "POST"),

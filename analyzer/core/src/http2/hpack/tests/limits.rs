@@ -1,12 +1,13 @@
 //! Hostile sizes: what is too much is measured, withheld and told, and the table stays in step.
 
-use super::super::HpackErrorKind;
-use super::encoder::{integer, string};
-use super::{Field, Peer, hex};
 use crate::limits::{
     HPACK_MAX_LIST_BYTES, HPACK_MAX_NAME_BYTES, HPACK_MAX_TABLE_BYTES, HPACK_MAX_VALUE_BYTES,
     HPACK_RETAINED_SCRATCH_BYTES,
 };
+
+use super::super::HpackErrorKind;
+use super::encoder::{integer, string};
+use super::{Field, Peer, hex};
 
 fn insertion(name: &str, value: &str, huffman: bool) -> Vec<u8> {
     let mut block = vec![0x40];

@@ -1,8 +1,7 @@
 //! The stories of hpack-test-case: what other encoders made of recorded headers.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 use super::{Peer, hex};
 

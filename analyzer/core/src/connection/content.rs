@@ -1,0 +1,174 @@
+//! Reads the bytes of a connection: HTTP/2 with gRPC, in the clear or in TLS, or another protocol.
+
+use crate::at::At;
+use crate::grpc::state::Http2;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::End;
+use crate::store::context::Context;
+use crate::tcp::connection::Connection as Tcp;
+use crate::tcp::events::Events;
+use crate::tcp::transport::Transport;
+use crate::waits::{self, Layers, Stop};
+
+use super::encrypted::Encrypted;
+use super::shared::Shared;
+
+/// The layers above TCP.
+#[derive(Debug)]
+pub struct Content {
+    /// HTTP/2, with its RPCs.
+    pub http2: Http2,
+    /// TLS, if the connection begins with a TLS record.
+    pub tls: Option<Box<Encrypted>>,
+    /// Payload was read, so it is decided whether it is TLS.
+    begun: bool,
+    /// By side: what was binding when it sent its last data, if it owed more.
+    stops: [Option<Stop>; 2],
+}
+
+impl Content {
+    /// The content of a connection of which nothing was read.
+    pub fn new(http2: Http2) -> Self {
+        Self { http2, tls: None, begun: false, stops: [None; 2] }
+    }
+
+    /// Whether `side` has begun something that it has not sent completely.
+    #[inline]
+    fn owes(&self, side: usize) -> bool {
+        self.http2.owes(side) || self.tls.as_ref().is_some_and(|tls| tls.owed(side) > 0)
+    }
+
+    #[inline]
+    fn layers<'a>(&'a mut self, tcp: &'a mut Tcp, side: usize) -> Layers<'a> {
+        let record_rest = self.tls.as_ref().map_or(0, |tls| tls.owed(side));
+        Layers { tcp, http2: &mut self.http2, record_rest }
+    }
+
+    /// Decides by the first bytes whether they are TLS.
+    #[inline]
+    fn begin(&mut self, bytes: &[u8]) {
+        if !self.begun {
+            self.begun = true;
+            self.tls = Encrypted::if_begins(bytes);
+        }
+    }
+
+    /// The connection is over: what is open ends at `at`.
+    pub fn finish(&mut self, end: End, at: At, transport: &Transport, cx: &mut Context, shared: &mut Shared) {
+        if let Some(tap) = &mut shared.tap {
+            for side in 0..2 {
+                self.http2.undecided(side).into_iter().for_each(|kept| tap.unread(self.http2.connection, side, kept));
+            }
+            tap.over(self.http2.connection);
+        }
+        let reading = &mut Reading { cx, transport };
+        if let Some(tls) = &mut self.tls {
+            tls.finish(&mut self.http2, at, shared.decryptor(), reading);
+        }
+        self.http2.finish(end, at, reading);
+        let (connection, client) = (self.http2.connection, self.http2.client);
+        self.http2.application.methods.write(connection, reading.cx);
+        if let Some(tls) = &self.tls {
+            tls.write(connection, client, reading.cx);
+        }
+    }
+}
+
+/// The content of a connection while TCP reads its packets.
+#[derive(Debug)]
+pub struct ContentReader<'a> {
+    /// The content.
+    pub content: &'a mut Content,
+    /// Tables and options.
+    pub cx: &'a mut Context,
+    /// What connections share.
+    pub shared: &'a mut Shared,
+}
+
+impl ContentReader<'_> {
+    /// Reads bytes, and shows them to the tap.
+    #[cold]
+    fn show(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
+        let Some(mut tap) = self.shared.tap.take() else { return };
+        let Content { http2, tls, .. } = &mut *self.content;
+        let reading = &mut Reading { cx: self.cx, transport };
+        tap.delivered(http2.connection, side, offset, bytes, tls.is_some());
+        match tls {
+            Some(tls) => tls.feed(http2, side, bytes, at, self.shared.decryptor(), reading),
+            None => http2.feed(side, bytes, at, reading, &mut *tap),
+        }
+        self.shared.tap = Some(tap);
+    }
+}
+
+impl Events for ContentReader<'_> {
+    #[inline]
+    fn context(&mut self) -> &mut Context {
+        self.cx
+    }
+
+    #[inline]
+    fn client(&self) -> usize {
+        self.content.http2.client
+    }
+
+    #[inline]
+    fn sends(&mut self, tcp: &mut Tcp, side: usize, length: i64, payload: &[u8], at: At) {
+        if self.content.owes(side) {
+            if let Some(stop) = self.content.stops[side] {
+                waits::resumed(&mut self.content.layers(tcp, side), side, &stop, length, at, self.cx);
+            }
+        } else if tcp.transport.queues[side].is_blocked()
+            || tcp.halves[side].congestion.is_after_loss()
+            || waits::may_be_held(&tcp.halves[side], payload, at)
+        {
+            waits::began(&mut self.content.layers(tcp, side), side, length, payload, at, self.cx);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, tcp: &mut Tcp, side: usize) {
+        if self.content.owes(side) {
+            self.content.stops[side] = Some(waits::stopped(&mut self.content.layers(tcp, side), side));
+        } else {
+            self.content.stops[side] = None;
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
+        self.content.begin(bytes);
+        if self.shared.tap.is_some() {
+            return self.show(transport, side, offset, bytes, at);
+        }
+        let Content { http2, tls, .. } = &mut *self.content;
+        let reading = &mut Reading { cx: self.cx, transport };
+        match tls {
+            Some(tls) => tls.feed(http2, side, bytes, at, self.shared.decryptor(), reading),
+            None => http2.feed(side, bytes, at, reading, &mut ()),
+        }
+    }
+
+    fn lacks(&mut self, transport: &Transport, side: usize, length: u64, at: At) {
+        let mut tap = self.shared.tap.take();
+        let Content { http2, tls, .. } = &mut *self.content;
+        if let Some(tap) = &mut tap {
+            tap.missing(http2.connection, side, length);
+        }
+        let reading = &mut Reading { cx: self.cx, transport };
+        match (tls, &mut tap) {
+            (Some(tls), _) => tls.gap(http2, side, length, at, self.shared.decryptor(), reading),
+            (None, Some(tap)) => http2.gap(side, length, at, reading, &mut **tap),
+            (None, None) => http2.gap(side, length, at, reading, &mut ()),
+        }
+        self.shared.tap = tap;
+    }
+
+    fn drops(&mut self, bytes: usize) {
+        self.content.http2.bytes.undecoded += bytes as u64;
+    }
+
+    fn pauses_unjudged(&mut self, tcp: &mut Tcp, side: usize, start: i64, at: At) {
+        waits::not_judged(&mut self.content.layers(tcp, side), side, start, at);
+    }
+}

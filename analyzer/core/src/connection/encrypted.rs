@@ -1,0 +1,140 @@
+//! Reads TLS and gives its plaintext to HTTP/2, as bytes of the packet that completed their record.
+
+use crate::at::At;
+use crate::grpc::state::Http2;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::Protocol;
+use crate::store::context::Context;
+use crate::store::tables::Layer;
+use crate::tls::record::HANDSHAKE_RECORD;
+use crate::tls::{Decryptor, Event, Facts, Session};
+
+use super::records::Timing;
+
+/// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
+const UNKNOWN_GAP: u64 = u32::MAX as u64;
+
+/// TLS of one connection.
+pub struct Encrypted {
+    session: Session<At>,
+    /// Bytes of records, and of the plaintext that they gave.
+    bytes: u64,
+    plaintext: u64,
+    timing: Timing,
+}
+
+impl std::fmt::Debug for Encrypted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encrypted")
+            .field("bytes", &self.bytes)
+            .field("plaintext", &self.plaintext)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Encrypted {
+    /// TLS if the connection's first bytes are those of a handshake record.
+    pub fn if_begins(bytes: &[u8]) -> Option<Box<Self>> {
+        let new = || Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0, timing: Timing::default() });
+        bytes.starts_with(&HANDSHAKE_RECORD).then(new)
+    }
+
+    /// What is known of it.
+    pub fn facts(&self) -> &Facts<At> {
+        self.session.facts()
+    }
+
+    /// Whether application data were decrypted.
+    pub fn is_decrypted(&self) -> bool {
+        self.plaintext > 0
+    }
+
+    /// Bytes that `side` has begun to send a record of, and not sent.
+    pub fn owed(&self, side: usize) -> u64 {
+        self.session.owed(side) as u64
+    }
+
+    /// Writes the rows of its records if nothing was decrypted.
+    pub fn write(&self, connection: u32, client: usize, cx: &mut Context) {
+        if !self.is_decrypted() {
+            self.timing.rows(connection, client).into_iter().for_each(|row| cx.records.push(row));
+        }
+    }
+
+    /// From the ClientHello to the client's Finished, nanoseconds.
+    pub fn handshake_ns(&self) -> Option<i64> {
+        let facts = self.facts();
+        let (hello, finished) = (facts.client_hello?, facts.client_finished?);
+        Some(finished.time.saturating_sub(hello.time).max(0))
+    }
+
+    /// The next bytes of a side.
+    pub fn feed(
+        &mut self,
+        http2: &mut Http2,
+        side: usize,
+        bytes: &[u8],
+        at: At,
+        decryptor: &mut Decryptor,
+        reading: &mut Reading<'_>,
+    ) {
+        if http2.protocol == Protocol::Undecided {
+            http2.protocol = Protocol::Tls;
+        }
+        self.bytes += bytes.len() as u64;
+        let Self { session, plaintext, timing, .. } = self;
+        session.feed(side, bytes, at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
+        });
+    }
+
+    /// Bytes of a side are missing from the capture.
+    pub fn gap(
+        &mut self,
+        http2: &mut Http2,
+        side: usize,
+        length: u64,
+        at: At,
+        decryptor: &mut Decryptor,
+        reading: &mut Reading<'_>,
+    ) {
+        let Self { session, plaintext, timing, .. } = self;
+        timing.doubt();
+        session.gap(side, length, at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
+        });
+    }
+
+    /// The connection is over; what its records hold besides plaintext is counted as encrypted.
+    pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_>) {
+        let Self { session, plaintext, timing, .. } = self;
+        session.finish(at, decryptor, &mut |event, at| {
+            timing.take(&event, at);
+            take(event, at, plaintext, http2, reading);
+        });
+        http2.bytes.encrypted += self.bytes.saturating_sub(self.plaintext);
+    }
+}
+
+fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, reading: &mut Reading<'_>) {
+    match event {
+        Event::Data { side, bytes, first } if !bytes.is_empty() => {
+            *plaintext += bytes.len() as u64;
+            // what a record begins with was sent with its first packet, though it was readable with its last only
+            let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
+            if !begin.is_empty() {
+                http2.feed(side, begin, first, reading, &mut ());
+            }
+            if !rest.is_empty() {
+                http2.feed(side, rest, at, reading, &mut ());
+            }
+        }
+        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading, &mut ()),
+        Event::Undecryptable { reason, .. } => {
+            reading.cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,124 @@
+//! One connection with all its layers: TCP, TLS, HTTP/2 and gRPC.
+
+pub mod content;
+pub mod encrypted;
+mod records;
+pub mod roles;
+pub mod shared;
+mod summary;
+pub mod tap;
+
+use crate::at::At;
+use crate::grpc::state::Http2;
+use crate::http2::connection::state::End;
+use crate::packet::{Segment, TcpFlags};
+use crate::store::budget::Budget;
+use crate::store::context::Context;
+use crate::store::tables::{ConnectionRow, DirectionRow, TurnRow};
+use crate::tcp::connection::Connection as Tcp;
+
+use content::{Content, ContentReader};
+use roles::RolesFrom;
+use shared::Shared;
+
+/// What is left of a connection that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its row, without addresses.
+    pub row: ConnectionRow,
+    /// The budgets of its RPCs, summed.
+    pub budget: Budget,
+    /// The habits of the client and of the server.
+    pub directions: [DirectionRow; 2],
+    /// Whose turn it was.
+    pub turns: TurnRow,
+}
+
+/// Where the capture ends, and up to where it is whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CaptureEnd {
+    /// Its last TCP packet.
+    pub last: At,
+    /// The last packet in front of damage that cost packets: what connections did that sent no packet after it is not
+    /// known. 0 without such damage.
+    pub damage: u32,
+}
+
+/// A connection that still receives packets.
+#[derive(Debug)]
+pub struct Connection {
+    tcp: Tcp,
+    content: Content,
+    roles_from: RolesFrom,
+}
+
+impl Connection {
+    /// A connection whose first packet is `segment`, from side 0. `client` is the side its addresses suggest.
+    pub fn new(row: u32, segment: &Segment<'_>, client: usize, at: At, cx: &mut Context, shared: &Shared) -> Self {
+        let (client, roles_from) = roles::from_first_segment(segment, client);
+        let begun_late = !segment.flags.contains(TcpFlags::SYN);
+        let mut http2 = Http2::new(row, client, roles_from == RolesFrom::Syn, begun_late, &mut cx.strings);
+        if cx.options.ports.iter().any(|&port| port == segment.source_port || port == segment.destination_port) {
+            http2.assume_http2();
+        }
+        let tcp = Tcp::new(row, segment, at, shared.tap.is_some());
+        Self { tcp, content: Content::new(http2), roles_from }
+    }
+
+    /// Reads what its next packets will need, and nothing else: all of it is fetched at once, while another connection
+    /// is worked on.
+    #[inline]
+    pub fn touch(&self) {
+        std::hint::black_box(self.tcp.touch() ^ self.content.http2.touch());
+    }
+
+    /// Whether it has carried no payload.
+    pub fn is_empty(&self) -> bool {
+        self.tcp.counters.payload_bytes == 0
+    }
+
+    /// The number of its last packet.
+    pub fn last_packet(&self) -> u32 {
+        self.tcp.last.packet
+    }
+
+    /// Whether both sides have closed, or one has reset.
+    pub fn is_finished(&self) -> bool {
+        self.tcp.is_finished()
+    }
+
+    /// Takes one segment of `side`.
+    #[inline]
+    pub fn segment(&mut self, side: usize, segment: &Segment<'_>, at: At, cx: &mut Context, shared: &mut Shared) {
+        let content = &mut self.content;
+        self.tcp.segment(side, segment, at, &mut ContentReader { content, cx, shared });
+    }
+
+    /// Ends the connection: holes are given up, open RPCs end, the row is made.
+    pub fn finish(mut self, replaced: bool, capture_end: CaptureEnd, cx: &mut Context, shared: &mut Shared) -> Ended {
+        let content = &mut self.content;
+        self.tcp.give_up_all(&mut ContentReader { content, cx, shared });
+        let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
+        content.finish(end, at, &self.tcp.transport, cx, shared);
+        let (row, client) = (self.tcp.row, content.http2.client);
+        Ended {
+            row: summary::row(&self.tcp, content, self.roles_from),
+            budget: content.http2.application.budget,
+            directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
+            turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
+        }
+    }
+}
+
+/// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
+fn end_of_rpcs(tcp: &Tcp, client: usize, replaced: bool, capture_end: CaptureEnd) -> (End, At) {
+    let server = 1 - client;
+    let last = tcp.reset.into_iter().chain(tcp.fins[server]).min_by_key(|at| at.time);
+    match (last, tcp.closed_by) {
+        (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
+        (Some(at), _) => (End::ClientCloses, at),
+        (None, _) if replaced => (End::Replaced, tcp.last),
+        (None, _) if tcp.last.packet <= capture_end.damage => (End::NotKnown, tcp.last),
+        (None, _) => (End::CaptureEnds, capture_end.last),
+    }
+}

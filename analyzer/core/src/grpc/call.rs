@@ -1,0 +1,232 @@
+//! Follows one RPC while it goes on: where its time goes, and who has to act next.
+
+use crate::at::At;
+use crate::http2::connection::streams::NONE;
+use crate::store::budget::{Budget, Cause};
+use crate::tcp::send_queue::{BlockedInterval, SendQueue};
+
+use super::message::Reader;
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// An RPC.
+    Grpc,
+    /// Another use of HTTP/2.
+    #[default]
+    Other,
+}
+
+/// One direction of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallDirection {
+    /// Messages in this direction's DATA.
+    pub reader: Reader,
+    /// The end of the first header block: its time, negative before, and its packet.
+    pub headers: (i64, u32),
+    /// END_STREAM was sent.
+    pub ended: bool,
+    /// The side's gap count when the stream opened: message boundaries are known only while it is unchanged.
+    pub gaps: u32,
+}
+
+/// What is known of the RPC on a stream, or of another use of the stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Call {
+    /// The stream identifier.
+    pub id: u32,
+    /// What it carries.
+    pub kind: Kind,
+    /// Row in the RPC table, or [`NONE`].
+    pub rpc: u32,
+    /// The interned method.
+    pub method: u32,
+    /// The RPC is over; only draining is left.
+    pub finished: bool,
+    /// `:status` of the response, 0 before.
+    pub http_status: u16,
+    /// A response header block had fields that the capture does not hold: the status may have been among them.
+    pub status_hidden: bool,
+    /// Both directions, by side.
+    pub directions: [CallDirection; 2],
+    /// The request HEADERS' first byte.
+    pub first: At,
+    /// The side whose bytes came last.
+    pub last_side: u8,
+    /// The packet in which they came.
+    pub last_packet: u32,
+    /// Where they end in that side's bytes.
+    pub position: i64,
+    /// Up to when `budget` is filled, nanoseconds since the epoch.
+    pub since: i64,
+    /// Where the RPC's time went so far.
+    pub budget: Budget,
+    /// Of it, the time in a congestion window that a loss had reduced, nanoseconds.
+    pub after_loss_ns: u64,
+    /// The name of its method was sent before the capture.
+    pub method_unnamed: bool,
+    /// It was opened before the capture.
+    pub begun_before: bool,
+    /// Of such a stream: request messages from before the capture that were answered in it.
+    pub answered_before: u32,
+    /// Its client waits for an answer, or a message is on the way.
+    pub waiting: bool,
+    /// It is among the open RPCs of its connection; not so after a gap, in which it may have ended.
+    pub counted: bool,
+    /// Its deadline as the client sent it, nanoseconds, -1 for none.
+    pub timeout_ns: i64,
+    /// Bytes of it are missing from the capture.
+    pub touches_gap: bool,
+    /// Its end may be among them: its time is known no further than its last frame.
+    pub end_missing: bool,
+    /// Fields of its request's headers are not known.
+    pub headers_unknown: bool,
+    /// Who reset it and with what error code.
+    pub reset: Option<(u8, u32)>,
+    /// When the latest request message that has no answer yet was whole; negative when there is none.
+    pub turn_since: i64,
+}
+
+impl Call {
+    /// Makes this the call on stream `id`, whose first frame is at `first`. In place, because a call is some 300 bytes.
+    #[inline]
+    pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
+        let (rpc, method, since) = (NONE, NONE, first.time);
+        *self = Self { id, kind, rpc, method, first, since, turn_since: -1, timeout_ns: -1, ..Self::default() };
+        for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
+            direction.gaps = gaps;
+            direction.headers.0 = -1;
+        }
+    }
+
+    /// Whether the client waits for an answer, or a message is on the way. Otherwise the server waits for the client.
+    #[inline]
+    pub fn waits(&self, client: usize) -> bool {
+        let (request, response) = (&self.directions[client], &self.directions[1 - client]);
+        self.kind == Kind::Grpc
+            && !self.finished
+            && (request.ended
+                || request.reader.messages == 0
+                || request.reader.messages.saturating_add(self.answered_before) > response.reader.messages
+                || request.reader.is_inside()
+                || response.reader.is_inside())
+    }
+
+    /// More answers than request messages have been seen: earlier requests were sent before the capture.
+    #[cold]
+    pub fn answers_before(&mut self, client: usize) {
+        let (request, response) = (&self.directions[client].reader, &self.directions[1 - client].reader);
+        self.answered_before = self.answered_before.max(response.messages.saturating_sub(request.messages));
+    }
+
+    /// Whether a message of `side` has begun and is not whole.
+    #[inline]
+    pub fn is_inside(&self, side: usize) -> bool {
+        self.directions[side].reader.is_inside()
+    }
+
+    /// Accounts the time up to `now` to `cause`.
+    #[inline]
+    pub fn charge(&mut self, now: i64, cause: Cause) {
+        if now > self.since {
+            self.budget.add(cause, now.abs_diff(self.since));
+            self.since = now;
+        }
+    }
+
+    /// Accounts the time up to the end of an interval, or `now`, to its cause.
+    pub fn charge_interval(&mut self, now: i64, interval: &BlockedInterval) {
+        let before = self.since;
+        self.charge(now.min(interval.end), interval.cause);
+        if interval.cause == Cause::CongestionWindow && interval.after_loss {
+            self.after_loss_ns = self.after_loss_ns.wrapping_add(self.since.abs_diff(before));
+        }
+    }
+
+    /// Accounts the time up to bytes of `side` at `at`.
+    ///
+    /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
+    /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
+    /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
+    /// What was sent up to `gap_time` is not in the capture.
+    #[inline(always)]
+    pub fn charge_activity(
+        &mut self,
+        side: usize,
+        is_client: bool,
+        at: &At,
+        near_rtt: i64,
+        queues: &[SendQueue; 2],
+        gap_time: i64,
+    ) {
+        if gap_time > self.since {
+            self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
+        }
+        self.charge_turn(side, is_client, at, near_rtt, queues);
+    }
+
+    #[inline]
+    fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, queues: &[SendQueue; 2]) {
+        if at.ready_time > self.since {
+            let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
+            if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
+                self.charge_held(side, &turn, at, queues);
+            } else {
+                let start = self.since;
+                self.charge_plain(start, &turn, at.ready_time);
+            }
+        }
+        self.last_side = side as u8;
+        self.last_packet = at.packet;
+        self.position = queues[side].position;
+    }
+
+    /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.
+    #[inline]
+    fn charge_plain(&mut self, start: i64, turn: &Turn, now: i64) {
+        if self.is_inside(0) || self.is_inside(1) {
+            return self.charge(now, Cause::Transmission);
+        }
+        if turn.passed {
+            match turn.near_rtt {
+                rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
+                rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
+            }
+        }
+        self.charge(now, if turn.is_client { Cause::Client } else { Cause::Server });
+    }
+
+    /// The same when lost bytes or a blocked sender held them up. What was sent before bytes that were lost could not
+    /// be read until they were retransmitted. What follows blocked bytes in one burst stood in the queue behind them.
+    /// What came while an earlier byte was missing waited for that.
+    #[cold]
+    fn charge_held(&mut self, side: usize, turn: &Turn, at: &At, queues: &[SendQueue; 2]) {
+        let came = at.time.min(at.ready_time);
+        if turn.passed && !self.is_inside(side) {
+            // an answer that came sooner than a round trip after does not answer retransmitted bytes; clocks jitter
+            let answered = came.saturating_sub(turn.near_rtt.max(0) / 8 * 7);
+            if let Some(time) = queues[1 - side].last_resent_before(self.position, self.since, answered) {
+                self.charge(time, Cause::LossRecovery);
+            }
+        }
+        let start = self.since;
+        if turn.passed && turn.near_rtt > 0 {
+            self.charge_plain(start, turn, came.min(start.saturating_add(turn.near_rtt)));
+        }
+        for interval in queues[side].intervals() {
+            self.charge_plain(start, turn, came.min(interval.start));
+            self.charge_interval(came, interval);
+        }
+        self.charge_plain(start, turn, came);
+        self.charge(at.ready_time, if queues[side].lost { Cause::LossRecovery } else { Cause::Network });
+    }
+}
+
+/// What is known when bytes come.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    /// The other side's bytes came last.
+    passed: bool,
+    is_client: bool,
+    near_rtt: i64,
+}

@@ -1,0 +1,198 @@
+//! Reads the messages in DATA, and charges the time for which they waited.
+
+use crate::at::At;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::Side;
+use crate::http2::connection::watch::Watch;
+use crate::limits;
+use crate::store::budget::Cause;
+use crate::store::context::Context;
+use crate::store::tables::{Layer, WaitRow};
+use crate::tcp::send_queue::BlockedInterval;
+
+use super::call::{Call, Kind};
+use super::message::Event;
+use super::rows::{count_message, push_delay, touch_gap};
+use super::state::{Grpc, Http2};
+
+/// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
+const HEAD_OF_LINE: i64 = 1_000_000;
+
+/// DATA this long after HEADERS is late: 1 ms, as the shortest wait.
+const LATE_DATA: i64 = 1_000_000;
+
+/// DATA of a stream, without padding.
+#[inline]
+pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    slot: u32,
+    data: &[u8],
+    at: At,
+    reading: &mut Reading<'_>,
+    watch: &mut W,
+) {
+    let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
+    let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
+    let Some(call) = h2.streams.state_mut(slot) else { return };
+    let behind = std::mem::replace(&mut h2.sides[side].data_slot, slot) != slot
+        && call.is_inside(side)
+        && call.directions[side].gaps == gaps
+        && !reading.transport.queues[side].late;
+    if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
+        went_behind(call, from, at, reading.cx);
+    }
+    call.charge_activity(side, from.is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
+    if call.kind != Kind::Grpc {
+        return;
+    }
+    let sender = &mut h2.sides[side];
+    let gap = sender.gap_touches(call.directions[side].gaps, call.first.packet);
+    let direction = &mut call.directions[side];
+    if direction.gaps != gaps {
+        if gap {
+            direction.reader.lose();
+        }
+        direction.gaps = gaps;
+    }
+    if direction.reader.is_lost() {
+        direction.reader.resume(data, sender.frame_from(data.len()));
+    }
+    watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
+    let wrong = read_messages(call, sender, &mut h2.application, from, data, at, reading.cx);
+    if call.begun_before {
+        call.answers_before(h2.client);
+    }
+    h2.application.turns.update(call, h2.client, from.is_client, at, reading.transport.near_rtt[h2.client]);
+    if gap {
+        touch_gap(slot, &mut h2.streams, reading.cx);
+    }
+    if wrong {
+        h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
+    }
+}
+
+/// The sender of DATA.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    /// Row of the connection.
+    connection: u32,
+    /// Whether it is the client.
+    is_client: bool,
+    side: usize,
+}
+
+impl Sender {
+    /// 0 for the client, 1 for the server.
+    #[inline(always)]
+    fn direction(self) -> u8 {
+        u8::from(!self.is_client)
+    }
+}
+
+/// Reads the messages in DATA; whether it is something else.
+#[inline(always)]
+fn read_messages(
+    call: &mut Call,
+    sender: &mut Side<Grpc>,
+    grpc: &mut Grpc,
+    from: Sender,
+    data: &[u8],
+    at: At,
+    cx: &mut Context,
+) -> bool {
+    let (id, method, turns, gap_time) = (call.id, call.method, &mut grpc.turns, grpc.gap_time);
+    let (direction, turn_since) = (&mut call.directions[from.side], &mut call.turn_since);
+    let (unfinished, habits) = (&mut sender.unfinished_messages, &mut sender.habits);
+    let mut wrong = false;
+    let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
+    direction.reader.feed(data, at, &mut |event| match event {
+        Event::Begin => {
+            *unfinished += 1;
+            turns.message_begins(from.is_client);
+            if headers.0 > gap_time && at.time.saturating_sub(headers.0) >= LATE_DATA {
+                push_delay([from.connection, id, method], from.direction(), headers, at, cx);
+            }
+            headers.0 = -1;
+            if !from.is_client && *turn_since > gap_time {
+                let turnaround = at.time.saturating_sub(*turn_since).max(0);
+                cx.method(method).add_turnaround(turnaround as u64);
+                *turn_since = -1;
+            }
+        }
+        Event::End(message) => {
+            *unfinished = unfinished.saturating_sub(1);
+            if from.is_client {
+                *turn_since = at.ready_time;
+            }
+            habits.message(message.length, at);
+            count_message([from.connection, id], from.direction(), method, &message, at, cx);
+        }
+        Event::NotGrpc(_) => wrong = true,
+    });
+    wrong
+}
+
+/// `length` bytes of a stream's DATA are not in the capture.
+pub(super) fn stream_gap(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
+    let gaps = h2.sides[side].gaps;
+    let Some(call) = h2.streams.state_mut(slot) else { return };
+    call.charge(at.time, Cause::CaptureGap);
+    let direction = &mut call.directions[side];
+    let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
+    if direction.reader.lacks(length) {
+        stream_cut_tail(h2, side, slot, length, at, reading);
+    } else {
+        direction.reader.skip(length);
+        if was_inside && !direction.reader.is_inside() {
+            let unfinished = &mut h2.sides[side].unfinished_messages;
+            *unfinished = unfinished.saturating_sub(1);
+        }
+    }
+    touch_gap(slot, &mut h2.streams, reading.cx);
+}
+
+/// The missing bytes are exactly the rest of a message: its length is proved by its prefix.
+fn stream_cut_tail(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, reading: &mut Reading<'_>) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut left = length as usize;
+    while left > 0 {
+        let piece = left.min(ZEROS.len());
+        stream_data(h2, side, slot, ZEROS.get(..piece).unwrap_or_default(), at, reading, &mut ());
+        left -= piece;
+    }
+}
+
+/// Charges a wait of `side` to the RPCs whose messages it interrupted, and gives how many they were. Of a connection with
+/// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at, in their order.
+pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> u32 {
+    let searched = h2.streams.slots_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
+    let unfinished = searched.filter(|stream| stream.id != 0 && stream.state.is_inside(side));
+    let mut streams = 0;
+    for stream in unfinished.take(limits::STREAMS_PER_WAIT) {
+        stream.state.charge(wait.start, Cause::Transmission);
+        stream.state.charge_interval(wait.end, wait);
+        streams += 1;
+    }
+    streams
+}
+
+/// Inside its message a stream's bytes come after those of other streams: they went first.
+#[cold]
+fn went_behind(call: &mut Call, from: Sender, at: At, cx: &mut Context) {
+    cx.waits.push(WaitRow {
+        connection: from.connection,
+        direction: from.direction(),
+        stream: call.id,
+        start_time_ns: call.since,
+        duration_ns: at.time.saturating_sub(call.since),
+        cause: Cause::HeadOfLine as u8,
+        owed_bytes: u64::from(call.directions[from.side].reader.owed()),
+        stopped_at_packet: call.last_packet,
+        resumed_at_packet: at.packet,
+        streams: 1,
+        method: call.method,
+        ..WaitRow::NOTHING_KNOWN
+    });
+    call.charge(at.time, Cause::HeadOfLine);
+}

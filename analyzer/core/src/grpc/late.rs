@@ -1,0 +1,114 @@
+//! Follows streams that were opened before the capture. Their header blocks are missing, but their DATA shows that they
+//! are gRPC.
+
+use crate::at::At;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::streams::NONE;
+use crate::http2::connection::watch::Watch;
+use crate::http2::frame::header::{FrameHeader, flag};
+use crate::limits;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::Layer;
+
+use super::call::Kind;
+use super::headers::{Origin, Summary};
+use super::probe::Probe;
+use super::rows::push_rpc;
+use super::state::{Grpc, Http2};
+
+/// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
+/// is known, has one of the server's.
+const PROOFS: [u8; 2] = [1, 2];
+
+/// Follows a stream that was opened before the capture, from a message boundary of `side` at `first` on.
+#[cold]
+pub(super) fn resume_stream(h2: &mut Http2, side: usize, id: u32, first: At, reading: &mut Reading<'_>) -> u32 {
+    let gaps = [h2.sides[0].gaps, h2.sides[1].gaps];
+    let Some(call) = h2.streams.open(id).map(|stream| &mut stream.state) else {
+        h2.problem(Layer::Http2, "too many open streams: further ones are not followed", first, reading.cx);
+        return NONE;
+    };
+    call.begin(id, Kind::Grpc, first, gaps);
+    call.begun_before = true;
+    call.last_side = side as u8;
+    call.method = NO_METHOD;
+    call.timeout_ns = -1;
+    if h2.application.rpcs < limits::FIRST_RPCS || reading.cx.options.rpc_rows {
+        push_rpc(h2.connection, call, reading.cx);
+    }
+    call.counted = true;
+    h2.application.turns.update(call, h2.client, side == h2.client, first, reading.transport.near_rtt[h2.client]);
+    h2.raise_highest_stream(id);
+    h2.application.rpcs += 1;
+    h2.application.open_rpcs += 1;
+    h2.application.methods.note(NO_METHOD);
+    reading.cx.totals.begun_before += 1;
+    h2.application.max_open_rpcs = h2.application.max_open_rpcs.max(h2.application.open_rpcs);
+    h2.streams.slot(id).unwrap_or(NONE)
+}
+
+/// The first octets of a DATA frame on a stream that is not followed. Gives the slot of the stream when they prove
+/// that it is gRPC: it is an RPC that began before the capture.
+#[cold]
+pub(super) fn late_data<W: Watch<Grpc> + ?Sized>(
+    h2: &mut Http2,
+    side: usize,
+    header: FrameHeader,
+    octets: &[u8],
+    reading: &mut Reading<'_>,
+    watch: &mut W,
+) -> u32 {
+    let id = header.stream;
+    if !h2.opened_before(id) || header.has(flag::PADDED) || h2.sides[h2.client].is_searching() {
+        return NONE;
+    }
+    let at = h2.sides[side].frame_first();
+    let full =
+        h2.application.late.streams.len() >= limits::LATE_STREAMS && !h2.application.late.streams.contains_key(&id);
+    if full {
+        h2.problem(Layer::Http2, "too many streams from before the capture: not all are followed", at, reading.cx);
+        return NONE;
+    }
+    let needed = PROOFS[usize::from(side != h2.client)];
+    let probe = h2.application.late.streams.entry(id).or_default();
+    if probe.settled {
+        return NONE;
+    }
+    let is_between = probe.to_end[side] == 0;
+    if !probe.data(side, octets, header.length(), needed) {
+        if is_between {
+            watch.beginnings(octets, header);
+        }
+        return NONE;
+    }
+    probe.settled = true;
+    resume_stream(h2, side, id, at, reading)
+}
+
+/// Gives the method of a request whose `:path` was sent before the capture a number of its own: RPCs with the same
+/// one have the same method.
+#[cold]
+pub(super) fn label_method(h2: &mut Http2, summary: &mut Summary, origin: &Origin, cx: &mut Context) {
+    let Some(entries) = origin.path_entries() else { return };
+    let labels = &mut h2.application.late.labels;
+    let known = labels.iter().find(|(key, _)| *key == entries).map(|&(_, number)| number);
+    let number = known.or_else(|| {
+        let nth = u32::try_from(labels.len()).ok()?;
+        let number =
+            (labels.len() < limits::METHOD_LABELS).then(|| cx.strings.unnamed_method(h2.connection, nth)).flatten()?;
+        labels.push((entries, number));
+        Some(number)
+    });
+    summary.method = number;
+    summary.unnamed = number.is_some();
+}
+
+/// A stream from before the capture ended, or is no gRPC: nothing more of it is looked at.
+#[cold]
+pub(super) fn settle_late_stream(h2: &mut Http2, id: u32) {
+    if let Some(probe) = h2.application.late.streams.get_mut(&id) {
+        probe.settled = true;
+    } else if h2.application.late.streams.len() < limits::LATE_STREAMS {
+        h2.application.late.streams.insert(id, Probe::settled());
+    }
+}

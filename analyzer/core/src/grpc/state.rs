@@ -1,0 +1,59 @@
+//! The RPCs of one connection, and what is counted of them.
+
+use crate::http2::connection::state;
+use crate::store::budget::Budget;
+
+use super::probe::Before;
+use super::turns::Turns;
+use super::used::UsedMethods;
+
+/// HTTP/2 with gRPC on top.
+pub type Http2 = state::Http2<Grpc>;
+
+/// The RPCs of one connection.
+#[derive(Debug)]
+pub struct Grpc {
+    /// The methods of its RPCs.
+    pub methods: UsedMethods,
+    /// Until when bytes are missing that may have been of any stream, nanoseconds since the epoch; -1 when none are.
+    pub gap_time: i64,
+    /// RPCs seen.
+    pub rpcs: u32,
+    /// RPCs open now.
+    pub open_rpcs: u32,
+    /// Most RPCs open at once.
+    pub max_open_rpcs: u32,
+    /// Streams that are not gRPC.
+    pub other_streams: u32,
+    /// The client's implementation and version, from its `user-agent`.
+    pub client_agent: Option<u32>,
+    /// The budgets of the RPCs that ended, summed.
+    pub budget: Budget,
+    /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
+    pub after_loss_ns: u64,
+    /// Whose turn it is.
+    pub turns: Turns,
+    /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
+    pub answered_early: bool,
+    /// What was begun before the capture.
+    pub(super) late: Before,
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Self {
+            methods: UsedMethods::default(),
+            gap_time: -1,
+            rpcs: 0,
+            open_rpcs: 0,
+            max_open_rpcs: 0,
+            other_streams: 0,
+            client_agent: None,
+            budget: Budget::default(),
+            after_loss_ns: 0,
+            turns: Turns::default(),
+            answered_early: false,
+            late: Before::default(),
+        }
+    }
+}

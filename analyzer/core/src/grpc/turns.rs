@@ -1,0 +1,269 @@
+//! Measures who has to act on a connection: idle intervals of the client, bursts, and the stream limit.
+
+use crate::at::At;
+use crate::store::tables::{IdleRow, Idles, TurnRow};
+
+use super::call::Call;
+
+/// From this length on an idle interval of the client is its application's own pause; the table's
+/// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
+const PAUSE: i64 = 10_000_000;
+/// Classes of lengths below [`PAUSE`]: the binary logarithm of microseconds.
+const CLASSES: usize = 14;
+/// A stream that opens within this time of another one's end takes its place: 2 ms, the longest reaction a host is
+/// given, and the way to the client.
+const REFILL: i64 = 2_000_000;
+
+/// The intervals of one class of lengths.
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    count: u32,
+    total: i64,
+    start: i64,
+    duration: i64,
+    before: u32,
+    after: u32,
+}
+
+/// The stream limit, and whether it binds.
+#[derive(Debug)]
+struct Limit {
+    /// Since when as many streams are open as are allowed; negative while fewer are.
+    since: i64,
+    /// Streams that ended at the limit and have not been replaced.
+    freed: u32,
+    freed_time: i64,
+    freed_packet: u32,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub struct Turns {
+    /// RPCs that wait for an answer, or whose messages are on the way.
+    waiting: u32,
+    /// When the last answer was there, and its packet.
+    idle_since: Option<(i64, u32)>,
+    /// The client sent the last message that began.
+    client_began: bool,
+    classes: Option<Box<[Class; CLASSES]>>,
+    limit: Limit,
+    row: TurnRow,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            waiting: 0,
+            idle_since: None,
+            client_began: false,
+            classes: None,
+            limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
+            row: TurnRow { refill_ended_time_ns: -1, refill_time_ns: -1, ..TurnRow::default() },
+        }
+    }
+}
+
+impl Turns {
+    /// Bytes of a stream at `at`, or its end, may have changed whether its client waits. `near` is the round trip
+    /// from the capture point to the client and back, which is not the client's time.
+    #[inline(always)]
+    pub fn update(&mut self, call: &mut Call, client: usize, by_client: bool, at: At, near: i64) {
+        let waits = call.waits(client);
+        if waits != call.waiting {
+            call.waiting = waits;
+            self.change(waits, by_client, &at, near);
+        }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, waits: bool, by_client: bool, at: &At, near: i64) {
+        if waits {
+            if self.waiting == 0 {
+                self.resumed(by_client, at, near);
+            }
+            self.waiting += 1;
+        } else {
+            self.waiting = self.waiting.saturating_sub(1);
+            if self.waiting == 0 {
+                self.idle_since = Some((at.ready_time, at.ready_packet));
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn resumed(&mut self, by_client: bool, at: &At, near: i64) {
+        let Some((since, before)) = self.idle_since.take() else { return };
+        let start = since.saturating_add(near.max(0));
+        let duration = at.time.saturating_sub(start);
+        if !by_client || duration <= 0 {
+            return;
+        }
+        if duration >= PAUSE {
+            self.row.pauses += 1;
+            self.row.pause_ns = self.row.pause_ns.saturating_add(duration);
+            return;
+        }
+        self.row.idles += 1;
+        self.row.idle_ns = self.row.idle_ns.saturating_add(duration);
+        let class = (duration / 1_000).checked_ilog2().unwrap_or(0) as usize;
+        if let Some(kept) = self.classes.get_or_insert_default().get_mut(class) {
+            let (count, total) = (kept.count + 1, kept.total.saturating_add(duration));
+            *kept = Class { count, total, start, duration, before, after: at.packet };
+        }
+    }
+
+    /// Bytes are missing: until the next message it is not known whose turn it is, nor what is open.
+    pub fn doubt(&mut self) {
+        self.waiting = 0;
+        self.idle_since = None;
+        self.limit.since = -1;
+        self.limit.freed = 0;
+    }
+
+    /// A message begins.
+    #[inline]
+    pub fn message_begins(&mut self, by_client: bool) {
+        if by_client {
+            self.row.bursts += u32::from(!self.client_began);
+            self.row.burst_messages += 1;
+        }
+        self.client_began = by_client;
+    }
+
+    /// A stream has opened, `open` of `allowed` are open now.
+    #[inline]
+    pub fn opened(&mut self, open: u32, allowed: Option<u32>, at: At, near: i64) {
+        let Some(allowed) = allowed else { return };
+        let limit = &mut self.limit;
+        if limit.freed > 0 {
+            if at.time.saturating_sub(limit.freed_time).saturating_sub(near.max(0)) <= REFILL {
+                limit.freed -= 1;
+                self.row.refills += 1;
+                self.row.refill_ended_packet = limit.freed_packet;
+                self.row.refill_ended_time_ns = limit.freed_time;
+                self.row.refill_opened_packet = at.packet;
+                self.row.refill_time_ns = at.time;
+            } else {
+                limit.freed = 0;
+            }
+        }
+        if open >= allowed && limit.since < 0 {
+            limit.since = at.time;
+            self.row.at_limit_times += 1;
+        }
+    }
+
+    /// A stream ends, `open` of `allowed` were open until now.
+    #[inline]
+    pub fn ended(&mut self, open: u32, allowed: Option<u32>, at: At) {
+        let Some(allowed) = allowed else { return };
+        let together = self.limit.freed > 0 && at.time.saturating_sub(self.limit.freed_time) < REFILL / 2;
+        if open < allowed && !together {
+            return;
+        }
+        self.leave_limit(at.time);
+        self.row.ended_at_limit += 1;
+        self.limit.freed += 1;
+        self.limit.freed_time = at.ready_time;
+        self.limit.freed_packet = at.packet;
+    }
+
+    fn leave_limit(&mut self, now: i64) {
+        if self.limit.since >= 0 {
+            let bound = now.saturating_sub(self.limit.since).max(0);
+            self.row.at_limit_ns = self.row.at_limit_ns.saturating_add(bound);
+            self.limit.since = -1;
+        }
+    }
+
+    /// The connection is over at `now`: its row, and those of its intervals.
+    pub fn finish(&mut self, connection: u32, now: i64, idles: &mut Idles) -> TurnRow {
+        self.leave_limit(now);
+        for (class, kept) in self.classes.iter().flat_map(|classes| classes.iter().enumerate()) {
+            if kept.count > 0 {
+                idles.push(IdleRow {
+                    connection,
+                    length_class: class as u8,
+                    count: kept.count,
+                    total_ns: kept.total,
+                    start_time_ns: kept.start,
+                    duration_ns: kept.duration,
+                    before_packet: kept.before,
+                    after_packet: kept.after,
+                });
+            }
+        }
+        self.row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::call::Kind;
+
+    const US: i64 = 1_000;
+
+    fn stream() -> Call {
+        Call { kind: Kind::Grpc, ..Call::default() }
+    }
+
+    fn ends(stream: &mut Call, turns: &mut Turns, at: At) {
+        stream.finished = true;
+        turns.update(stream, 0, false, at, 0);
+    }
+
+    #[test]
+    fn the_client_holds_the_ball_from_the_last_answer_to_its_next_request() {
+        let (mut turns, mut first, mut second) = (Turns::default(), stream(), stream());
+        turns.update(&mut first, 0, true, At::new(1, 0), 0);
+        turns.update(&mut second, 0, true, At::new(2, 5 * US), 0);
+        ends(&mut first, &mut turns, At::new(3, 10 * US));
+        ends(&mut second, &mut turns, At::new(4, 20 * US));
+        let mut third = stream();
+        turns.update(&mut third, 0, true, At::new(5, 120 * US), 30 * US);
+        let mut idles = Idles::default();
+        let row = turns.finish(7, 0, &mut idles);
+        assert_eq!((row.idles, row.idle_ns, row.pauses), (1, 70 * US, 0));
+        assert_eq!((idles.length_class[0], idles.before_packet[0], idles.after_packet[0]), (6, 4, 5));
+    }
+
+    #[test]
+    fn timers_and_what_the_server_begins_are_no_idle_time() {
+        let (mut turns, mut first) = (Turns::default(), stream());
+        turns.update(&mut first, 0, true, At::new(1, 0), 0);
+        ends(&mut first, &mut turns, At::new(2, 10 * US));
+        let mut second = stream();
+        turns.update(&mut second, 0, true, At::new(3, PAUSE + 10 * US), 0);
+        ends(&mut second, &mut turns, At::new(4, PAUSE + 20 * US));
+        let mut third = stream();
+        turns.update(&mut third, 0, false, At::new(5, PAUSE + 90 * US), 0);
+        let row = turns.finish(0, 0, &mut Idles::default());
+        assert_eq!((row.idles, row.idle_ns, row.pauses, row.pause_ns), (0, 0, 1, PAUSE));
+    }
+
+    #[test]
+    fn requests_without_an_answer_in_between_are_one_burst() {
+        let mut turns = Turns::default();
+        for by_client in [true, true, false, true, false, false, true] {
+            turns.message_begins(by_client);
+        }
+        let row = turns.finish(0, 0, &mut Idles::default());
+        assert_eq!((row.bursts, row.burst_messages), (3, 4));
+    }
+
+    #[test]
+    fn a_place_that_is_taken_at_once_had_somebody_waiting() {
+        let mut turns = Turns::default();
+        turns.opened(1, Some(2), At::new(1, 0), 0);
+        turns.opened(2, Some(2), At::new(2, 0), 0);
+        turns.ended(2, Some(2), At::new(3, 1_000 * US));
+        turns.opened(2, Some(2), At::new(4, 1_050 * US), 0);
+        turns.ended(2, Some(2), At::new(5, 2_050 * US));
+        turns.opened(2, Some(2), At::new(6, 2_051 * US + REFILL), 0);
+        let row = turns.finish(0, 2_051 * US + REFILL, &mut Idles::default());
+        assert_eq!((row.at_limit_times, row.at_limit_ns), (3, 2_000 * US));
+        assert_eq!((row.ended_at_limit, row.refills), (2, 1));
+        assert_eq!((row.refill_ended_packet, row.refill_opened_packet), (3, 4));
+    }
+}

@@ -1,0 +1,39 @@
+//! The protocol on top of HTTP/2: the types of its state that a connection keeps.
+
+use std::fmt::Debug;
+
+use crate::http2::hpack::Classifier;
+use crate::store::context::Context;
+
+/// What the protocol on top keeps: of a connection (the type itself), and of streams and header fields.
+pub trait Application: Debug + Default {
+    /// Gives header fields their meaning.
+    type Fields: Classifier;
+    /// Collects the fields of a header block while it is decoded.
+    type Block: Default;
+    /// What the fields of a header block say.
+    type Summary: Copy + Debug + Default;
+    /// The state of a stream.
+    type Stream: Debug + Default;
+
+    /// What gives header fields their meaning in this run.
+    fn fields(cx: &mut Context) -> &mut Self::Fields;
+
+    /// How many streams of the protocol were followed so far.
+    fn followed(&self) -> u32;
+
+    /// How many of them are open.
+    fn open(&self) -> u32;
+
+    /// Bytes of an unfinished message that `side` still owes on a stream.
+    fn owed(stream: &Self::Stream, side: usize) -> u64;
+
+    /// Whether a stream was opened before the capture.
+    fn begun_before(stream: &Self::Stream) -> bool;
+
+    /// Reads the state of the connection that its next packets will need.
+    fn touch(&self) -> u64;
+
+    /// Reads the state of a stream that its next packets will need.
+    fn touch_stream(stream: &Self::Stream) -> u64;
+}

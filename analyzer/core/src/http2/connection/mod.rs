@@ -1,0 +1,18 @@
+//! Follows both directions of one connection: cuts bytes into frames, and applies frames to settings, windows and
+//! streams.
+
+pub mod application;
+mod blocks;
+mod control;
+pub mod detect;
+pub mod events;
+mod parser;
+mod pings;
+pub mod reading;
+mod seen_blocks;
+pub mod side;
+pub mod state;
+pub mod streams;
+mod used_up;
+pub mod watch;
+mod windows;

@@ -1,0 +1,212 @@
+//! Counts what a sender does with its packets and frames. Each count costs no more than an addition.
+
+use crate::at::At;
+use crate::http2::frame::header::FrameType;
+use crate::http2::frame::ping::Purpose;
+use crate::store::tables::DirectionRow;
+
+/// The length of the intervals of which the busy ones are counted: 10 ms, far above what a writer coalesces over and
+/// far below the period of timers.
+const INTERVAL: i64 = 10_000_000;
+
+/// What a packet holds, as bits: frame types by number, and these.
+mod content {
+    pub const PING_ACK: u16 = 1 << 10;
+    pub const PING: u16 = 1 << 11;
+    pub const OTHER: u16 = 1 << 15;
+    pub const SETTINGS: u16 = 1 << super::FrameType::SETTINGS.0;
+    pub const WINDOW_UPDATE: u16 = 1 << super::FrameType::WINDOW_UPDATE.0;
+    pub const ANY_PING: u16 = 1 << super::FrameType::PING.0 | PING | PING_ACK;
+    /// Frames that carry nothing of an RPC.
+    pub const CONTROL: u16 = SETTINGS | WINDOW_UPDATE | ANY_PING;
+}
+
+/// The counts of one sender.
+#[derive(Debug)]
+pub struct Habits {
+    /// Frames by type; the last entry counts types that RFC 9113 does not define.
+    pub frames: [u32; FrameType::KNOWN + 1],
+    /// What the packet being read holds so far.
+    content: u16,
+    /// The packet in which a message ended last.
+    message_packet: u32,
+    /// The interval in which a message ended last.
+    interval: i64,
+    row: DirectionRow,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
+        let frames = Default::default();
+        Self { frames, content: 0, message_packet: 0, interval: i64::MIN, row }
+    }
+}
+
+impl Habits {
+    /// A packet begins; `inside` is the type of the frame that it continues, unknown types for other contents. Of a packet
+    /// that the snaplen cuts it is not known what else it holds.
+    #[inline]
+    pub fn packet_begins(&mut self, inside: Option<FrameType>, is_cut: bool) {
+        self.content = inside.map_or(0, bit) | if is_cut { content::OTHER } else { 0 };
+    }
+
+    /// A whole packet begins, and with it a frame.
+    #[inline]
+    pub fn packet_begins_with_frame(&mut self) {
+        self.content = 0;
+    }
+
+    /// A frame begins in the packet.
+    #[inline]
+    pub fn frame_begins(&mut self, kind: FrameType) {
+        self.content |= bit(kind);
+    }
+
+    /// Bytes that are no frame are in the packet: the preface.
+    pub fn other_content(&mut self) {
+        self.content |= content::OTHER;
+    }
+
+    /// A frame is whole.
+    #[inline]
+    pub fn frame_ends(&mut self, kind: FrameType) {
+        if let Some(count) = self.frames.get_mut(kind.index()) {
+            *count += 1;
+        }
+    }
+
+    /// The packet is read: a control packet holds nothing of an RPC.
+    #[inline]
+    pub fn packet_ends(&mut self) {
+        self.row.payload_packets += 1;
+        if self.content & !content::CONTROL == 0 && self.content != 0 {
+            self.control_packet();
+        }
+    }
+
+    fn control_packet(&mut self) {
+        let (row, holds) = (&mut self.row, |bits| u32::from(self.content & bits != 0));
+        row.control_packets += 1;
+        row.ping_packets += holds(content::PING);
+        row.ping_ack_packets += holds(content::PING_ACK);
+        row.window_update_packets += holds(content::WINDOW_UPDATE);
+        row.settings_packets += holds(content::SETTINGS);
+    }
+
+    /// The payload of a header frame.
+    #[inline]
+    pub fn header_block(&mut self, bytes: usize) {
+        self.row.header_block_bytes += bytes as u64;
+    }
+
+    /// A message of `length` bytes is whole.
+    #[inline]
+    pub fn message(&mut self, length: u32, at: At) {
+        let row = &mut self.row;
+        row.messages += 1;
+        row.message_bytes += u64::from(length);
+        if row.messages == 1 {
+            row.first_message_time_ns = at.ready_time;
+        }
+        row.last_message_time_ns = at.ready_time;
+        if self.message_packet != at.packet {
+            self.message_packet = at.packet;
+            row.message_packets += 1;
+            let interval = at.ready_time / INTERVAL;
+            row.busy_intervals += u32::from(interval != self.interval);
+            self.interval = interval;
+        }
+    }
+
+    /// The acknowledgement of a PING.
+    pub fn ping_ack(&mut self) {
+        self.content |= content::PING_ACK;
+        self.row.ping_acks += 1;
+    }
+
+    /// A PING.
+    pub fn ping(&mut self, purpose: Purpose) {
+        self.content |= content::PING;
+        self.row.pings += 1;
+        match purpose {
+            Purpose::Bdp => self.row.bdp_pings += 1,
+            Purpose::Keepalive => self.row.keepalive_pings += 1,
+            Purpose::Drain => self.row.drain_pings += 1,
+            Purpose::Rtt | Purpose::Unknown => {}
+        }
+    }
+
+    /// Frames that carry a part of an RPC, so far.
+    pub fn rpc_frames(&self) -> u32 {
+        let [data, headers, ..] = self.frames;
+        data.wrapping_add(headers)
+    }
+
+    /// The counts as a row.
+    pub fn row(&self) -> DirectionRow {
+        let count = |kind: FrameType| self.frames[kind.index()];
+        DirectionRow {
+            data_frames: count(FrameType::DATA),
+            header_frames: count(FrameType::HEADERS) + count(FrameType::CONTINUATION) + count(FrameType::PUSH_PROMISE),
+            window_updates: count(FrameType::WINDOW_UPDATE),
+            settings: count(FrameType::SETTINGS),
+            resets: count(FrameType::RST_STREAM),
+            ..self.row
+        }
+    }
+}
+
+#[inline]
+fn bit(kind: FrameType) -> u16 {
+    if kind.is_known() { 1 << kind.0 } else { content::OTHER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    #[test]
+    fn a_packet_with_control_frames_alone_is_a_control_packet() {
+        let mut habits = Habits::default();
+        for kinds in [&[FrameType::WINDOW_UPDATE, FrameType::PING][..], &[FrameType::WINDOW_UPDATE, FrameType::DATA]] {
+            habits.packet_begins(None, false);
+            for &kind in kinds {
+                habits.frame_begins(kind);
+                habits.frame_ends(kind);
+                if kind == FrameType::PING {
+                    habits.ping(Purpose::Bdp);
+                }
+            }
+            habits.packet_ends();
+        }
+        let row = habits.row();
+        assert_eq!((row.payload_packets, row.control_packets), (2, 1));
+        assert_eq!((row.ping_packets, row.ping_ack_packets, row.window_update_packets), (1, 0, 1));
+        assert_eq!((row.window_updates, row.data_frames, row.bdp_pings), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_packet_that_continues_data_is_none() {
+        let mut habits = Habits::default();
+        habits.packet_begins(Some(FrameType::DATA), false);
+        habits.frame_begins(FrameType::PING);
+        habits.packet_ends();
+        habits.packet_begins(None, false); // the beginning of a frame header: not known what it is
+        habits.packet_ends();
+        assert_eq!((habits.row().payload_packets, habits.row().control_packets), (2, 0));
+    }
+
+    #[test]
+    fn messages_of_one_packet_travel_together() {
+        let mut habits = Habits::default();
+        for (packet, time) in [(1, 0), (1, 0), (2, 9 * MS), (3, 10 * MS)] {
+            habits.message(100, At::new(packet, time));
+        }
+        let row = habits.row();
+        assert_eq!((row.messages, row.message_bytes, row.message_packets, row.busy_intervals), (4, 400, 3, 2));
+        assert_eq!((row.first_message_time_ns, row.last_message_time_ns), (0, 10 * MS));
+    }
+}

@@ -1,0 +1,16 @@
+//! One run over a capture: each packet is dissected, its segment is routed to its connection, and connections are divided
+//! among threads. The result does not depend on the number of threads.
+
+mod batch;
+pub mod merge;
+pub mod opening;
+pub mod order_rows;
+pub mod pipeline;
+pub mod replay;
+pub mod route;
+pub mod router;
+pub mod shard;
+mod shards;
+#[cfg(test)]
+mod tests;
+pub mod threads;

@@ -1,0 +1,119 @@
+//! Keeps the segments of a connection that has carried no payload yet, some 100 bytes for a SYN. They are read when
+//! payload comes or the capture ends. Floods of SYNs, port scans and idle connections cost no more than that.
+
+use crate::at::At;
+use crate::limits;
+use crate::packet::{PacketDirection, SackBlocks, Segment, TcpFlags};
+
+use super::route::{End, Place, Route};
+
+/// A segment without payload, ends and what nobody reads.
+#[derive(Debug)]
+struct Early {
+    time: i64,
+    packet: u32,
+    seq: u32,
+    ack: u32,
+    timestamps: Option<(u32, u32)>,
+    cooked_interface: u32,
+    sack: Option<Box<SackBlocks>>,
+    ip_id: Option<u16>,
+    mss: Option<u16>,
+    window: u16,
+    flags: TcpFlags,
+    window_scale: Option<u8>,
+    packet_direction: PacketDirection,
+    side: u8,
+}
+
+/// The segments of a connection without payload.
+#[derive(Debug)]
+pub struct Opening {
+    /// Both ends, the first sender first.
+    ends: [End; 2],
+    /// The side that its addresses suggest as the client.
+    client: u8,
+    /// The connection whose place it takes.
+    replaces: Option<Place>,
+    segments: Vec<Early>,
+}
+
+impl Opening {
+    /// The opening of a connection whose first segment is not kept yet.
+    pub fn new(ends: [End; 2], client: usize, replaces: Option<Place>) -> Self {
+        Self { ends, client: client as u8, replaces, segments: Vec::new() }
+    }
+
+    /// The packet of the segment that was kept last.
+    pub fn last_packet(&self) -> Option<u32> {
+        self.segments.last().map(|early| early.packet)
+    }
+
+    /// Whether no more segments are kept.
+    pub fn is_full(&self) -> bool {
+        self.segments.len() >= limits::OPENING_SEGMENTS
+    }
+
+    /// Keeps a segment without payload.
+    pub fn push(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        self.segments.reserve_exact(1);
+        self.segments.push(Early {
+            time: at.time,
+            packet: at.packet,
+            seq: segment.seq,
+            ack: segment.ack,
+            timestamps: segment.timestamps,
+            cooked_interface: segment.cooked_interface,
+            sack: (!segment.sack.is_empty()).then(|| Box::new(segment.sack)),
+            ip_id: segment.ip_id,
+            mss: segment.mss,
+            window: segment.window,
+            flags: segment.flags,
+            window_scale: segment.window_scale,
+            packet_direction: segment.packet_direction,
+            side: side as u8,
+        });
+    }
+
+    /// The segments with their routes, the first of which opens connection `number` at `place`.
+    pub fn routed(&self, number: u32, place: Place) -> impl Iterator<Item = (Route, Segment<'static>, At)> {
+        self.segments.iter().enumerate().map(move |(nth, early)| {
+            let first = nth == 0;
+            let route = Route {
+                number,
+                place,
+                side: usize::from(early.side),
+                opens: first.then_some(usize::from(self.client)),
+                replaces: self.replaces.filter(|_| first),
+            };
+            (route, early.segment(&self.ends), At::new(early.packet, early.time))
+        })
+    }
+}
+
+impl Early {
+    fn segment(&self, ends: &[End; 2]) -> Segment<'static> {
+        let [mut source, mut destination] = *ends;
+        if self.side > 0 {
+            std::mem::swap(&mut source, &mut destination);
+        }
+        Segment {
+            source: source.0,
+            source_port: source.1,
+            destination: destination.0,
+            destination_port: destination.1,
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window,
+            mss: self.mss,
+            window_scale: self.window_scale,
+            sack: self.sack.as_deref().copied().unwrap_or_default(),
+            timestamps: self.timestamps,
+            ip_id: self.ip_id,
+            packet_direction: self.packet_direction,
+            cooked_interface: self.cooked_interface,
+            ..Segment::nowhere()
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Sorts rows so that the result does not depend on the number of threads, nor on segments that were buffered to be read
+//! connection by connection. Keeps no more rows than the limits allow.
+//!
+//! A connection is read by one thread in the order of its packets; only how connections are interleaved differs. So
+//! rows are sorted by packet and connection, those of a connection staying as they are, and the first ones are kept.
+
+use crate::limits;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::{ProblemLog, Rpcs, rpc_flag};
+
+/// Brings everything that is in the order of reading into that of the capture.
+pub fn order_rows(cx: &mut Context) {
+    number_methods(cx);
+    // rows of all RPCs are read in order
+    if !cx.options.rpc_rows {
+        keep_examples(cx);
+    }
+    macro_rules! arrange {
+        ($table:ident, $most:expr, $packet:ident) => {
+            let table = &cx.$table;
+            let key = |row: usize| (at(&table.$packet, row), at(&table.connection, row));
+            if let Some(order) = order(table.len(), $most, key) {
+                cx.$table.arrange(&order);
+            }
+        };
+    }
+    arrange!(waits, usize::MAX, resumed_at_packet);
+    arrange!(record_waits, usize::MAX, resumed_at_packet);
+    arrange!(pings, limits::PINGS, packet);
+    arrange!(goaways, limits::GOAWAYS, packet);
+    arrange!(delays, limits::DELAYS, data_packet);
+    arrange!(records, usize::MAX, connection);
+    arrange!(idles, usize::MAX, connection);
+    arrange!(connection_methods, usize::MAX, connection);
+    arrange_failures(cx);
+    arrange_problems(&mut cx.problems);
+}
+
+fn at(column: &[u32], row: usize) -> u32 {
+    column.get(row).copied().unwrap_or(u32::MAX)
+}
+
+/// The rows in the order of their keys, `most` of them; `None` where they are so already. Rows of equal keys stay.
+fn order(rows: usize, most: usize, key: impl Fn(usize) -> (u32, u32)) -> Option<Vec<u32>> {
+    if rows <= most && (1..rows).all(|row| key(row - 1) <= key(row)) {
+        return None;
+    }
+    let mut keys: Vec<(u64, u32)> = (0..rows)
+        .map(|row| {
+            let (first, second) = key(row);
+            (u64::from(first) << 32 | u64::from(second), row as u32)
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.truncate(most);
+    Some(keys.into_iter().map(|(_, row)| row).collect())
+}
+
+/// Methods get numbers in the order in which their first RPCs began, whatever their names.
+fn number_methods(cx: &mut Context) {
+    let known = cx.strings.methods.len();
+    let key = |number: &u32| {
+        let stats = cx.methods.get(*number as usize + 1).and_then(Option::as_ref);
+        (
+            stats.map_or((i64::MAX, [u32::MAX; 2]), |stats| (stats.first_start, stats.first_place)),
+            cx.strings.methods.get(*number),
+        )
+    };
+    let mut order: Vec<u32> = (0..known as u32).collect();
+    order.sort_by(|one, other| key(one).cmp(&key(other)));
+    if order.is_sorted() {
+        return;
+    }
+    let mut numbers = vec![NO_METHOD; known];
+    for (number, &old) in (0..).zip(&order) {
+        if let Some(place) = numbers.get_mut(old as usize) {
+            *place = number;
+        }
+    }
+    cx.methods.resize_with(known + 1, || None);
+    let mut before: Vec<_> = cx.methods.drain(1..).collect();
+    cx.methods.extend(order.iter().map(|&old| before.get_mut(old as usize).and_then(Option::take)));
+    cx.strings.methods.arrange(&order);
+    cx.handed_on.renumbered.clone_from(&numbers);
+    let columns = [
+        &mut cx.rpcs.method,
+        &mut cx.waits.method,
+        &mut cx.record_waits.method,
+        &mut cx.delays.method,
+        &mut cx.connection_methods.method,
+    ];
+    for method in columns.into_iter().flatten() {
+        *method = numbers.get(*method as usize).copied().unwrap_or(NO_METHOD);
+    }
+}
+
+/// Of the RPCs that have rows for being among the longest when they ended, those stay that are at the end.
+fn keep_examples(cx: &mut Context) {
+    let (rpcs, methods) = (&cx.rpcs, &cx.methods);
+    let stays = |row: usize| {
+        let flags = rpcs.flags.get(row).copied().unwrap_or(0);
+        flags & rpc_flag::LONG == 0 || {
+            let method = at(&rpcs.method, row);
+            let stats = methods.get(if method == NO_METHOD { 0 } else { method as usize + 1 });
+            let duration = rpcs.duration_ns.get(row).map_or(0, |&ns| ns.unsigned_abs());
+            let place = [at(&rpcs.first_packet, row), at(&rpcs.stream, row)];
+            stats.and_then(Option::as_ref).is_some_and(|stats| stats.is_among_longest(duration, place))
+        }
+    };
+    let kept: Vec<u32> = (0..rpcs.len()).filter(|&row| stays(row)).map(|row| row as u32).collect();
+    let sorted = sorted_rows(rpcs, &kept);
+    if kept.len() < rpcs.len() || !sorted.is_sorted() {
+        let mut places = vec![u32::MAX; rpcs.len()];
+        for (place, &row) in (0..).zip(&sorted) {
+            if let Some(cell) = places.get_mut(row as usize) {
+                *cell = place;
+            }
+        }
+        for rpc in &mut cx.failures.rpc {
+            *rpc = places.get(*rpc as usize).copied().unwrap_or(u32::MAX);
+        }
+        if !cx.deadlines.is_empty() {
+            cx.deadlines.resize(cx.rpcs.len(), -1);
+            cx.deadlines = sorted.iter().filter_map(|&row| cx.deadlines.get(row as usize).copied()).collect();
+        }
+        cx.rpcs.arrange(&sorted);
+    }
+    for flags in &mut cx.rpcs.flags {
+        *flags &= !rpc_flag::LONG;
+    }
+}
+
+fn sorted_rows(rpcs: &Rpcs, kept: &[u32]) -> Vec<u32> {
+    let key = |place: usize| {
+        let row = kept.get(place).map_or(usize::MAX, |&row| row as usize);
+        (at(&rpcs.first_packet, row), at(&rpcs.connection, row))
+    };
+    match order(kept.len(), usize::MAX, key) {
+        Some(order) => order.iter().filter_map(|&place| kept.get(place as usize).copied()).collect(),
+        None => kept.to_vec(),
+    }
+}
+
+/// Failures in the order in which the RPCs ended.
+fn arrange_failures(cx: &mut Context) {
+    let (failures, rpcs) = (&cx.failures, &cx.rpcs);
+    let key = |row: usize| {
+        let rpc = at(&failures.rpc, row);
+        (at(&rpcs.last_packet, rpc as usize), rpc)
+    };
+    if let Some(order) = order(failures.len(), limits::FAILURES, key) {
+        cx.failures.arrange(&order);
+        cx.failure_budgets = order.iter().filter_map(|&row| cx.failure_budgets.get(row as usize).copied()).collect();
+    }
+}
+
+/// Problems in the order of packets; their kinds in that of their first rows, those without rows by name.
+fn arrange_problems(log: &mut ProblemLog) {
+    let key = |row: usize| (at(&log.rows.packet, row), at(&log.rows.connection, row));
+    if let Some(order) = order(log.rows.len(), limits::PROBLEMS, key) {
+        log.rows.arrange(&order);
+    }
+    let first = |kind: usize| log.rows.kind.iter().position(|&of| of as usize == kind).unwrap_or(usize::MAX);
+    let mut kinds: Vec<(usize, &'static str, usize)> =
+        log.kinds.iter().enumerate().map(|(kind, &text)| (first(kind), text, kind)).collect();
+    kinds.sort_unstable();
+    let mut numbers = vec![0; kinds.len()];
+    for (number, &(.., old)) in (0..).zip(&kinds) {
+        if let Some(place) = numbers.get_mut(old) {
+            *place = number;
+        }
+    }
+    for kind in &mut log.rows.kind {
+        *kind = numbers.get(*kind as usize).copied().unwrap_or(0);
+    }
+    log.counts = kinds.iter().filter_map(|&(.., old)| log.counts.get(old).copied()).collect();
+    log.kinds = kinds.into_iter().map(|(_, text, _)| text).collect();
+}

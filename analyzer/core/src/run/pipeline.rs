@@ -1,0 +1,340 @@
+//! Turns captured packets into tables: one pass, one packet at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::at::At;
+use crate::capture_file::Packet;
+use crate::clock_steps::{Clock, Step, Then};
+use crate::connection::CaptureEnd;
+use crate::connection::tap::Tap;
+use crate::limits;
+use crate::packet::{Address, Dissector, Malformed, Outcome};
+use crate::store::budget::Budget;
+use crate::store::context::{Context, Options};
+use crate::store::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
+use crate::tls::KeyLog;
+
+use super::opening::Opening;
+use super::order_rows::order_rows;
+use super::replay::Replay;
+use super::router::{Routed, Router};
+use super::shards::Shards;
+use super::threads::Remote;
+use super::{merge, shard};
+
+/// Counts of what was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct CaptureCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// Bytes recorded.
+    pub captured_bytes: u64,
+    /// The earliest time, nanoseconds since the epoch.
+    pub first_time_ns: Option<i64>,
+    /// The latest time, nanoseconds since the epoch.
+    pub last_time_ns: Option<i64>,
+    /// TCP packets.
+    pub tcp: u64,
+    /// Packets that are not TCP.
+    pub not_tcp: u64,
+    /// Packets that cannot be read as what they claim to be.
+    pub malformed: u64,
+    /// Packets cut by the snaplen.
+    pub truncated: u64,
+    /// IP fragments that wait for, or make up, a datagram.
+    pub fragments: u64,
+    /// Packets of link types that are not supported.
+    pub unsupported_link: u64,
+    /// Packets with an earlier time than the one before.
+    pub time_steps_back: u64,
+    /// Forward steps of the capture's clock: times behind them are given without them.
+    pub clock_steps: Vec<Step>,
+    /// Further ones.
+    pub clock_steps_not_listed: u64,
+    /// Connections that carried no payload beyond those with rows.
+    pub connections_not_listed: u64,
+    /// Packets that came in a tunnel.
+    pub tunnelled: u64,
+    /// Link types in the order of first sight.
+    pub link_types: Vec<u32>,
+}
+
+/// The whole analysis of one run.
+#[derive(Debug)]
+pub struct Pipeline {
+    dissector: Dissector,
+    router: Router,
+    shards: Shards,
+    replay: Replay,
+    /// Counts of what was recorded.
+    pub counts: CaptureCounts,
+    last_time: i64,
+    /// Steps of the capture's clock; `None` when times are wanted as recorded.
+    clock: Option<Clock>,
+    /// The latest TCP packet and its time.
+    end_packet: u32,
+    end_time: i64,
+}
+
+/// The end of a run.
+#[derive(Debug)]
+pub struct Finished {
+    /// One row per connection.
+    pub connections: Connections,
+    /// The budgets of each connection's RPCs.
+    pub budgets: Vec<Budget>,
+    /// Two rows per connection.
+    pub directions: Directions,
+    /// One row per connection.
+    pub turns: Turns,
+    /// Addresses by number.
+    pub addresses: Vec<String>,
+    /// The tap, if there was one.
+    pub tap: Option<Box<dyn Tap>>,
+}
+
+/// Cost of a segment in this thread, which also reads, against one in a thread of its own; measured.
+const WEIGHTS: [u64; 2] = [7, 3];
+
+impl Pipeline {
+    /// A run that keeps the tables `options` asks for. With tables of rows, whose order matters, everything is read
+    /// in this thread; else connections are shared with a second one, with the same result.
+    pub fn new(options: Options) -> Self {
+        Self::with_keys(options, Arc::default())
+    }
+
+    /// The same, which decrypts TLS with the secrets in `keys`.
+    pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
+        let alone = options.has_row_tables() || options.threads < 2;
+        let remote = if alone { None } else { Remote::start(options.clone(), Arc::clone(&keys)).ok() };
+        let clock = (!options.file_times).then(Clock::default);
+        let weights: &[u64] = if remote.is_some() { &WEIGHTS } else { &WEIGHTS[..1] };
+        Self {
+            dissector: Dissector::new(),
+            router: Router::keeping_openings(weights),
+            replay: Replay::new(options.ports.clone()),
+            shards: Shards::new(options, keys, remote),
+            counts: CaptureCounts::default(),
+            last_time: i64::MIN,
+            clock,
+            end_packet: 0,
+            end_time: 0,
+        }
+    }
+
+    /// The tables that are filled while the run goes on.
+    pub fn tables(&mut self) -> &mut Context {
+        &mut self.shards.here.cx
+    }
+
+    /// Shows all bytes of all connections that this thread reads to `tap`. [`Finished`] returns it.
+    pub fn show_to(&mut self, tap: Box<dyn Tap>) {
+        self.shards.here.shared.tap = Some(tap);
+    }
+
+    /// Connections that get rows.
+    pub fn connections(&self) -> u64 {
+        self.router.known().len() as u64
+    }
+
+    /// Bytes of memory that what was read will need beyond what it has: for connections that wait to be read by either
+    /// thread, for rows at the end, and for the next packets.
+    pub fn memory_to_come(&self) -> u64 {
+        let begun = self.router.begun.saturating_sub(self.shards.begun());
+        let waiting = begun.min(2 * limits::OPEN_CONNECTIONS as u64) * limits::MEMORY_PER_OPEN_CONNECTION;
+        limits::MEMORY_MARGIN + waiting + self.connections() * limits::MEMORY_PER_CONNECTION
+    }
+
+    /// Takes the next packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet<'_>) {
+        let Some(clock) = &mut self.clock else { return self.read(packet) };
+        match clock.keeps(packet) {
+            Then::Read => {
+                let time_ns = clock.corrected(packet.time_ns);
+                self.read(&Packet { time_ns, ..*packet });
+            }
+            Then::Nothing => {}
+            Then::ReadKept => self.read_kept(),
+            Then::ReadKeptFirst => {
+                self.read_kept();
+                self.packet(packet);
+            }
+        }
+    }
+
+    /// Reads the packets that were kept after a pause.
+    #[cold]
+    fn read_kept(&mut self) {
+        let Some(clock) = &mut self.clock else { return };
+        let kept = clock.take();
+        for packet in &kept {
+            let time_ns = self.clock.as_ref().map_or(0, |clock| clock.corrected(packet.packet().time_ns));
+            self.read(&Packet { time_ns, ..packet.packet() });
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, packet: &Packet<'_>) {
+        self.count(packet);
+        let outcome = self.dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
+        match outcome {
+            Outcome::Tcp(ref segment) => {
+                self.counts.tcp += 1;
+                if let Some(clock) = &mut self.clock {
+                    clock.note(segment, packet.time_ns);
+                }
+                self.counts.tunnelled += u64::from(segment.tunnel.is_some());
+                let at = At::new(packet.number, packet.time_ns);
+                if at.time >= self.end_time {
+                    (self.end_packet, self.end_time) = (at.packet, at.time);
+                }
+                match self.router.place(segment, at) {
+                    Routed::Read(route) => self.shards.deliver(&route, segment, at),
+                    Routed::Begun(opening, route) => {
+                        self.shards.begin(&opening, &route);
+                        self.shards.deliver(&route, segment, at);
+                    }
+                    Routed::Kept(opening, number) => {
+                        show_kept(&mut self.shards.here.cx, &mut self.replay, opening, number);
+                    }
+                    Routed::Ignored => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
+                }
+            }
+            Outcome::NotTcp(_) => self.counts.not_tcp += 1,
+            Outcome::Fragment => self.counts.fragments += 1,
+            Outcome::Malformed(malformed) => {
+                self.counts.malformed += 1;
+                note_malformed(&mut self.shards.here.cx, malformed, packet);
+            }
+            Outcome::UnsupportedLink(_) => self.counts.unsupported_link += 1,
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, packet: &Packet<'_>) {
+        let counts = &mut self.counts;
+        let time = packet.time_ns;
+        counts.packets += 1;
+        counts.bytes += u64::from(packet.original_len);
+        counts.captured_bytes += packet.captured.len() as u64;
+        counts.truncated += u64::from(packet.captured.len() < packet.original_len as usize);
+        counts.time_steps_back += u64::from(time < self.last_time);
+        self.last_time = time;
+        if counts.first_time_ns.is_none_or(|first| time < first) {
+            counts.first_time_ns = Some(time);
+        }
+        if counts.last_time_ns.is_none_or(|last| time > last) {
+            counts.last_time_ns = Some(time);
+        }
+        if counts.link_types.last() != Some(&packet.link_type) && !counts.link_types.contains(&packet.link_type) {
+            counts.link_types.push(packet.link_type);
+        }
+    }
+
+    /// The capture is over: connections end, and what several threads found becomes one.
+    pub fn finish(self) -> (Finished, Context, CaptureCounts) {
+        self.finish_damaged(0)
+    }
+
+    /// The same of a capture that lacks packets after its packet `damage`.
+    pub fn finish_damaged(mut self, damage: u32) -> (Finished, Context, CaptureCounts) {
+        self.read_kept();
+        self.shards.read_buffered();
+        if let Some(clock) = &mut self.clock {
+            self.counts.clock_steps = std::mem::take(&mut clock.steps);
+            self.counts.clock_steps_not_listed = clock.steps_not_listed;
+        }
+        let Self { router, shards, mut replay, mut counts, end_packet, end_time, .. } = self;
+        counts.connections_not_listed = router.not_listed;
+        let Shards { here: shard, remote, .. } = shards;
+        let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
+        let (mut rows, mut cx, tap) = shard.into_finished(end);
+        if let Some(remote) = remote {
+            // theirs is the larger part: the smaller one moves
+            let (mut theirs, larger) = remote.join(end);
+            let smaller = std::mem::replace(&mut cx, larger);
+            let agents = merge::absorb(&mut cx, smaller);
+            for finished in &mut rows {
+                if let Some(&agent) = agents.get(finished.ended.row.client_agent as usize) {
+                    finished.ended.row.client_agent = agent;
+                }
+            }
+            rows.append(&mut theirs);
+        }
+        rows.sort_unstable_by_key(|finished| finished.number);
+        order_rows(&mut cx);
+        let finished = Finished { tap, ..connections(&router, rows, &mut replay, end) };
+        (finished, cx, counts)
+    }
+}
+
+/// The connections table: rows with the addresses that the router knows, also of connections that never carried payload.
+fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay, end: CaptureEnd) -> Finished {
+    let mut numbers: HashMap<Address, u32> = HashMap::new();
+    let mut addresses = Vec::new();
+    let mut number = |address: Address| {
+        *numbers.entry(address).or_insert_with(|| {
+            addresses.push(address.to_string());
+            (addresses.len() - 1) as u32
+        })
+    };
+    let mut table = Connections::default();
+    let (mut budgets, mut directions, mut turns) = (Vec::new(), Directions::default(), Turns::default());
+    let mut rows = rows.into_iter();
+    for (row, known) in (0..).zip(router.known()) {
+        let ended = match known.opening() {
+            Some(opening) => replay.end(opening, row, end),
+            None => rows.next().map(|finished| finished.ended),
+        };
+        let Some(ended) = ended else { continue };
+        let (client, server) = match ended.row.client_side {
+            0 => (known.first_sender, known.other),
+            _ => (known.other, known.first_sender),
+        };
+        table.push(ConnectionRow {
+            client_ip: number(client.0),
+            client_port: u32::from(client.1),
+            server_ip: number(server.0),
+            server_port: u32::from(server.1),
+            ..ended.row
+        });
+        budgets.push(ended.budget);
+        ended.directions.into_iter().for_each(|row| directions.push(row));
+        turns.push(ended.turns);
+    }
+    Finished { connections: table, budgets, directions, turns, addresses, tap: None }
+}
+
+/// Writes the row of a packet that is kept, if rows of packets are wanted.
+#[inline]
+fn show_kept(cx: &mut Context, replay: &mut Replay, opening: &Opening, number: Option<u32>) {
+    let Options { packets, unlisted_packets, .. } = cx.options;
+    if packets
+        && (unlisted_packets || number.is_some())
+        && let Some(row) = replay.last_packet(opening, number.unwrap_or(NO_CONNECTION))
+    {
+        cx.packets.push(row);
+    }
+}
+
+#[cold]
+fn note_ignored(cx: &mut Context, ignored: u64, at: At) {
+    if ignored == 1 {
+        let text = "too many connections: further ones are not followed";
+        cx.problem(Layer::Tcp, text, NO_CONNECTION, at.packet, at.time);
+    }
+}
+
+#[cold]
+fn note_malformed(cx: &mut Context, malformed: Malformed, packet: &Packet<'_>) {
+    let text = if malformed.is_cut() {
+        "packet is cut by the snaplen before its TCP payload"
+    } else {
+        "packet headers are malformed"
+    };
+    cx.problem(Layer::Packet, text, NO_CONNECTION, packet.number, packet.time_ns);
+}

@@ -1,0 +1,61 @@
+//! Reads connections that have carried no payload, from the segments that were kept of them.
+
+use crate::connection::shared::Shared;
+use crate::connection::{CaptureEnd, Connection, Ended};
+use crate::store::context::{Context, Options};
+use crate::store::tables::{PacketRow, Packets};
+
+use super::opening::Opening;
+use super::route::Place;
+use super::shard::LINGER_PACKETS;
+
+/// Reads openings of which nothing more is to come, or which are not over.
+#[derive(Debug)]
+pub struct Replay {
+    cx: Context,
+    shared: Shared,
+}
+
+impl Replay {
+    /// Reads them as connections with these `ports` are read.
+    pub fn new(ports: Vec<u16>) -> Self {
+        let options = Options { ports, packets: true, ..Options::default() };
+        Self { cx: Context::new(options), shared: Shared::default() }
+    }
+
+    /// The row of the opening's last packet; `None` when the connection was over before.
+    pub fn last_packet(&mut self, opening: &Opening, number: u32) -> Option<PacketRow> {
+        let (_, late) = self.read(opening, number)?;
+        let last = self.cx.packets.len().checked_sub(1).and_then(|last| self.cx.packets.get(last));
+        last.filter(|row| late == 0 || opening.last_packet() == Some(row.packet))
+    }
+
+    /// What is left of a connection that carried no payload until the capture's end.
+    pub fn end(&mut self, opening: &Opening, number: u32, end: CaptureEnd) -> Option<Ended> {
+        let (connection, late) = self.read(opening, number)?;
+        let mut ended = connection.finish(false, end, &mut self.cx, &mut self.shared);
+        ended.row.late_packets = late;
+        Some(ended)
+    }
+
+    /// The connection after its opening, and packets that came after it was over (see [`Shard`](super::shard::Shard)).
+    fn read(&mut self, opening: &Opening, number: u32) -> Option<(Connection, u32)> {
+        self.cx.packets = Packets::default();
+        let (mut due, mut late) = (u32::MAX, 0);
+        let mut segments = opening.routed(number, Place::default()).peekable();
+        let (route, first, at) = segments.peek()?;
+        let mut connection =
+            Connection::new(number, first, route.opens.unwrap_or_default(), *at, &mut self.cx, &self.shared);
+        for (route, segment, at) in segments {
+            if at.packet >= due {
+                late += 1;
+                continue;
+            }
+            connection.segment(route.side, &segment, at, &mut self.cx, &mut self.shared);
+            if connection.is_finished() && due == u32::MAX {
+                due = at.packet.saturating_add(LINGER_PACKETS);
+            }
+        }
+        Some((connection, late))
+    }
+}

@@ -1,0 +1,369 @@
+//! Finds the connection of a segment by addresses, ports and initial sequence numbers.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::at::At;
+use crate::connection::roles;
+use crate::limits;
+use crate::packet::{Segment, TcpFlags};
+
+use super::opening::Opening;
+use super::route::{End, Place, Route};
+
+/// Both ends of a connection, the lower one first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    low: End,
+    high: End,
+}
+
+fn key(a: End, b: End) -> Key {
+    if a <= b { Key { low: a, high: b } } else { Key { low: b, high: a } }
+}
+
+fn ends(segment: &Segment<'_>) -> (End, End) {
+    ((segment.source, segment.source_port), (segment.destination, segment.destination_port))
+}
+
+/// Ports first, which tell the two directions apart.
+#[inline]
+fn sends(end: &End, segment: &Segment<'_>) -> bool {
+    end.1 == segment.source_port && end.0 == segment.source
+}
+
+#[inline]
+fn receives(end: &End, segment: &Segment<'_>) -> bool {
+    end.1 == segment.destination_port && end.0 == segment.destination
+}
+
+/// What is remembered of a connection to recognise its segments.
+#[derive(Debug)]
+pub struct Known {
+    /// The end that sent the first packet: side 0.
+    pub first_sender: End,
+    /// The other end: side 1.
+    pub other: End,
+    /// Initial sequence numbers by side, as far as SYNs were seen.
+    isn: [Option<u32>; 2],
+    /// Sides that have sent anything.
+    seen: [bool; 2],
+    /// Where the connection is held, unless it is an opening.
+    place: Place,
+    /// Its segments while it has carried no payload.
+    opening: Option<Box<Opening>>,
+}
+
+impl Known {
+    /// Notes that a side sent a segment.
+    #[inline]
+    fn note(&mut self, side: usize, segment: &Segment<'_>) {
+        self.seen[side] = true;
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.isn[side] = Some(segment.seq);
+        }
+    }
+
+    /// Its segments, when it has carried no payload.
+    pub fn opening(&self) -> Option<&Opening> {
+        self.opening.as_deref()
+    }
+}
+
+/// What becomes of a segment.
+#[derive(Debug)]
+pub enum Routed<'a> {
+    /// It is to be read.
+    Read(Route),
+    /// It is to be read after those that were kept.
+    Begun(Box<Opening>, Route),
+    /// It is kept, behind others of an opening. The row of the connection; `None` when that has none.
+    Kept(&'a Opening, Option<u32>),
+    /// There are too many connections.
+    Ignored,
+}
+
+/// Of values in `Router::numbers`, those of connections without a row: the place among `Router::unlisted`.
+const UNLISTED: u32 = 1 << 31;
+
+/// All connections by their ends.
+#[derive(Debug, Default)]
+pub struct Router {
+    numbers: HashMap<Key, u32, foldhash::fast::RandomState>,
+    known: Vec<Known>,
+    /// Ends that are known to listen.
+    servers: HashSet<End, foldhash::fast::RandomState>,
+    /// The connection of the last segment and its ends, its first sender before the other: most segments follow one of
+    /// their own connection.
+    last: Option<(End, End, u32)>,
+    shards: Vec<Load>,
+    /// Whether segments of connections without payload are kept.
+    keeps_openings: bool,
+    /// Rows of connections without payload.
+    bare: usize,
+    /// Connections without payload beyond those, the last ones of them: a ring.
+    unlisted: Vec<Option<Known>>,
+    next_unlisted: usize,
+    /// Connections that were given to shards.
+    pub begun: u64,
+    /// Connections without payload that have no row, all of them.
+    pub not_listed: u64,
+    /// Segments of connections beyond [`limits::CONNECTIONS`].
+    pub ignored: u64,
+}
+
+/// What a shard has been given.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    connections: u32,
+    /// Segments, or payload that costs as much.
+    segments: u64,
+    /// Cost of a segment here, relative to other shards.
+    weight: u64,
+    /// Payload that costs as much as another segment.
+    bytes_per_segment: u32,
+}
+
+/// Payload that is copied to another thread in the time of a segment of a few frames; measured.
+const COPIED_PER_SEGMENT: u32 = 256;
+
+impl Router {
+    /// A router that spreads connections over shards by the weights of their segments: a shard with twice the weight
+    /// gets half as many. The first shard reads payload in place, to the others it is copied.
+    pub fn new(weights: &[u64]) -> Self {
+        let bytes_per_segment = |shard| if shard == 0 { u32::MAX } else { COPIED_PER_SEGMENT };
+        let load = |(shard, &weight)| Load { weight, bytes_per_segment: bytes_per_segment(shard), ..Load::default() };
+        let shards = weights.iter().enumerate().map(load).collect();
+        Self { shards, ..Self::default() }
+    }
+
+    /// The same, keeping back the segments of connections that have carried no payload.
+    pub fn keeping_openings(weights: &[u64]) -> Self {
+        Self { keeps_openings: true, ..Self::new(weights) }
+    }
+
+    /// Finds or makes the connection of a segment whose time does not matter; `None` when it is not to be read (yet).
+    #[inline]
+    pub fn route(&mut self, segment: &Segment<'_>) -> Option<Route> {
+        match self.place(segment, At::default()) {
+            Routed::Read(route) => Some(route),
+            _ => None,
+        }
+    }
+
+    /// Finds or makes the connection of a segment.
+    #[inline]
+    pub fn place(&mut self, segment: &Segment<'_>, at: At) -> Routed<'_> {
+        let (number, side) = match &self.last {
+            Some((first, other, number)) if sends(first, segment) && receives(other, segment) => (*number, 0),
+            Some((first, other, number)) if sends(other, segment) && receives(first, segment) => (*number, 1),
+            _ => match self.look_up(segment) {
+                Some(found) => found,
+                None => return self.open(segment, None, at),
+            },
+        };
+        if number >= UNLISTED {
+            return self.place_unlisted((number - UNLISTED) as usize, side, segment, at);
+        }
+        let Some(known) = self.known.get_mut(number as usize) else { return Routed::Ignored };
+        if segment.flags.contains(TcpFlags::SYN) && is_another(known, side, segment) {
+            let replaces = known.opening.is_none().then_some(known.place);
+            return self.open(segment, replaces, at);
+        }
+        known.note(side, segment);
+        if known.opening.is_some() {
+            return self.place_opening(number, side, segment, at);
+        }
+        let place = known.place;
+        self.give(place, segment);
+        Routed::Read(Route { number, place, side, opens: None, replaces: None })
+    }
+
+    /// The connection of a segment, and who sent it, when it is not that of the segment before.
+    fn look_up(&mut self, segment: &Segment<'_>) -> Option<(u32, usize)> {
+        let (source, destination) = ends(segment);
+        let number = *self.numbers.get(&key(source, destination))?;
+        let known = match number.checked_sub(UNLISTED) {
+            Some(slot) => self.unlisted.get(slot as usize)?.as_ref()?,
+            None => self.known.get(number as usize)?,
+        };
+        self.last = Some((known.first_sender, known.other, number));
+        Some((number, usize::from(known.first_sender != source)))
+    }
+
+    fn open(&mut self, segment: &Segment<'_>, replaces: Option<Place>, at: At) -> Routed<'_> {
+        let (source, other) = ends(segment);
+        let is_bare = self.keeps_openings && segment.payload_len == 0;
+        let has_row = self.known.len() < limits::CONNECTIONS && !(is_bare && self.bare >= limits::BARE_CONNECTIONS);
+        if !has_row && !is_bare {
+            self.ignored += 1;
+            return Routed::Ignored;
+        }
+        let suggested = self.suggest_client(source, other);
+        self.learn_server(source, other, segment);
+        let isn = segment.flags.contains(TcpFlags::SYN).then_some(segment.seq);
+        let mut known = Known {
+            first_sender: source,
+            other,
+            isn: [isn, None],
+            seen: [true, false],
+            place: Place::default(),
+            opening: None,
+        };
+        let number = if has_row { self.known.len() as u32 } else { self.next_unlisted as u32 | UNLISTED };
+        if !has_row {
+            self.forget_oldest();
+        }
+        self.numbers.insert(key(source, other), number);
+        self.last = Some((source, other, number));
+        if is_bare {
+            let mut opening = Opening::new([source, other], suggested, replaces);
+            opening.push(0, segment, at);
+            known.opening = Some(Box::new(opening));
+            return self.keep(known, has_row);
+        }
+        known.place = self.least_loaded();
+        let place = known.place;
+        self.known.push(known);
+        Routed::Read(Route { number, place, side: 0, opens: Some(suggested), replaces })
+    }
+
+    /// Keeps a new connection without payload, with a row or without.
+    fn keep(&mut self, known: Known, has_row: bool) -> Routed<'_> {
+        let number = has_row.then_some(self.known.len() as u32);
+        let kept = if has_row {
+            self.bare += 1;
+            self.known.push(known);
+            self.known.last()
+        } else {
+            let slot = self.next_unlisted;
+            self.next_unlisted = (slot + 1) % limits::BARE_UNLISTED;
+            if self.unlisted.len() <= slot {
+                self.unlisted.resize_with(slot + 1, || None);
+            }
+            self.not_listed += 1;
+            self.unlisted.get_mut(slot).and_then(|place| {
+                *place = Some(known);
+                place.as_ref()
+            })
+        };
+        kept.and_then(Known::opening).map_or(Routed::Ignored, |opening| Routed::Kept(opening, number))
+    }
+
+    /// Makes room for another connection without a row: the oldest one is not known any more.
+    fn forget_oldest(&mut self) {
+        let slot = self.next_unlisted;
+        if let Some(old) = self.unlisted.get_mut(slot).and_then(Option::take) {
+            let key = key(old.first_sender, old.other);
+            if self.numbers.get(&key) == Some(&(slot as u32 | UNLISTED)) {
+                self.numbers.remove(&key);
+            }
+            self.last = None;
+        }
+    }
+
+    /// A segment of a connection that has a row and has carried no payload before.
+    fn place_opening(&mut self, number: u32, side: usize, segment: &Segment<'_>, at: At) -> Routed<'_> {
+        let keeps = |opening: &Opening| segment.payload_len == 0 && !opening.is_full();
+        let is_kept = self.known.get(number as usize).and_then(Known::opening).is_some_and(keeps);
+        if is_kept {
+            let opening = self.known.get_mut(number as usize).and_then(|known| known.opening.as_deref_mut());
+            let Some(opening) = opening else { return Routed::Ignored };
+            opening.push(side, segment, at);
+            return Routed::Kept(opening, Some(number));
+        }
+        self.bare -= 1;
+        let place = self.least_loaded();
+        self.give(place, segment);
+        let Some(known) = self.known.get_mut(number as usize) else { return Routed::Ignored };
+        known.place = place;
+        let route = Route { number, place, side, opens: None, replaces: None };
+        known.opening.take().map_or(Routed::Ignored, |opening| Routed::Begun(opening, route))
+    }
+
+    /// A segment of a connection without a row: with payload it gets one.
+    fn place_unlisted(&mut self, slot: usize, side: usize, segment: &Segment<'_>, at: At) -> Routed<'_> {
+        let Some(known) = self.unlisted.get_mut(slot).and_then(Option::as_mut) else { return Routed::Ignored };
+        if segment.flags.contains(TcpFlags::SYN) && is_another(known, side, segment) {
+            return self.open(segment, None, at);
+        }
+        known.note(side, segment);
+        if segment.payload_len == 0 {
+            return match self.unlisted.get_mut(slot).and_then(|known| known.as_mut()?.opening.as_deref_mut()) {
+                Some(opening) => {
+                    if !opening.is_full() {
+                        opening.push(side, segment, at);
+                    }
+                    Routed::Kept(opening, None)
+                }
+                None => Routed::Ignored,
+            };
+        }
+        if self.known.len() >= limits::CONNECTIONS {
+            self.ignored += 1;
+            return Routed::Ignored;
+        }
+        let place = self.least_loaded();
+        self.give(place, segment);
+        let Some(mut known) = self.unlisted.get_mut(slot).and_then(Option::take) else { return Routed::Ignored };
+        self.not_listed -= 1;
+        let number = self.known.len() as u32;
+        self.numbers.insert(key(known.first_sender, known.other), number);
+        self.last = Some((known.first_sender, known.other, number));
+        known.place = place;
+        let opening = known.opening.take();
+        self.known.push(known);
+        let route = Route { number, place, side, opens: None, replaces: None };
+        opening.map_or(Routed::Ignored, |opening| Routed::Begun(opening, route))
+    }
+
+    #[inline]
+    fn give(&mut self, place: Place, segment: &Segment<'_>) {
+        if let Some(load) = self.shards.get_mut(usize::from(place.shard)) {
+            load.segments += 1 + u64::from(segment.payload_len / load.bytes_per_segment);
+        }
+    }
+
+    /// The side a listening end, or else the port numbers, suggest as the client.
+    fn suggest_client(&self, source: End, other: End) -> usize {
+        match (self.servers.contains(&source), self.servers.contains(&other)) {
+            (true, false) => 1,
+            (false, true) => 0,
+            _ => roles::from_ports(source.1, other.1),
+        }
+    }
+
+    fn learn_server(&mut self, source: End, other: End, segment: &Segment<'_>) {
+        if self.servers.len() >= limits::LISTENING_ENDS {
+            return;
+        }
+        match (segment.flags.contains(TcpFlags::SYN), segment.flags.contains(TcpFlags::ACK)) {
+            (true, false) => drop(self.servers.insert(other)),
+            (true, true) => drop(self.servers.insert(source)),
+            _ => {}
+        }
+    }
+
+    fn least_loaded(&mut self) -> Place {
+        let lightest = self.shards.iter_mut().enumerate().min_by_key(|(_, load)| (load.segments + 1) * load.weight);
+        let Some((shard, load)) = lightest else { return Place::default() };
+        let local = load.connections;
+        self.begun += 1;
+        load.connections += 1;
+        load.segments += 1;
+        Place { shard: shard as u8, local }
+    }
+
+    /// All connections by row.
+    pub fn known(&self) -> &[Known] {
+        &self.known
+    }
+}
+
+/// Whether a SYN of `side` opens another connection on the same addresses and ports: its initial sequence number is
+/// not the one that is known, or the connection has been running without one.
+fn is_another(known: &Known, side: usize, segment: &Segment<'_>) -> bool {
+    match known.isn[side] {
+        Some(isn) => isn != segment.seq,
+        None => known.isn[1 - side].is_none() && known.seen[side],
+    }
+}

@@ -1,0 +1,219 @@
+//! Holds the connections that one thread reads.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::at::At;
+use crate::connection::shared::Shared;
+use crate::connection::tap::Tap;
+use crate::connection::{CaptureEnd, Connection, Ended};
+use crate::limits;
+use crate::packet::Segment;
+use crate::store::context::{Context, Options};
+use crate::store::tables::{Layer, NO_CONNECTION};
+use crate::tls::KeyLog;
+
+use super::route::Route;
+
+/// Packets after which a connection that is over is put away: late packets may still come, and the capture point may
+/// have mixed the order.
+pub(super) const LINGER_PACKETS: u32 = 256;
+
+#[derive(Debug)]
+struct Entry {
+    number: u32,
+    live: Option<Box<Connection>>,
+    /// It is over, and put away at this packet; the highest number before.
+    due: u32,
+    /// Packets after the connection was over.
+    late: u32,
+    finished: Option<Box<Finished>>,
+}
+
+/// A connection that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    /// Its row in the connections table.
+    pub number: u32,
+    /// What is left of it.
+    pub ended: Ended,
+}
+
+/// Connections and what they share.
+#[derive(Debug)]
+pub struct Shard {
+    entries: Vec<Entry>,
+    /// Connections that are over, with the packet at which they may be put away.
+    lingering: VecDeque<(u32, u32)>,
+    /// Connections that receive packets, and some that no longer do, those looked at longest ago first.
+    open: VecDeque<u32>,
+    /// How many receive packets.
+    live: usize,
+    /// How many there have been, also for who feeds this shard from another thread.
+    begun: Arc<AtomicU64>,
+    /// Segments come connection by connection.
+    by_connection: bool,
+    /// Tables and dictionaries.
+    pub cx: Context,
+    /// What its connections share besides.
+    pub shared: Shared,
+    /// Where the capture ends, once it is known.
+    end: CaptureEnd,
+}
+
+impl Shard {
+    /// A shard without connections.
+    pub fn new(options: Options) -> Self {
+        Self::with_keys(options, Arc::default())
+    }
+
+    /// The same, which decrypts TLS with the secrets in `keys`.
+    pub fn with_keys(options: Options, keys: Arc<KeyLog>) -> Self {
+        Self {
+            entries: Vec::new(),
+            lingering: VecDeque::new(),
+            open: VecDeque::new(),
+            live: 0,
+            begun: Arc::default(),
+            by_connection: false,
+            cx: Context::new(options),
+            shared: Shared::new(keys),
+            end: CaptureEnd::default(),
+        }
+    }
+
+    /// Takes a segment that was routed here.
+    #[inline]
+    pub fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+        if !self.lingering.is_empty() && !self.by_connection {
+            self.put_away(at.packet);
+        }
+        if let Some(place) = route.replaces
+            && place.shard == route.place.shard
+        {
+            self.finish(place.local, true);
+        }
+        if let Some(client) = route.opens {
+            self.open(route, client, segment, at);
+        }
+        let Some(entry) = self.entries.get_mut(route.place.local as usize) else { return };
+        if at.packet >= entry.due {
+            // decided by its own packets, so that it does not matter which connections share this shard
+            entry.late += 1;
+            return self.finish(route.place.local, false);
+        }
+        match &mut entry.live {
+            Some(connection) => {
+                connection.segment(route.side, segment, at, &mut self.cx, &mut self.shared);
+                if connection.is_finished() && entry.due == u32::MAX {
+                    entry.due = at.packet.saturating_add(LINGER_PACKETS).min(u32::MAX - 1);
+                    self.lingering.push_back((entry.due, route.place.local));
+                }
+            }
+            None => entry.late += 1,
+        }
+    }
+
+    /// Fetches what the next packets of a connection will need.
+    #[inline]
+    pub fn touch(&self, local: u32) {
+        if let Some(connection) = self.entries.get(local as usize).and_then(|entry| entry.live.as_ref()) {
+            connection.touch();
+        }
+    }
+
+    /// How many connections there have been.
+    pub fn begun(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.begun)
+    }
+
+    /// How many connections receive packets.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Whether the segments that follow come connection by connection and not in the order of the capture.
+    pub fn by_connection(&mut self, so: bool) {
+        self.by_connection = so;
+    }
+
+    fn open(&mut self, route: &Route, client: usize, segment: &Segment<'_>, at: At) {
+        if self.live >= limits::OPEN_CONNECTIONS {
+            self.make_room(at);
+        }
+        let live = Some(Box::new(Connection::new(route.number, segment, client, at, &mut self.cx, &self.shared)));
+        self.entries.push(Entry { number: route.number, live, due: u32::MAX, late: 0, finished: None });
+        self.open.push_back(route.place.local);
+        self.live += 1;
+        self.begun.store(self.entries.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Puts a connection away that has carried nothing so far, else of some the one whose last packet is oldest: floods
+    /// of handshakes cost no connection that is in use.
+    #[cold]
+    fn make_room(&mut self, at: At) {
+        let mut tried: Vec<(u32, u32)> = Vec::new();
+        while tried.len() < limits::OPEN_CONNECTIONS_TRIED {
+            let Some(local) = self.open.pop_front() else { break };
+            let entry = self.entries.get(local as usize);
+            let Some(connection) = entry.and_then(|entry| entry.live.as_ref()) else { continue };
+            let last_packet = if connection.is_empty() { 0 } else { connection.last_packet() };
+            tried.push((last_packet, local));
+            if last_packet == 0 {
+                break;
+            }
+        }
+        let oldest = tried.iter().min().copied();
+        self.open.extend(tried.iter().filter(|&&one| Some(one) != oldest).map(|&(_, local)| local));
+        if let Some((_, local)) = oldest {
+            self.give_up(local, at);
+        }
+    }
+
+    fn give_up(&mut self, local: u32, at: At) {
+        let text = "too many open connections: those idle longest are not followed further";
+        let number = self.entries.get(local as usize).map_or(NO_CONNECTION, |entry| entry.number);
+        self.cx.problem(Layer::Tcp, text, number, at.packet, at.time);
+        self.finish_at(local, false, CaptureEnd { last: at, damage: 0 }); // as if the capture ended here
+    }
+
+    fn put_away(&mut self, packet: u32) {
+        while let Some(&(due, local)) = self.lingering.front() {
+            if due > packet {
+                return;
+            }
+            self.lingering.pop_front();
+            self.finish(local, false);
+        }
+    }
+
+    /// Ends the connection at a place of this shard.
+    pub fn finish(&mut self, local: u32, replaced: bool) {
+        self.finish_at(local, replaced, self.end);
+    }
+
+    fn finish_at(&mut self, local: u32, replaced: bool, end: CaptureEnd) {
+        let Some(entry) = self.entries.get_mut(local as usize) else { return };
+        let Some(connection) = entry.live.take() else { return };
+        self.live -= 1;
+        let ended = connection.finish(replaced, end, &mut self.cx, &mut self.shared);
+        entry.finished = Some(Box::new(Finished { number: entry.number, ended }));
+    }
+
+    /// The capture is over, at `end`: all connections end. Returns their rows, the tables, and the tap.
+    pub fn into_finished(mut self, end: CaptureEnd) -> (Vec<Finished>, Context, Option<Box<dyn Tap>>) {
+        self.end = end;
+        for local in 0..self.entries.len() as u32 {
+            self.finish(local, false);
+        }
+        let late = |entry: Entry| {
+            entry.finished.map(|mut finished| {
+                finished.ended.row.late_packets = entry.late;
+                *finished
+            })
+        };
+        (self.entries.into_iter().filter_map(late).collect(), self.cx, self.shared.tap)
+    }
+}

@@ -1,0 +1,129 @@
+//! Divides connections between this thread and another one, and buffers their segments.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::at::At;
+use crate::packet::Segment;
+use crate::store::context::Options;
+use crate::tls::KeyLog;
+
+use super::batch::{self, Batch, Batches};
+use super::opening::Opening;
+use super::route::{REMOTE, Route};
+use super::shard::Shard;
+use super::threads::Remote;
+
+/// Segments after which it is tried again whether buffering pays.
+const PAUSE: usize = 50_000;
+
+/// Who reads which connections.
+#[derive(Debug)]
+pub struct Shards {
+    /// The connections of this thread.
+    pub here: Shard,
+    /// Their buffered segments, if they are many; `None` if the order of rows matters.
+    buffered: Option<Buffered>,
+    /// The others, in a thread of their own.
+    pub remote: Option<Remote>,
+}
+
+impl Shards {
+    /// Shards without connections; with tables of rows every segment is read when it comes.
+    pub fn new(options: Options, keys: Arc<KeyLog>, remote: Option<Remote>) -> Self {
+        let rows = options.has_row_tables();
+        Self { here: Shard::with_keys(options, keys), buffered: (!rows).then(Buffered::default), remote }
+    }
+
+    /// Gives a segment to the shard that holds its connection, and ends the one that it replaces.
+    #[inline]
+    pub fn deliver(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+        let elsewhere = route.replaces.filter(|old| old.shard != route.place.shard);
+        match &mut self.remote {
+            Some(remote) if route.place.shard == REMOTE => {
+                remote.segment(route, segment, at);
+                if let Some(old) = elsewhere {
+                    self.read_buffered();
+                    self.here.finish(old.local, true);
+                }
+            }
+            Some(remote) if elsewhere.is_some() => {
+                remote.replace(elsewhere.map_or(0, |old| old.local));
+                self.read(route, segment, at);
+            }
+            _ => self.read(route, segment, at),
+        }
+    }
+
+    /// Gives the kept segments of a connection to the shard to which `route` leads; their packets have rows.
+    pub fn begin(&mut self, opening: &Opening, route: &Route) {
+        let has_rows = std::mem::take(&mut self.here.cx.options.packets);
+        for (route, segment, at) in opening.routed(route.number, route.place) {
+            self.deliver(&route, &segment, at);
+        }
+        self.here.cx.options.packets = has_rows;
+    }
+
+    /// Takes a segment of a connection that this thread reads.
+    #[inline]
+    fn read(&mut self, route: &Route, segment: &Segment<'_>, at: At) {
+        match &mut self.buffered {
+            Some(buffered) if buffered.is_used || batch::pays(&self.here) => {
+                buffered.segment(route, segment, at, &mut self.here)
+            }
+            _ => self.here.segment(route, segment, at),
+        }
+    }
+
+    /// Connections that either thread has begun to read.
+    pub fn begun(&self) -> u64 {
+        let remote = self.remote.as_ref().map_or(0, |remote| remote.begun.load(Ordering::Relaxed));
+        self.here.begun().load(Ordering::Relaxed) + remote
+    }
+
+    /// Reads the buffered segments.
+    pub fn read_buffered(&mut self) {
+        if let Some(buffered) = &mut self.buffered {
+            buffered.read(&mut self.here);
+        }
+    }
+}
+
+/// Buffers segments of this thread's connections, to be read connection by connection.
+#[derive(Debug, Default)]
+struct Buffered {
+    /// Some are buffered.
+    is_used: bool,
+    /// Segments that are not buffered, because connections did not alternate enough before them.
+    pause: usize,
+    filling: Batch,
+    batches: Batches,
+    spent: Vec<Batch>,
+}
+
+impl Buffered {
+    fn segment(&mut self, route: &Route, segment: &Segment<'_>, at: At, shard: &mut Shard) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return shard.segment(route, segment, at);
+        }
+        self.is_used = true;
+        self.filling.push(route, segment, at);
+        if self.filling.is_full() {
+            let next = self.spent.pop().unwrap_or_default();
+            self.batches.push(std::mem::replace(&mut self.filling, next));
+            if !self.batches.may_wait(shard) {
+                self.pause = if self.batches.len() == 1 { PAUSE } else { 0 };
+                self.batches.apply(shard, &mut |batch| self.spent.push(batch));
+                self.is_used = false;
+            }
+        }
+    }
+
+    #[cold]
+    fn read(&mut self, shard: &mut Shard) {
+        self.batches.push(std::mem::take(&mut self.filling));
+        self.batches.apply(shard, &mut |batch| self.spent.push(batch));
+        self.is_used = false;
+    }
+}

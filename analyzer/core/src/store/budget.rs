@@ -1,0 +1,80 @@
+//! The causes among which time is divided (docs/json.md), and sums by cause.
+
+/// Why time passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Cause {
+    /// The server waited for the client's application or library.
+    Client = 0,
+    /// The client waited for the server's application or library.
+    Server = 1,
+    /// Propagation.
+    Network = 2,
+    /// Bytes were moving.
+    Transmission = 3,
+    /// TCP's congestion window was full.
+    CongestionWindow = 4,
+    /// The peer's TCP receive window was full.
+    ReceiveWindow = 5,
+    /// The stream's HTTP/2 flow-control window was empty.
+    StreamWindow = 6,
+    /// The connection's HTTP/2 flow-control window was empty.
+    ConnectionWindow = 7,
+    /// Lost packets were retransmitted.
+    LossRecovery = 8,
+    /// Nagle's algorithm waited for a delayed ACK.
+    DelayedAck = 9,
+    /// Bytes of other streams went first.
+    HeadOfLine = 10,
+    /// The capture lacks the packets.
+    CaptureGap = 11,
+    /// The packets do not tell.
+    #[default]
+    Unexplained = 12,
+}
+
+/// Names in the order of [`Cause`].
+pub const CAUSES: [&str; 13] = [
+    "client",
+    "server",
+    "network",
+    "transmission",
+    "congestion_window",
+    "receive_window",
+    "stream_window",
+    "connection_window",
+    "loss_recovery",
+    "delayed_ack",
+    "head_of_line",
+    "capture_gap",
+    "unexplained",
+];
+
+/// Nanoseconds per cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget(pub [u64; CAUSES.len()]);
+
+impl Budget {
+    /// Adds time to a cause.
+    #[inline]
+    pub fn add(&mut self, cause: Cause, ns: u64) {
+        if let Some(sum) = self.0.get_mut(cause as usize) {
+            *sum = sum.wrapping_add(ns);
+        }
+    }
+
+    /// Adds every cause of `other`. Wraps after 584 years, which only a capture with absurd times holds; saturating
+    /// would break the sum instead, and cost more than the addition.
+    #[inline]
+    pub fn add_all(&mut self, other: &Self) {
+        for (sum, ns) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.wrapping_add(ns);
+        }
+    }
+
+    /// All causes together, nanoseconds.
+    #[inline]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, &ns| sum.wrapping_add(ns))
+    }
+}

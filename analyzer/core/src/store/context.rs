@@ -1,0 +1,228 @@
+//! What all connections of a run share: options, dictionaries, tables and totals.
+
+use std::sync::Arc;
+
+use crate::limits;
+
+use super::budget::Budget;
+use super::durations::Durations;
+use super::handed_on::{HandedOn, Rows, Whole};
+use super::methods::MethodStats;
+use super::spill::Spill;
+use super::strings::Strings;
+use super::tables::{
+    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Records,
+    RpcSizes, Rpcs, Waits, take_first,
+};
+
+/// Which tables are wanted; totals and RPCs are always kept.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Keep one row per frame.
+    pub frames: bool,
+    /// Keep one row per message.
+    pub messages: bool,
+    /// Keep one row per TCP packet.
+    pub packets: bool,
+    /// Also of packets of connections that have no row themselves.
+    pub unlisted_packets: bool,
+    /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
+    pub rpc_rows: bool,
+    /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
+    pub file_times: bool,
+    /// Ports whose connections are HTTP/2 even when nothing else says so.
+    pub ports: Vec<u16>,
+    /// Threads to use; 0 and 1 mean the caller's alone.
+    pub threads: u8,
+    /// Where durations go that are more than memory should hold.
+    pub spill: Option<Arc<Spill>>,
+}
+
+impl Options {
+    /// Whether a table is wanted whose rows come in the order of the capture.
+    pub fn has_row_tables(&self) -> bool {
+        self.frames || self.messages || self.packets || self.rpc_rows
+    }
+
+    /// Whether each RPC's budget up to the end of its request is kept: with both packets and RPCs, which is what
+    /// captures of both ends are matched by.
+    pub fn keeps_requests(&self) -> bool {
+        self.rpc_rows && self.packets
+    }
+}
+
+/// Counts of frames by type: of the ten types that RFC 9113 defines, and of all others together.
+pub const FRAME_COUNTS: usize = 11;
+
+/// Sums over the capture.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Frames by type; the last entry counts types that RFC 9113 does not define.
+    pub frames: [u64; FRAME_COUNTS],
+    /// gRPC messages of both directions.
+    pub messages: u64,
+    /// Streams that are HTTP/2 but not gRPC.
+    pub other_streams: u64,
+    /// RPCs that began before the capture.
+    pub begun_before: u64,
+    /// gRPC messages with the compressed flag.
+    pub compressed_messages: u64,
+}
+
+/// The shared state.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// What is wanted.
+    pub options: Options,
+    /// Methods and agents.
+    pub strings: Strings,
+    /// RPCs so far: all that began, or those that serve as examples.
+    pub rpcs: Rpcs,
+    /// Deadlines of RPCs, nanoseconds, -1 for none; stays empty until the first RPC with a deadline.
+    pub deadlines: Vec<i64>,
+    /// The rows that were taken out of the tables of RPCs while the run goes on.
+    pub handed_on: HandedOn,
+    /// What RPCs carried, when wanted.
+    pub rpc_sizes: RpcSizes,
+    /// Budgets of RPCs, when wanted.
+    pub rpc_budgets: Vec<Budget>,
+    /// The same up to the end of the request, when wanted.
+    pub request_budgets: Vec<Budget>,
+    /// The packets at which requests were whole, 0 before, when wanted.
+    pub request_ends: Vec<u32>,
+    /// Messages so far, when wanted.
+    pub messages: Messages,
+    /// Frames so far, when wanted.
+    pub frames: Frames,
+    /// Packets so far, when wanted.
+    pub packets: Packets,
+    /// Waits so far.
+    pub waits: Waits,
+    /// Waits inside records of TLS that was not decrypted.
+    pub record_waits: Waits,
+    /// Records of such TLS, two rows per connection.
+    pub records: Records,
+    /// Idle intervals of clients, by class of length.
+    pub idles: Idles,
+    /// PING frames, as far as they are kept.
+    pub pings: Pings,
+    /// GOAWAY frames so far.
+    pub goaways: Goaways,
+    /// Debug texts of GOAWAY frames.
+    pub goaway_reasons: Vec<String>,
+    /// First DATA that came late so far.
+    pub delays: Delays,
+    /// RPCs that ended otherwise than OK so far.
+    pub failures: Failures,
+    /// Their budgets.
+    pub failure_budgets: Vec<Budget>,
+    /// Which methods connections used.
+    pub connection_methods: ConnectionMethods,
+    /// Problems so far.
+    pub problems: ProblemLog,
+    /// Sums.
+    pub totals: Totals,
+    /// By method number plus one; the first entry is for RPCs whose method is not in the capture.
+    pub methods: Vec<Option<Box<MethodStats>>>,
+    /// Bytes kept out of order over all connections.
+    pub out_of_order_bytes: usize,
+}
+
+/// The statistics of a method before its first RPC.
+#[cold]
+fn first_rpc(index: usize, spill: &Option<Arc<Spill>>) -> Box<MethodStats> {
+    Box::new(MethodStats::new(index < limits::METHOD_HISTOGRAMS, Durations::new(spill.clone())))
+}
+
+/// No method, in an RPC row.
+pub const NO_METHOD: u32 = u32::MAX;
+
+impl Context {
+    /// A context for one run.
+    pub fn new(options: Options) -> Self {
+        Self { options, ..Self::default() }
+    }
+
+    /// Notes a problem on a connection.
+    #[cold]
+    pub fn problem(&mut self, layer: Layer, text: &'static str, connection: u32, packet: u32, time_ns: i64) {
+        self.problems.note(layer, text, connection, packet, time_ns);
+    }
+
+    /// Corrects the directions of a connection's last rows, written before it showed who is the client.
+    #[cold]
+    pub fn turn_rows(&mut self, connection: u32) {
+        let turn = |connections: &[u32], directions: &mut [u8]| {
+            let rows = connections.iter().zip(directions).rev().take(limits::TURNED_ROWS);
+            rows.filter(|(row, _)| **row == connection).for_each(|(_, direction)| *direction ^= 1);
+        };
+        turn(&self.packets.connection, &mut self.packets.direction);
+        turn(&self.frames.connection, &mut self.frames.direction);
+        turn(&self.messages.connection, &mut self.messages.direction);
+    }
+
+    /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
+    pub fn goaway_reason(&mut self, text: &str) -> u32 {
+        if self.goaway_reasons.is_empty() {
+            self.goaway_reasons.push(String::new());
+        }
+        let known = self.goaway_reasons.iter().position(|known| known == text);
+        let number = known.unwrap_or_else(|| {
+            if self.goaway_reasons.len() >= limits::GOAWAY_REASONS {
+                return 0;
+            }
+            self.goaway_reasons.push(text.to_owned());
+            self.goaway_reasons.len() - 1
+        });
+        number as u32
+    }
+
+    /// The running statistics of a method.
+    #[inline]
+    pub fn method(&mut self, method: u32) -> &mut MethodStats {
+        let index = method.wrapping_add(1) as usize; // 0 for NO_METHOD
+        if self.methods.len() <= index {
+            self.make_room_for_method(index);
+        }
+        let spill = &self.options.spill;
+        self.methods[index].get_or_insert_with(|| first_rpc(index, spill))
+    }
+
+    #[cold]
+    fn make_room_for_method(&mut self, index: usize) {
+        self.methods.resize_with(index + 1, || None);
+    }
+
+    /// How many rows at the beginning of the tables of RPCs stay as they are.
+    pub fn settled_rpcs(&self) -> usize {
+        let settled = &self.rpc_sizes.settled;
+        settled.iter().position(|&settled| settled == 0).unwrap_or(settled.len())
+    }
+
+    /// Takes the first rows out of the tables of RPCs.
+    pub fn take_rpcs(&mut self, rows: usize) -> Rows {
+        let rows = rows.min(self.rpcs.len());
+        for place in 0..rows {
+            if self.rpc_sizes.settled.get(place) == Some(&0)
+                && let Some(whole) = self.whole(place)
+            {
+                self.handed_on.keep_open(place, whole);
+            }
+        }
+        self.handed_on.advance(rows);
+        let columns = self.rpcs.take_first(rows).into_iter().chain(self.rpc_sizes.take_first(rows)).collect();
+        take_first(&mut self.request_budgets, rows);
+        take_first(&mut self.request_ends, rows);
+        let deadlines = take_first(&mut self.deadlines, rows);
+        Rows { columns, deadlines, budgets: take_first(&mut self.rpc_budgets, rows) }
+    }
+
+    fn whole(&self, place: usize) -> Option<Whole> {
+        Some(Whole {
+            row: self.rpcs.get(place)?,
+            sizes: self.rpc_sizes.get(place)?,
+            deadline: self.deadlines.get(place).copied().unwrap_or(-1),
+            budget: *self.rpc_budgets.get(place)?,
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Rows of RPCs that are handed on while the run goes on, so that memory does not grow with them.
+//!
+//! Rows are handed on in their order. A row that may still change is handed on, too, if too many others wait behind it. It
+//! is then kept here, and handed on once more when its RPC is over.
+
+use std::collections::HashMap;
+
+use super::budget::Budget;
+use super::tables::{Column, RpcRow, RpcSizes, RpcSizesRow, Rpcs, rpc_flag};
+
+/// All that is known of one RPC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
+    pub row: RpcRow,
+    pub sizes: RpcSizesRow,
+    pub deadline: i64,
+    pub budget: Budget,
+}
+
+/// Rows of RPCs as columns.
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// What [`Rpcs`] and [`RpcSizes`] hold.
+    pub columns: Vec<(&'static str, Column)>,
+    /// One per row, or fewer when the last ones have none.
+    pub deadlines: Vec<i64>,
+    /// One per row.
+    pub budgets: Vec<Budget>,
+}
+
+/// What is kept of rows that were taken.
+#[derive(Debug, Default)]
+pub struct HandedOn {
+    /// How many were taken: the tables begin with the row of this number.
+    rows: u32,
+    /// Those that may still change, by their number.
+    open: HashMap<u32, Whole, foldhash::fast::RandomState>,
+    /// Those of them that do so no longer.
+    settled: Vec<(u32, Whole)>,
+    /// The numbers that methods have at the end of a run by those of the rows that were taken; empty where they are the
+    /// same.
+    pub renumbered: Vec<u32>,
+}
+
+impl HandedOn {
+    /// Where in the tables the row of a number is; `None` when it was taken.
+    #[inline]
+    pub fn place(&self, number: u32) -> Option<usize> {
+        number.checked_sub(self.rows).map(|place| place as usize)
+    }
+
+    /// Keeps the RPC of a row that is handed on although it may still change.
+    pub(super) fn keep_open(&mut self, place: usize, whole: Whole) {
+        self.open.insert(self.number(place), whole);
+    }
+
+    /// The first `rows` rows of the tables were handed on.
+    pub(super) fn advance(&mut self, rows: usize) {
+        self.rows = self.number(rows);
+    }
+
+    /// The number of the row at a place in the tables.
+    #[inline]
+    pub fn number(&self, place: usize) -> u32 {
+        self.rows.wrapping_add(place as u32)
+    }
+
+    /// Writes what an RPC carried.
+    #[cold]
+    pub(crate) fn write_sizes(&mut self, number: u32, carried: RpcSizesRow) {
+        if let Some(Whole { sizes, .. }) = self.open.get_mut(&number) {
+            *sizes = RpcSizesRow { settled: sizes.settled, ..carried };
+        }
+    }
+
+    /// Writes how an RPC ended.
+    #[cold]
+    pub(crate) fn write_row(&mut self, number: u32, status: u8, flags: u8, last_packet: u32, budget: &Budget) {
+        if let Some(whole) = self.open.get_mut(&number) {
+            whole.row.status = status;
+            whole.row.flags |= flags;
+            whole.row.last_packet = last_packet;
+            whole.row.duration_ns = i64::try_from(budget.total()).unwrap_or(i64::MAX);
+            whole.budget = *budget;
+        }
+    }
+
+    /// Bytes of an RPC that is over are not in the capture.
+    #[cold]
+    pub(crate) fn touch_gap(&mut self, number: u32) {
+        if let Some(whole) = self.open.get_mut(&number) {
+            whole.row.flags |= rpc_flag::TOUCHES_GAP;
+        }
+    }
+
+    /// Nothing more comes of an RPC.
+    #[cold]
+    pub(crate) fn settle(&mut self, number: u32) {
+        if let Some(mut whole) = self.open.remove(&number) {
+            whole.sizes.settled = 1;
+            self.settled.push((number, whole));
+        }
+    }
+
+    /// Takes the rows out of which nothing more comes, though they were taken before; with their numbers, ascending.
+    pub fn take_settled(&mut self) -> (Vec<u32>, Rows) {
+        self.settled.sort_unstable_by_key(|&(number, _)| number);
+        let (mut rpcs, mut sizes) = (Rpcs::default(), RpcSizes::default());
+        let (mut numbers, mut rows) = (Vec::new(), Rows::default());
+        for (number, whole) in self.settled.drain(..) {
+            numbers.push(number);
+            rpcs.push(whole.row);
+            sizes.push(whole.sizes);
+            rows.deadlines.push(whole.deadline);
+            rows.budgets.push(whole.budget);
+        }
+        rows.columns = rpcs.take_columns().into_iter().chain(sizes.take_columns()).collect();
+        (numbers, rows)
+    }
+
+    /// Nothing more comes of any RPC.
+    pub fn settle_all(&mut self) {
+        self.settled.extend(self.open.drain());
+    }
+}

@@ -1,0 +1,10 @@
+//! What a run writes to, and what every layer may use: tables, dictionaries, sums, and the causes of time.
+
+pub mod budget;
+pub mod context;
+pub mod durations;
+pub mod handed_on;
+pub mod methods;
+pub mod spill;
+pub mod strings;
+pub mod tables;

@@ -1,0 +1,167 @@
+//! Keeps each string once and refers to it by number. Number and length are bounded.
+
+use std::collections::HashMap;
+
+use crate::limits;
+
+/// A dictionary of byte strings; numbers are given in the order of first sight.
+#[derive(Debug, Default)]
+pub struct Interner {
+    numbers: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
+    strings: Vec<Box<[u8]>>,
+    bytes: usize,
+    overflowed: bool,
+}
+
+impl Interner {
+    /// The number of `text`. Text beyond [`limits::INTERNED_BYTES`] is cut; once [`limits::INTERNED_STRINGS`] or
+    /// [`limits::INTERNED_TOTAL`] bytes are kept, every new one gets the number of a shared last entry.
+    pub fn intern(&mut self, text: &[u8]) -> u32 {
+        let text = text.get(..limits::INTERNED_BYTES).unwrap_or(text);
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let full = self.strings.len() >= limits::INTERNED_STRINGS || self.bytes + text.len() > limits::INTERNED_TOTAL;
+        if self.overflowed || full {
+            return self.overflow();
+        }
+        self.push(text)
+    }
+
+    fn push(&mut self, text: &[u8]) -> u32 {
+        let number = u32::try_from(self.strings.len()).unwrap_or(u32::MAX);
+        self.bytes += text.len();
+        self.strings.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
+    }
+
+    fn overflow(&mut self) -> u32 {
+        if !self.overflowed {
+            self.overflowed = true;
+            self.push(b"(more names than are told apart)");
+        }
+        u32::try_from(self.strings.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// All strings by number, with bytes that are not UTF-8 replaced.
+    pub fn texts(&self) -> Vec<String> {
+        self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+    }
+
+    /// All strings with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.strings.iter().zip(0..).map(|(text, number)| (text.as_ref(), number))
+    }
+
+    /// How many strings there are.
+    pub fn len(&self) -> usize {
+        self.strings.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.strings.is_empty()
+    }
+
+    /// Gives the strings other numbers: `order` has the old ones in the new order. None is found by its text afterwards.
+    pub fn arrange(&mut self, order: &[u32]) {
+        let mut before = std::mem::take(&mut self.strings);
+        self.strings = order.iter().filter_map(|&old| before.get_mut(old as usize).map(std::mem::take)).collect();
+        self.numbers = HashMap::default();
+    }
+
+    /// Takes the strings of another dictionary in; gives their numbers here by their numbers there.
+    pub fn absorb(&mut self, other: &Self) -> Vec<u32> {
+        other.strings.iter().map(|text| self.intern(text)).collect()
+    }
+
+    /// One string by number.
+    pub fn get(&self, number: u32) -> Option<&[u8]> {
+        self.strings.get(number as usize).map(AsRef::as_ref)
+    }
+}
+
+/// The strings of a run that rows refer to.
+#[derive(Debug, Default)]
+pub struct Strings {
+    /// Methods, `/package.Service/Method`.
+    pub methods: Interner,
+    /// Implementations, `grpc-go/1.85.0`.
+    pub agents: Interner,
+    /// Methods without a name so far.
+    unnamed: u32,
+}
+
+/// First octet of what stands for a method whose name is not in the capture; no field may hold it (RFC 9113 section
+/// 8.2.1).
+const LABEL: u8 = 0;
+
+impl Strings {
+    /// The number of a method by its `:path`.
+    pub fn method(&mut self, path: &[u8]) -> u32 {
+        if path.first() == Some(&LABEL) {
+            return self.methods.intern(b"(not a path)");
+        }
+        self.methods.intern(path)
+    }
+
+    /// A number for a method of `connection` whose name is not in the capture, the `nth` one; `None` when too many
+    /// names are kept.
+    pub fn unnamed_method(&mut self, connection: u32, nth: u32) -> Option<u32> {
+        if self.unnamed >= limits::METHOD_LABELS_TOTAL {
+            return None;
+        }
+        self.unnamed += 1;
+        let mut key = [LABEL; 9];
+        key[1..5].copy_from_slice(&connection.to_be_bytes());
+        key[5..].copy_from_slice(&nth.to_be_bytes());
+        let number = self.methods.intern(&key);
+        (self.methods.get(number) == Some(&key[..])).then_some(number)
+    }
+
+    /// The methods whose names are not in the capture, by connection, and on each in the order of their first RPCs.
+    pub fn unnamed_methods(&self) -> Vec<u32> {
+        let mut unnamed: Vec<(&[u8], u32)> =
+            self.methods.iter().filter(|(text, _)| text.first() == Some(&LABEL)).collect();
+        unnamed.sort_unstable();
+        unnamed.into_iter().map(|(_, number)| number).collect()
+    }
+
+    /// The methods from a number on; `None` for one whose name is not in the capture.
+    pub fn methods_from(&self, first: usize) -> Vec<Option<String>> {
+        let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+        self.methods.iter().skip(first).map(|(name, _)| (name.first() != Some(&LABEL)).then(|| text(name))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stable_and_bounded() {
+        let mut interner = Interner::default();
+        assert_eq!(interner.intern(b"/a"), 0);
+        assert_eq!(interner.intern(b"/b"), 1);
+        assert_eq!(interner.intern(b"/a"), 0);
+        for n in 0..limits::INTERNED_STRINGS * 2 {
+            interner.intern(n.to_string().as_bytes());
+        }
+        assert_eq!(interner.texts().len(), limits::INTERNED_STRINGS + 1);
+        assert_eq!(interner.intern(b"/a"), 0);
+        assert_eq!(interner.intern(b"new"), limits::INTERNED_STRINGS as u32);
+    }
+
+    #[test]
+    fn long_strings_are_bounded_in_bytes() {
+        let mut interner = Interner::default();
+        let long = |n: usize| [n.to_string().as_bytes(), &[b'x'; limits::INTERNED_BYTES]].concat();
+        let most = limits::INTERNED_TOTAL / limits::INTERNED_BYTES;
+        let numbers: Vec<u32> = (0..2 * most).map(|n| interner.intern(&long(n))).collect();
+        assert_eq!(numbers[most - 1], most as u32 - 1);
+        assert!(numbers[most..].iter().all(|&number| number == most as u32), "they share one name");
+        assert_eq!(interner.intern(b""), most as u32, "and so does every new one, however short");
+        assert_eq!(interner.intern(&long(7)), 7);
+    }
+}

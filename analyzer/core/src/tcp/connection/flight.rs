@@ -1,0 +1,64 @@
+//! Counts new data. A flight begins when nothing is in flight, and lasts until all of it is acknowledged.
+
+use crate::at::At;
+
+use super::super::half::{Flight, Half};
+use super::Connection;
+
+const NOT_KNOWN: i64 = -1;
+
+impl Connection {
+    /// Counts the bytes from `start` to `end`, which `side` has not sent before. A new flight begins if nothing is in
+    /// flight. An idle time before it that is longer than the retransmission timeout restarts the congestion window
+    /// (`tcp_slow_start_after_idle_check`, include/net/tcp.h).
+    #[inline]
+    pub(super) fn count_new_data(&mut self, side: usize, start: i64, end: i64, at: At) {
+        let near = self.transport.near_rtt[side].max(0);
+        let segment = self.segment_size(side);
+        let half = &mut self.halves[side];
+        let known = half.known_acked(at.time, near);
+        half.acks_reach_back = known.is_some();
+        let known = known.unwrap_or(half.acked);
+        if segment > 0 && known > half.acked_at_send {
+            half.congestion.acknowledged(known - half.acked_at_send, segment);
+        }
+        half.acked_at_send = half.acked_at_send.max(known);
+        let in_flight = (half.highest - half.acked_at_send).max(0);
+        if in_flight == 0 {
+            begin_flight(half, start, segment, near, at);
+        }
+        half.highest = end;
+        half.rtt.sent(end, at.time);
+        half.sent.push(end, end - start, segment);
+        half.sent_short = end - start < segment;
+        if segment > 0 {
+            half.congestion.sent(in_flight.saturating_add(end - start), segment);
+        }
+        half.last_data_time = at.time.max(half.last_data_time);
+        half.last_data_packet = at.packet;
+        half.retransmissions_since = 0;
+    }
+}
+
+fn begin_flight(half: &mut Half, start: i64, segment: i64, near: i64, at: At) {
+    // bytes in a hole are not in the capture, and neither is their time
+    let first = half.last_data_packet == 0 || start > half.highest;
+    let idle = at.time.saturating_sub(half.last_data_time).max(0);
+    half.flight = Flight {
+        number: half.flight.number + 1,
+        first_packet: at.packet,
+        start_time: at.time,
+        start,
+        idle_before: if first { NOT_KNOWN } else { idle },
+        window_before: half.congestion.bytes(segment),
+    };
+    half.congestion.flight_over();
+    if first || segment == 0 {
+        return;
+    }
+    if let Some(timeout) = half.rtt.retransmission_timeout(near)
+        && idle > timeout
+    {
+        half.congestion.restart_after_idle(idle, timeout, segment);
+    }
+}

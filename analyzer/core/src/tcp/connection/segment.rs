@@ -1,0 +1,217 @@
+//! Reads what a segment says about its connection: handshake, acknowledgements, windows, and the end.
+
+use crate::at::At;
+use crate::limits;
+use crate::packet::{PacketDirection, Segment, TcpFlags};
+use crate::store::tables::PacketRow;
+
+use super::super::events::Events;
+use super::super::half::{self, Ack};
+use super::super::note::Note;
+use super::Connection;
+
+const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
+
+impl Connection {
+    /// Takes one segment of `side`.
+    #[inline]
+    pub fn segment<U: Events>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
+        let half = &mut self.halves[side];
+        if !half.started {
+            half.start(segment.seq.wrapping_add(u32::from(segment.flags.contains(TcpFlags::SYN))));
+        }
+        let offset = half.offset(segment.seq);
+        let end = offset + i64::from(segment.payload_len);
+        let suspect = segment.payload_len == 0 || end <= half.highest;
+        if half.recent.is_duplicate(segment, at.time, suspect) {
+            self.counters.duplicates += 1;
+            self.counters.payload_bytes += segment.payload.len() as u64;
+            self.counters.retransmitted_bytes += segment.payload.len() as u64;
+            return self.row_of(side, segment, offset, at, Note::Duplicate, above);
+        }
+        self.count(side, segment, at);
+        if segment.flags.contains(TcpFlags::SYN) {
+            self.syn(side, segment, at);
+        }
+        if segment.flags.contains(TcpFlags::ACK) {
+            self.acknowledgement(side, segment, at, above.client());
+        }
+        let note = if segment.payload_len > 0 {
+            let first_byte = offset + i64::from(segment.flags.contains(TcpFlags::SYN));
+            self.data(side, segment, first_byte, at, above)
+        } else {
+            Note::None
+        };
+        if above.context().options.packets {
+            self.row_of(side, segment, offset, at, note, above);
+        }
+        if segment.flags.intersects(CLOSING) {
+            self.closing(side, segment, end, at);
+        }
+        self.check_holes(at, above);
+    }
+
+    #[inline]
+    fn count(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        let counters = &mut self.counters;
+        counters.packets[side] += 1;
+        counters.bytes[side] += u64::from(segment.payload_len);
+        counters.payload_bytes += segment.payload.len() as u64;
+        counters.urgent += u32::from(segment.flags.contains(TcpFlags::URG));
+        match segment.packet_direction {
+            PacketDirection::Outgoing => counters.outgoing[side] += 1,
+            PacketDirection::Incoming => counters.incoming[side] += 1,
+            PacketDirection::Unknown => {}
+        }
+        if at.time >= self.last.time {
+            self.last = at;
+        }
+        let half = &mut self.halves[side];
+        half.timestamps |= segment.timestamps.is_some(); // a RST comes without
+        half.longest_payload = half.longest_payload.max(segment.payload_len);
+    }
+
+    fn syn(&mut self, side: usize, segment: &Segment<'_>, at: At) {
+        let half = &mut self.halves[side];
+        half.isn = Some(segment.seq);
+        half.mss = segment.mss;
+        half.window_scale = segment.window_scale.map(|shift| shift.min(14)); // RFC 7323 section 2.3
+        half.answered_syn = segment.flags.contains(TcpFlags::ACK);
+        if segment.flags.contains(TcpFlags::ACK) {
+            self.syn_ack_time = Some(at.time);
+        } else {
+            self.syn_time = Some(at.time);
+        }
+    }
+
+    /// The segment's ACK and window: they speak of the other side's bytes and of this side's buffer.
+    #[inline]
+    fn acknowledgement(&mut self, side: usize, segment: &Segment<'_>, at: At, client: usize) {
+        self.note_handshake(side, segment, at, client);
+        let peer = &self.halves[1 - side];
+        let shift = self.halves[side].window_shift(peer, segment.flags.contains(TcpFlags::SYN));
+        let window = shift.map(|shift| u64::from(segment.window) << shift);
+        if self.transport.near_rtt[1 - side] > half::NEAR && window != self.halves[side].window {
+            self.halves[side].windows.push(at.time, window);
+        }
+        self.halves[side].window = window;
+        if !self.halves[1 - side].started && !self.hears_of(side, segment) {
+            return;
+        }
+        let peer = &self.halves[1 - side];
+        let offset = peer.offset(segment.ack);
+        if !segment.sack.is_empty() {
+            self.selective(side, segment, offset, at);
+        }
+        let peer = &self.halves[1 - side];
+        if offset <= peer.acked {
+            return;
+        }
+        self.transport.unheard[1 - side] = self.counters.bytes[1 - side] == 0 && offset > 1; // one may be a FIN
+        let peer = &mut self.halves[1 - side];
+        peer.acked = offset;
+        peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
+        peer.rtt.acknowledged(offset, at.time);
+        self.refresh_near(1 - side);
+    }
+
+    /// `side` acknowledges a peer of which the capture has no packet: its SYN was answered, or it has sent packets
+    /// for long. The peer's bytes then count from this ACK on, and what is acknowledged later is missing.
+    #[cold]
+    fn hears_of(&mut self, side: usize, segment: &Segment<'_>) -> bool {
+        // a tap counts the bytes as well, from the SYN on
+        let for_long = !self.is_shown && self.counters.packets[side] > limits::MISSING_AFTER_PACKETS;
+        let answered = self.halves[side].isn.is_some() || for_long;
+        let unheard = answered && !segment.flags.contains(TcpFlags::SYN);
+        if unheard {
+            self.halves[1 - side].start(segment.ack);
+        }
+        unheard
+    }
+
+    /// An ACK with SACK blocks (RFC 2018) releases its receiver too. A first block below the ACK says that those bytes
+    /// came twice (RFC 2883).
+    #[cold]
+    fn selective(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
+        let peer = &mut self.halves[1 - side];
+        if let Some(&(left, right)) = segment.sack.as_slice().first()
+            && peer.offset(right) <= offset
+        {
+            let twice = peer.offset(left);
+            self.transport.queues[1 - side].was_not_missing(twice);
+            let sent_again = peer.sent_again.iter().position(|&again| again == twice);
+            if let Some(place) = sent_again {
+                peer.sent_again.swap_remove(place);
+                self.counters.needless += 1;
+            }
+        }
+        let peer = &mut self.halves[1 - side];
+        if offset <= peer.acked {
+            peer.acks.push(Ack { time: at.time, offset: peer.acked, packet: at.packet });
+        }
+    }
+
+    /// The halves of the handshake give the first round-trip times: SYN to SYN-ACK is the server's side of the path,
+    /// SYN-ACK to ACK the client's.
+    #[inline]
+    fn note_handshake(&mut self, side: usize, segment: &Segment<'_>, at: At, client: usize) {
+        if self.handshake.is_some() || segment.flags.contains(TcpFlags::SYN) {
+            return;
+        }
+        let (Some(syn), Some(syn_ack)) = (self.syn_time, self.syn_ack_time) else { return };
+        if side != client {
+            return;
+        }
+        let (server_half, client_half) = (syn_ack.saturating_sub(syn), at.time.saturating_sub(syn_ack));
+        self.handshake = Some((server_half, client_half));
+        self.halves[client].rtt.sample(server_half);
+        self.halves[1 - client].rtt.sample(client_half);
+        self.refresh_near(0);
+        self.refresh_near(1);
+    }
+
+    /// `halves[sender].rtt` times the way from the capture point to the sender's peer and back.
+    #[inline]
+    fn refresh_near(&mut self, sender: usize) {
+        if let Some(min) = self.halves[sender].rtt.min {
+            self.transport.near_rtt[1 - sender] = min;
+        }
+    }
+
+    /// FIN or RST.
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
+        self.closed_by.get_or_insert(side);
+        if segment.flags.contains(TcpFlags::FIN) {
+            self.halves[side].fin.get_or_insert(end);
+            self.fins[side].get_or_insert(at);
+        }
+        if segment.flags.contains(TcpFlags::RST) {
+            self.reset.get_or_insert(at);
+        }
+    }
+
+    fn row_of<U: Events>(&self, side: usize, segment: &Segment<'_>, offset: i64, at: At, note: Note, above: &mut U) {
+        let direction = u8::from(side != above.client());
+        let cx = above.context();
+        if !cx.options.packets {
+            return;
+        }
+        let peer = &self.halves[1 - side];
+        let ack = if segment.flags.contains(TcpFlags::ACK) && peer.started { peer.offset(segment.ack) } else { 0 };
+        cx.packets.push(PacketRow {
+            packet: at.packet,
+            time_ns: at.time,
+            connection: self.row,
+            direction,
+            flags: u32::from(segment.flags.0),
+            seq: offset.max(0) as u64,
+            ack: ack.max(0) as u64,
+            window: self.halves[side].window.unwrap_or(u64::from(segment.window)),
+            payload_bytes: segment.payload_len,
+            captured_payload_bytes: segment.payload.len() as u32,
+            note: note as u8,
+            identification: segment.ip_id.map_or(u32::MAX, u32::from),
+            timestamp: segment.timestamps.map_or(0, |(value, _)| value),
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! Remembers what blocked a sender below HTTP/2. A stream's own bytes do not show it: an answer may have waited behind
+//! blocked bytes, and a request behind a lost segment.
+
+use crate::limits;
+use crate::store::budget::Cause;
+
+/// Retransmissions within this time count as one, nanoseconds: 1 ms.
+const TOGETHER: i64 = 1_000_000;
+
+/// An interval in which a sender was blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockedInterval {
+    /// Its last bytes before.
+    pub start: i64,
+    /// Its next bytes.
+    pub end: i64,
+    /// What held it up.
+    pub cause: Cause,
+    /// A loss did, or what it left behind.
+    pub after_loss: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Resent {
+    offset: i64,
+    time: i64,
+}
+
+/// The queue of one sender, as far as the capture shows what held it up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendQueue {
+    /// Offset behind the bytes that are being read.
+    pub position: i64,
+    /// What comes late now was behind a lost segment, not only behind one that took longer.
+    pub lost: bool,
+    /// What comes was kept behind a hole, so that its waits were not judged.
+    pub late: bool,
+    intervals: [BlockedInterval; limits::HELD_INTERVALS],
+    kept: usize,
+    resent: [Resent; limits::RESENT],
+    resendings: usize,
+    last_resent: i64,
+}
+
+impl SendQueue {
+    /// Adds an interval in which the sender was blocked. It had bytes to send since the interval before.
+    pub fn add(&mut self, interval: BlockedInterval) {
+        if self.kept == limits::HELD_INTERVALS {
+            self.intervals.rotate_left(1);
+            self.kept -= 1;
+        }
+        self.intervals[self.kept] = interval;
+        self.kept += 1;
+    }
+
+    /// Takes back the newest interval, which concerned one segment alone.
+    pub fn take_back(&mut self) {
+        self.kept = self.kept.saturating_sub(1);
+    }
+
+    /// Forgets the intervals: the queue was empty, so later bytes did not wait behind them.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.kept = 0;
+    }
+
+    /// The intervals since the sender last had nothing to send, oldest first.
+    pub fn intervals(&self) -> &[BlockedInterval] {
+        self.intervals.get(..self.kept).unwrap_or_default()
+    }
+
+    /// Whether the queue was blocked since it was last empty.
+    #[inline]
+    pub fn is_blocked(&self) -> bool {
+        self.kept > 0
+    }
+
+    /// Bytes from `offset` on were retransmitted at `time`: nothing behind them could be read before.
+    pub fn resent(&mut self, offset: i64, time: i64) {
+        let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
+        self.resendings += usize::from(!joins);
+        let place = &mut self.resent[(self.resendings - 1) % limits::RESENT];
+        *place = Resent { offset: if joins { place.offset.min(offset) } else { offset }, time };
+        self.last_resent = time;
+    }
+
+    /// The receiver had the bytes at `offset` twice (RFC 2883): the retransmitted bytes were not missing.
+    pub fn was_not_missing(&mut self, offset: i64) {
+        self.resent.iter_mut().filter(|resent| resent.offset == offset).for_each(|resent| resent.offset = i64::MAX);
+    }
+
+    /// Whether anything was retransmitted after `time`.
+    #[inline]
+    pub fn resent_after(&self, time: i64) -> bool {
+        self.resendings > 0 && self.last_resent > time
+    }
+
+    /// When bytes before `position` were last retransmitted, after `since` and not after `until`.
+    pub fn last_resent_before(&self, position: i64, since: i64, until: i64) -> Option<i64> {
+        let kept = self.resent.iter().take(self.resendings);
+        kept.filter(|r| r.offset < position && r.time > since && r.time <= until).map(|r| r.time).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_interval_goes_first() {
+        let mut queue = SendQueue::default();
+        for start in 0..limits::HELD_INTERVALS as i64 + 2 {
+            queue.add(BlockedInterval { start, end: start + 1, cause: Cause::CongestionWindow, after_loss: false });
+        }
+        assert_eq!(queue.intervals().len(), limits::HELD_INTERVALS);
+        assert_eq!(queue.intervals()[0].start, 2);
+        queue.clear();
+        assert!(!queue.is_blocked());
+    }
+
+    #[test]
+    fn only_bytes_in_front_that_were_missing_count() {
+        let mut queue = SendQueue::default();
+        queue.resent(1_000, 10 * TOGETHER);
+        queue.resent(3_000, 50 * TOGETHER);
+        assert_eq!(queue.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
+        assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
+        assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
+        assert_eq!(queue.last_resent_before(4_000, 0, 49 * TOGETHER), Some(10 * TOGETHER), "no time to be answered");
+        assert_eq!(queue.last_resent_before(4_000, 50 * TOGETHER, i64::MAX), None, "sent later");
+        queue.was_not_missing(3_000);
+        assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(10 * TOGETHER));
+    }
+
+    #[test]
+    fn a_burst_is_one_resending() {
+        let mut queue = SendQueue::default();
+        for n in 0..3 * limits::RESENT as i64 {
+            queue.resent(n * 1_000, 10 * TOGETHER + n);
+        }
+        assert_eq!(queue.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
+    }
+}

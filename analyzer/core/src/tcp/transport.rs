@@ -1,0 +1,34 @@
+//! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
+
+use super::send_queue::SendQueue;
+
+/// The state of both senders that matters above TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct Transport {
+    /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
+    pub near_rtt: [i64; 2],
+    /// What held up each side's bytes.
+    pub queues: [SendQueue; 2],
+    /// Sides of which the capture has no payload though some was acknowledged.
+    pub unheard: [bool; 2],
+    /// By side: the snaplen cut the packet whose bytes were handed up last.
+    pub is_cut: [bool; 2],
+    /// The bytes that are handed up follow others that may still come: the capture ends first.
+    pub unproven: bool,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self { near_rtt: [-1; 2], queues: Default::default(), unheard: [false; 2], is_cut: [false; 2], unproven: false }
+    }
+}
+
+impl Transport {
+    /// Both halves of the path, nanoseconds.
+    pub fn round_trip(&self) -> Option<i64> {
+        match self.near_rtt {
+            [a, b] if a >= 0 && b >= 0 => Some(a + b),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Finds bytes that a side did not owe but that were held back all the same, by Nagle's algorithm or by the congestion
+//! window.
+
+use crate::at::At;
+use crate::grpc::call::Kind;
+use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
+use crate::store::budget::Cause;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::WaitRow;
+use crate::tcp::half::{Ack, Half};
+use crate::tcp::send_queue::BlockedInterval;
+
+use super::cause::{are_open, credit, is_full, tcp_window};
+use super::layers::{Layers, SHORTEST, reaction};
+use super::release::release;
+use super::row::row;
+use super::stop::{Stop, stopped};
+
+/// `side` sends new bytes without having owed any: a pause before shows that its queue was empty. Not so when a loss
+/// had reduced its window, that was full, and an ACK came right before: what begins now could not begin sooner. Nor when
+/// Nagle's algorithm held it back, or the congestion window the end of a stream.
+#[cold]
+pub fn began(layers: &mut Layers<'_>, side: usize, length: i64, payload: &[u8], at: At, cx: &mut Context) {
+    let half = &layers.tcp.halves[side];
+    let start = half.last_data_time;
+    if at.time.saturating_sub(start) < SHORTEST {
+        return;
+    }
+    layers.tcp.transport.queues[side].clear();
+    let Some(ack) = release(layers, side, at) else { return };
+    let segment = layers.tcp.segment_size(side);
+    let half = &layers.tcp.halves[side];
+    let in_flight = (half.highest - half.acked_at_send).max(0);
+    let counted = half.sent.behind(half.acked_at_send).map_or(0, |segments| segments * segment);
+    let full = half.congestion.bytes(segment) - in_flight.max(counted) < segment && in_flight >= segment;
+    if half.congestion.is_after_loss() && half.acks_reach_back && full {
+        let interval = BlockedInterval { start, end: at.time, cause: Cause::CongestionWindow, after_loss: true };
+        layers.tcp.transport.queues[side].add(interval);
+        return;
+    }
+    let stop = stopped(layers, side);
+    let ends = ends(payload) == Some(stop.stream);
+    let small = begins_message(layers, side, &stop) || ends && ends_messages(layers, side, &stop);
+    if small && is_held_by_nagle(layers, side, &stop, length, ack, at) {
+        note_held(layers, side, &stop, Cause::DelayedAck, ack, at, cx);
+    } else if ends && let Some(cause) = holds_the_end(layers, side, &stop, ack) {
+        note_held(layers, side, &stop, cause, ack, at, cx);
+    }
+}
+
+/// The bytes sent last were the HEADERS of a call without its message.
+fn begins_message(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
+    layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let call = &stream.state;
+        let direction = &call.directions[side];
+        let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
+        call.kind == Kind::Grpc && !call.finished && message_to_come
+    })
+}
+
+/// The bytes sent last were a segment that was not full, and the next ones come right after the delayed ACK of it: those
+/// are held back by Nagle's algorithm, not late.
+fn is_held_by_nagle(layers: &Layers<'_>, side: usize, stop: &Stop, length: i64, ack: Ack, at: At) -> bool {
+    let open = are_open(layers, side, stop, credit(layers, side, at).0);
+    tcp_window(layers, side, stop, length, ack, open, at) == Cause::DelayedAck
+}
+
+/// Whether what `half` sends without having owed any may have been held up all the same, as far as it shows at once: by
+/// Nagle's algorithm behind a short segment, or, when it is no more than the frame that ends a stream, by the
+/// congestion window, which had no room for it behind the last message.
+#[inline]
+pub fn may_be_held(half: &Half, payload: &[u8], at: At) -> bool {
+    at.time.saturating_sub(half.last_data_time) >= SHORTEST
+        && (half.paused_behind_a_short_segment(at.time) || ends(payload).is_some())
+}
+
+/// The stream that a packet's only frame ends: an empty DATA frame, or trailers.
+#[inline(never)]
+fn ends(payload: &[u8]) -> Option<u32> {
+    let (octets, rest) = payload.split_first_chunk::<HEADER_LEN>()?;
+    let header = FrameHeader::parse(octets);
+    let alone = rest.len() == header.length() as usize && header.stream != 0 && header.has(flag::END_STREAM);
+    let ending = header.kind() == FrameType::HEADERS || header.kind() == FrameType::DATA && rest.is_empty();
+    (alone && ending).then_some(header.stream)
+}
+
+/// The bytes sent last were a message's, and nothing of the stream is left but its end.
+fn ends_messages(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
+    layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
+        let call = &stream.state;
+        let direction = &call.directions[side];
+        call.kind == Kind::Grpc && !direction.ended && direction.reader.messages > 0
+    })
+}
+
+/// What held up the frame that ends a stream, which comes right after an ACK, for which alone it can have waited: it is the
+/// first, the peer has sent nothing else meanwhile, all messages are whole, and the congestion window was full. It owed
+/// nothing, so that standing still proves nothing. Nagle's algorithm would have waited for the last segment's ACK, if that
+/// was short: which of both it was is not known then. Flow control does not bind such frames (RFC 9113 section 6.9).
+fn holds_the_end(layers: &mut Layers<'_>, side: usize, stop: &Stop, ack: Ack) -> Option<Cause> {
+    if !ends_messages(layers, side, stop) {
+        return None;
+    }
+    let (half, peer) = (&layers.tcp.halves[side], &layers.tcp.halves[1 - side]);
+    let near = layers.tcp.transport.near_rtt[side].max(0);
+    let earlier = half.acks.at(ack.time.saturating_sub(reaction(layers)));
+    let before_the_stop = |ack: Ack| ack.time.saturating_add(near) <= half.last_data_time;
+    let first = earlier.map_or(half.acks.is_whole(), before_the_stop);
+    let silent = peer.last_data_time < half.last_data_time;
+    let untroubled = half.retransmissions_since == 0;
+    let (in_flight, segment) = (stop.in_flight?, layers.tcp.segment_size(side));
+    let received = stop.receive_window.is_some_and(|window| window - in_flight >= segment);
+    let full = segment > 0 && in_flight >= segment && received && is_full(layers, side, stop, in_flight);
+    let nagle = half.sent_short && ack.offset >= half.highest;
+    let cause = if nagle { Cause::Unexplained } else { Cause::CongestionWindow };
+    (first && silent && untroubled && full).then_some(cause)
+}
+
+/// Bytes that `side` did not owe were held up all the same.
+fn note_held(layers: &mut Layers<'_>, side: usize, stop: &Stop, cause: Cause, ack: Ack, at: At, cx: &mut Context) {
+    let start = layers.tcp.halves[side].last_data_time;
+    layers.tcp.transport.queues[side].add(BlockedInterval { start, end: at.time, cause, after_loss: false });
+    let row = row(layers, side, stop, Some(ack), at);
+    cx.waits.push(WaitRow {
+        start_time_ns: start,
+        duration_ns: at.time.saturating_sub(start),
+        cause: cause as u8,
+        stopped_at_packet: layers.tcp.halves[side].last_data_packet,
+        streams: 1,
+        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
+        ..row
+    });
+}

@@ -1,0 +1,105 @@
+//! Measures the waits of a sender that owes bytes, from its last bytes to its next ones.
+
+use crate::at::At;
+use crate::grpc::data::charge_wait;
+use crate::store::budget::Cause;
+use crate::store::context::{Context, NO_METHOD};
+use crate::store::tables::WaitRow;
+use crate::tcp::send_queue::BlockedInterval;
+
+use super::cause::{cause, credit, stands_at_its_window};
+use super::layers::{Layers, SHORTEST};
+use super::release::release;
+use super::row::row;
+use super::stop::Stop;
+
+/// `side` paused inside a message between `start` and `at`, behind bytes of its peer that the capture lacks: with them
+/// what it waited for is missing.
+#[cold]
+pub fn not_judged(layers: &mut Layers<'_>, side: usize, start: i64, at: At) {
+    if at.time.saturating_sub(start) >= SHORTEST && layers.owes(side) {
+        let interval = BlockedInterval { start, end: at.time, cause: Cause::Unexplained, after_loss: false };
+        charge_wait(layers.http2, side, &interval);
+    }
+}
+
+/// `side`, which owed bytes since `stop`, sends `length` new ones: if it was silent long enough, that was a wait.
+pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, at: At, cx: &mut Context) {
+    let half = &layers.tcp.halves[side];
+    let (start, packet) = (half.last_data_time, half.last_data_packet);
+    let duration = at.time.saturating_sub(start);
+    if duration < SHORTEST {
+        return;
+    }
+    if layers.http2.begun_late {
+        note_stop_for_credit(layers, side, stop, at);
+    }
+    let released = release(layers, side, at);
+    let cause = cause(layers, side, stop, length, released, at);
+    let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
+    let interval = BlockedInterval { start, end: at.time, cause, after_loss };
+    let streams = charge_wait(layers.http2, side, &interval);
+    let row = row(layers, side, stop, released, at);
+    hold(layers, side, interval);
+    let congestion_window_bytes = at_its_window(layers, side, stop, cause, after_loss, released.is_some(), at);
+    let waits = if layers.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };
+    waits.push(WaitRow {
+        congestion_window_bytes,
+        start_time_ns: start,
+        duration_ns: duration,
+        cause: cause as u8,
+        stopped_at_packet: packet,
+        streams,
+        method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
+        after_loss: u8::from(after_loss),
+        ..row
+    });
+}
+
+/// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove
+/// where the connection's window is used up.
+#[cold]
+fn note_stop_for_credit(layers: &mut Layers<'_>, side: usize, stop: &Stop, at: At) {
+    let Some(credits) = stop.credits else { return };
+    let whole = stop.owed > 0 && layers.http2.sides[side].owed_in_frame() == 0;
+    if whole && layers.tcp.halves[side].retransmissions_since == 0 && credit(layers, side, at).0 {
+        let segment = layers.tcp.segment_size(side);
+        layers.http2.note_stop_for_credit(side, stop.stream, credits, segment);
+    }
+}
+
+/// The congestion window at the stop, bytes. If it was binding, it is what was in flight.
+fn at_its_window(
+    layers: &mut Layers<'_>,
+    side: usize,
+    stop: &Stop,
+    cause: Cause,
+    after_loss: bool,
+    released: bool,
+    at: At,
+) -> i64 {
+    let segment = layers.tcp.segment_size(side);
+    let Some(in_flight) = stop.in_flight else { return stop.congestion_window };
+    if after_loss {
+        layers.tcp.halves[side].congestion.proved(in_flight, segment);
+        return stop.congestion_window.min(in_flight.max(segment));
+    }
+    let less = stop.congestion_window - in_flight >= segment && released;
+    if less
+        && matches!(cause, Cause::CongestionWindow | Cause::Unexplained)
+        && stands_at_its_window(layers, side, stop, in_flight, at)
+    {
+        layers.tcp.halves[side].congestion.outgrown(in_flight, segment);
+        return in_flight;
+    }
+    stop.congestion_window
+}
+
+/// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. Other waits show that it was empty.
+fn hold(layers: &mut Layers<'_>, side: usize, interval: BlockedInterval) {
+    let held = &mut layers.tcp.transport.queues[side];
+    match interval.cause {
+        Cause::CongestionWindow | Cause::ReceiveWindow | Cause::LossRecovery | Cause::DelayedAck => held.add(interval),
+        _ => held.clear(),
+    }
+}
