@@ -464,7 +464,7 @@ def test_numbers_that_no_document_has(field: str, number: str) -> None:
     text = analysis_json.render(analyze(recording("rpc-errors").files))
     spoiled, places = re.subn(rf'"{field}": [^,\n]+', f'"{field}": {number}', text, count=1)
     assert places == 1
-    with pytest.raises(analysis_json.DocumentError, match="digits|number of JSON"):
+    with pytest.raises(analysis_json.DocumentError, match=r"digits|number of JSON"):
         analysis_json.read(spoiled.encode())
 
 
