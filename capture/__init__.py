@@ -1,1 +1,1 @@
-"""Recording: tcpdump around a command, what packets do not show beside it, and what a machine lacks for it."""
+"""Record packets with tcpdump while a command runs, with a sidecar; check what a machine lacks for it."""

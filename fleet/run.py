@@ -1,4 +1,4 @@
-"""A run: what is to be done, what is done already, and what became of it."""
+"""Plan and execute a run."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from .recordings import store
 from .recordings.series import File, Found, Recording, recordings
 
 Told = Callable[[Outcome], None]
-"""Told of each task that has ended."""
+"""A function that is called with the outcome of each task."""
 
 
 class Plan(Struct, frozen=True):
-    """What a run has to do."""
+    """The work of a run."""
 
     recordings: tuple[Recording, ...]
     tasks: tuple[Task, ...]
     done: tuple[Committed, ...]
-    """Recordings that are in the dataset already."""
+    """Recordings that are already in the dataset."""
     dataset: str
     keylog: File | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of the captures that are to be read."""
+        """Count the bytes of the captures to read."""
         return sum(task.recording.size for task in self.tasks)
 
 
 class Result(Struct, frozen=True):
-    """What a run came to."""
+    """The result of a run."""
 
     plan: Plan
     outcomes: tuple[Outcome, ...]
     left_out: dict[str, tuple[LeftOut, ...]]
-    """By host, of recordings of this run and of those done before."""
+    """Skipped files by host, of this run and of earlier runs."""
     joined_rpcs: int = 0
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
-        """Recordings that are not in the dataset; the next run tries again."""
+        """List the recordings that are not in the dataset; the next run retries them."""
         return tuple(outcome for outcome in self.outcomes if not outcome.done)
 
 
@@ -56,7 +56,7 @@ def plan(
     layout: str | None = None,
     keylog: str | None = None,
 ) -> Plan:
-    """Find the recordings of the sources and what of them is not in the dataset. Raises StoreError, LayoutError."""
+    """Find the recordings of the sources, and those that are not yet in the dataset. Raises StoreError, LayoutError."""
     secrets = store.one(keylog) if keylog else None
     if secrets:
         store.head(secrets.url, 1)  # what cannot be read is known before the work begins
@@ -79,7 +79,7 @@ def plan(
 
 
 def execute(work: Plan, engine: Engine, told: Told) -> Result:
-    """Do what is to be done, and bring the dataset's sums up to date. Raises StoreError, EngineError."""
+    """Run the tasks, and update the dataset's sums. Raises StoreError, EngineError."""
     outcomes = []
     if work.tasks:
         catalog.prepare(work.dataset)

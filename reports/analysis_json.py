@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as standard_json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -54,7 +55,10 @@ def encode(document: Any) -> str:
 
 
 def _text(document: Any) -> str:
-    text = json.format(json.encode(document), indent=2).decode()
+    try:
+        text = json.format(json.encode(document), indent=2).decode()
+    except OverflowError:  # only the slower library writes integers of more than 64 bits
+        text = standard_json.dumps(msgspec.to_builtins(document), indent=2)
     return text if text.isascii() else _NOT_ASCII.sub(_escape, text)
 
 
@@ -70,9 +74,29 @@ def _escape(character: re.Match[str]) -> str:
 def read(text: bytes) -> Analysis:
     """Read a document as it was saved. Raises DocumentError."""
     try:
-        return json.decode(text, type=Analysis)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        found = standard_json.loads(text, parse_constant=_refuse, parse_int=_parse_int, parse_float=_parse_float)
+        return msgspec.convert(found, Analysis)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors, those of undecodable bytes too
         raise DocumentError(str(error)) from None
+
+
+_DIGITS = 30
+"""Most digits of an integer: sums of extreme times need fewer, and sums and products of such integers fit floats."""
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits.lstrip("-")) > _DIGITS:
+        raise ValueError(f"an integer of {len(digits):,} digits")
+    return int(digits)
+
+
+def _parse_float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text[:_DIGITS])
 
 
 def schema() -> dict[str, Any]:

@@ -149,7 +149,7 @@ def budgeted(files: Sequence[str]) -> Tables:
 
 
 EXAMPLES = int(os.environ.get("GRPCDIAG_EXAMPLES", "100"))
-"""How many generated inputs the dearest properties are held against; `.ci/run` takes 150."""
+"""How many generated inputs the dearest properties are held against."""
 
 PATIENCE_S = 300
 """Seconds after which a test gives up something that hangs. Nothing is measured by it: machines are busy."""

@@ -72,8 +72,8 @@ def _parameter(parameter: Any) -> Parameter:
     if parameter.param_type_name == "argument":
         return Parameter((_metavar(parameter),), "", about)
     notes = [*_bounds(parameter.type), *_default(parameter)]
-    if getattr(parameter, "multiple", False):
-        notes.append("may be repeated")
+    if getattr(parameter, "multiple", False) and "repeatable" not in about:
+        notes.append("repeatable")
     about += f" ({'; '.join(notes)})" if notes else ""
     names = tuple(sorted(parameter.opts, key=len)) + tuple(parameter.secondary_opts)
     return Parameter(names, "" if _is_switch(parameter) else _metavar(parameter), about)

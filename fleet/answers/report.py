@@ -26,7 +26,7 @@ DIMENSIONS: Mapping[str, str] = {
     "services": "service",
     "methods": "coalesce(method, '(not in the captures)')",
     "pairs": "pair",
-    "implementations": "coalesce(client_implementation, '(not told)')",
+    "implementations": "coalesce(client_implementation, '(unknown)')",
 }
 """Dimensions by which time is divided, with their SQL expressions."""
 

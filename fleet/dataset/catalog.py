@@ -26,18 +26,18 @@ TABLES = ("connections", "rpcs", "waits", "findings", "problems", "totals", "lat
 MARKERS = "_recordings"
 SCHEMA = "grpcdiag.fleet-recording/1"
 _PARTLY = ".partly"
-"""In names of markers of recordings of which something was left out: listing them is enough to find them."""
+"""Part of the names of markers of recordings with skipped files, so that a listing finds them."""
 
 
 class LeftOut(Struct, frozen=True):
-    """A file that was not analysed."""
+    """A file that was skipped."""
 
     file: str
     reason: str
 
 
 class Marker(Struct, frozen=True, kw_only=True):
-    """What a dataset says of a recording that is in it."""
+    """The marker of a recording in the dataset."""
 
     schema: str = SCHEMA
     recording: str
@@ -45,9 +45,9 @@ class Marker(Struct, frozen=True, kw_only=True):
     host: str
     interface: str | None
     files: tuple[str, ...]
-    """In the order in which they were read."""
+    """Files in the order in which they were read."""
     sidecar: tuple[str, ...] = ()
-    """What `grpcdiag capture` wrote beside them, as far as it was used."""
+    """Sidecar files of `grpcdiag capture` that were used."""
     size: int
     """Bytes of the files."""
     first_time_ns: int | None
@@ -55,22 +55,22 @@ class Marker(Struct, frozen=True, kw_only=True):
     packets: int
     rpcs: int
     no_grpc: str | None
-    """Why there is nothing but connections; None where there are RPCs."""
+    """Why the recording has no RPCs; None if it has."""
     rows: dict[str, int]
     warnings: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     seconds: float
-    """The worker's time."""
+    """Elapsed time of the worker in seconds."""
     cpu_seconds: float = 0.0
-    """The worker's processor time."""
+    """Processor time of the worker in seconds."""
     peak_bytes: int
-    """The worker's largest memory so far."""
+    """Peak memory of the worker so far."""
     grpcdiag: str
-    """The version that analysed it."""
+    """Version of grpcdiag that analyzed the recording."""
 
 
 class Committed(Struct, frozen=True):
-    """A marker's name taken apart."""
+    """The parts of a marker's name."""
 
     url: str
     recording: str
@@ -79,23 +79,23 @@ class Committed(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """What the recording's files are called."""
+        """Give the common part of the names of the recording's files."""
         return f"{self.recording}.{self.version}"
 
 
 def version(recording: Recording, ports: Sequence[int], keylog: File | None = None) -> str:
-    """Of what a recording's rows depend on: its files, what lies beside them, and how they are read."""
+    """Compute the version of a recording from what its rows depend on: files, sidecar, and options of decoding."""
     files = [*recording.files, *recording.sidecar, *([keylog] if keylog else [])]
     return digest(repr(([(file.named, file.size, file.version) for file in files], sorted(ports))))
 
 
 def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
-    """Where rows of a recording are."""
+    """Give the URL of a recording's rows."""
     return f"{dataset.rstrip('/')}/{table}/host={quote(host, safe='')}/hour={hour}/{stem}.parquet"
 
 
 def committed(dataset: str) -> dict[str, Committed]:
-    """The recordings that are in a dataset, by id; of two versions the later named one. Raises StoreError."""
+    """List the recordings of a dataset by id; of two versions, the one with the later name. Raises StoreError."""
     found = {}
     for url in store.names(f"{dataset.rstrip('/')}/{MARKERS}"):
         name = url.rpartition("/")[2]
@@ -110,7 +110,7 @@ def committed(dataset: str) -> dict[str, Committed]:
 
 
 def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
-    """Make a recording a part of the dataset, in the place of what the `older` markers name. Raises StoreError."""
+    """Add a recording to the dataset, and replace those of the `older` markers. Raises StoreError."""
     name = f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
     url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
     # first gone, then there: a version and its successor are never there together
@@ -120,13 +120,13 @@ def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
 
 
 def markers(found: Iterable[Committed]) -> list[Marker]:
-    """What the markers say. Raises StoreError."""
+    """Read markers. Raises StoreError."""
     contents = store.read([one.url for one in found])
     return [_marker(url, content) for url, content in contents.items()]
 
 
 class _Written(Struct, frozen=True):
-    """What every marker has, of whatever version."""
+    """The properties that markers of all versions have."""
 
     schema: str
     grpcdiag: str = "another version"
@@ -148,13 +148,13 @@ def _marker(url: str, content: bytes) -> Marker:
 
 
 def check(present: Mapping[str, Committed]) -> None:
-    """Whether a dataset is understood, by one of its markers: all are of one version as a rule. Raises StoreError."""
+    """Check with one marker that this version can read the dataset. Raises StoreError."""
     if present:
         markers([max(present.values(), key=lambda one: one.stem)])
 
 
 def prepare(dataset: str) -> None:
-    """Whether a dataset can be written, before hours of work go into it. Raises WriteError."""
+    """Check that the dataset can be written before hours of work. Raises WriteError."""
     url = f"{dataset.rstrip('/')}/{MARKERS}/.try"
     try:
         with scratch("grpcdiag-") as folder:
@@ -167,7 +167,7 @@ def prepare(dataset: str) -> None:
 
 
 def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> int:
-    """Remove files of `mine` recordings that no marker names, as killed runs leave them. Raises StoreError."""
+    """Remove files of `mine` recordings that no marker names; killed runs leave such files. Raises StoreError."""
     wanted, stems = set(mine), {one.stem for one in present.values()}
     stale = []
     for table in TABLES:
@@ -180,11 +180,11 @@ def sweep(dataset: str, present: dict[str, Committed], mine: Iterable[str]) -> i
 
 
 def pieces(dataset: str, table: str, present: dict[str, Committed]) -> list[str]:
-    """The files of a table that are a part of the dataset. Raises StoreError."""
+    """List the files of a table that are part of the dataset. Raises StoreError."""
     stems = {f"{one.stem}.parquet" for one in present.values()}
     return [url for url in store.names(f"{dataset.rstrip('/')}/{table}") if url.rpartition("/")[2] in stems]
 
 
 def state(present: dict[str, Committed]) -> str:
-    """Another one for every other contents of a dataset."""
+    """Compute a text that changes with the contents of a dataset."""
     return digest(repr(sorted(one.stem for one in present.values())))

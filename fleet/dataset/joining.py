@@ -19,11 +19,11 @@ SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
 """Causes of a budget with both ends known; `network` is what could not be divided."""
 
 _AGREE = 0.9
-"""Share of the streams of both recordings whose bytes have to be the same (own choice: an RPC that one recording has
+"""Share of the streams of both recordings whose bytes must be equal (heuristic: an RPC that one recording has
 only a part of does not agree)."""
 _DAY_NS = 86_400_000_000_000
 _SHARED_MARKS = 4
-"""Packets of the same numbers that make two connections one (own choice, as for two captures: 64 bits each)."""
+"""Packets with equal numbers that make two connections one (heuristic, as for two captures: 64 bits each)."""
 _MOST = 4
 """Recordings that one connection is compared with where its opening is not in it."""
 

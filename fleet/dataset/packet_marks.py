@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ...analyzer.tables import Packets, Tables
 
 MOST = 32
-"""Marks of a connection (own choice: two recordings that have a quarter of it in common share enough of them)."""
+"""Marks of a connection (heuristic: two recordings with a quarter of it in common share enough of them)."""
 _MOST_ALTOGETHER = 2_000_000
 _LEAST = 8
 _MOST_PUSHED = 4_000_000

@@ -146,7 +146,7 @@ def _latencies(relations: Mapping[str, str], hosts: str) -> str:
 
 
 def _findings(findings: str, hosts: str) -> str:
-    """The findings with where they are; what both ends' recordings tell of one connection is told once."""
+    """Select the findings with their places; a finding of both ends' recordings of one connection appears once."""
     return f"""
         WITH every AS (
             SELECT f.*, h.host, h.first_time_ns AS recording_time_ns, h.files

@@ -12,7 +12,7 @@ from ...analyzer.tables.durations import MOST_NS
 SLOT_NS = 300_000_000_000
 """Width of the intervals of `totals`."""
 STEPS_PER_OCTAVE = 4
-"""Steps of `latencies` per doubling of the duration: a quantile is told within 19 %."""
+"""Steps of `latencies` per doubling of the duration: a quantile is exact within 19 %."""
 
 _KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage"
 

@@ -13,7 +13,7 @@ __all__ = ["Engine", "EngineError", "Work", "engine"]
 
 
 def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
-    """The engine of `--engine`: `local`, or `dask://host:port`. Raises EngineError."""
+    """Find the engine of `--engine`: `local`, or `dask://host:port`. Raises EngineError."""
     if name == "local":
         from .local import Local
 

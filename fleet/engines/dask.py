@@ -1,4 +1,4 @@
-"""A Dask cluster that is there: its scheduler sends tasks to workers, and again to others when a worker is lost."""
+"""Run tasks on a running Dask cluster: its scheduler sends tasks of a lost worker to other workers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .task import Outcome, Task
 
 
 class Dask:
-    """A client of a scheduler."""
+    """A client of a Dask scheduler."""
 
     def __init__(self, address: str) -> None:
-        """The scheduler at `host:port`. Raises EngineError."""
+        """Connect to the scheduler at `host:port`. Raises EngineError."""
         distributed = _distributed()
         try:
             self._client: Any = distributed.Client(f"tcp://{address}")
@@ -23,15 +23,15 @@ class Dask:
         self.workers = sum(self._client.nthreads().values())
 
     def __enter__(self) -> Dask:
-        """Connected already."""
+        """Do nothing: the client is already connected."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Tasks that wait are forgotten; the cluster stays."""
+        """Disconnect: waiting tasks are dropped, and the cluster keeps running."""
         self._client.close()
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """See `Engine.run`."""
+        """Run tasks, see `Engine.run`."""
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 

@@ -1,4 +1,4 @@
-"""What every engine has in common: what it runs, how it fails."""
+"""The interface of all engines: what an engine runs, and how it fails."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ..recordings.credentials import without_credentials
 from .task import Outcome, Task
 
 Work = Callable[[Task], Outcome]
-"""What is done with each task; a function that workers import by its name."""
+"""The function that runs a task; workers import it by its name."""
 
 LOSSES = 3
-"""Workers that one task may lose: a task that kills every worker it meets must not kill them all."""
+"""Most workers that one task may lose, so that a task that kills its workers does not kill all."""
 
 
 class EngineError(Exception):
-    """An engine that is not there, or is gone."""
+    """An engine is not available, or no longer available."""
 
     def __init__(self, text: str, url: str = "") -> None:
-        """Name `url` as the one whose credentials `text` may repeat."""
+        """Store the error; `text` may repeat credentials of `url`."""
         super().__init__(without_credentials(text, url))
 
 
@@ -27,13 +27,13 @@ class Engine(Protocol):
     """Runs independent tasks somewhere."""
 
     workers: int
-    """Tasks that run at once."""
+    """Number of concurrent tasks."""
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """Outcomes in the order in which they come; a task whose workers were lost is not done. Raises EngineError."""
+        """Give outcomes as tasks end; a task whose workers were lost is not done. Raises EngineError."""
 
 
 def lost(task: Task, reason: str) -> Outcome:
-    """The outcome of a task whose workers were lost."""
+    """Make the outcome of a task whose workers were lost."""
     recording = task.recording
     return Outcome(recording=recording.id, host=recording.host, size=recording.size, done=False, reason=reason)

@@ -1,4 +1,4 @@
-"""This machine's cores: processes, one by one, so that a process that is killed costs its task only."""
+"""Run tasks in processes of this machine; a killed process loses only its task."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .engine import LOSSES, Work, lost
 from .task import Outcome, Task
 
 _PATIENCE_S = 0.5
-"""Seconds that ended processes may take until what they leave is removed."""
+"""Longest time in seconds for processes to end before their folder is removed."""
 
 
 class Local:
-    """Processes of this machine."""
+    """Runs tasks in processes of this machine."""
 
     def __init__(self, workers: int | None = None) -> None:
-        """`workers` processes, as many as there are cores by default."""
+        """Use `workers` processes; the default is the number of cores."""
         self.workers = workers or _cores()
         self._stopped = threading.Event()
         self._scratch = interruption.scratch("grpcdiag-fleet-")
@@ -37,7 +37,7 @@ class Local:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Local:
-        """Make the folder that the processes write to; they start with the work."""
+        """Make the folder of the processes; they start with the work."""
         self._folder = self._scratch.__enter__()
         self._workers.__enter__()
         return self
@@ -48,7 +48,7 @@ class Local:
         self._scratch.__exit__()
 
     def _end_workers(self) -> None:
-        """End processes that still work: what they had not put into the dataset is done anew."""
+        """End processes that still work: recordings not yet in the dataset are analyzed again later."""
         self._stopped.set()
         with self._lock:
             working = list(self._working)
@@ -59,7 +59,7 @@ class Local:
             worker.process.join(max(deadline - monotonic(), 0))
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """See `Engine.run`."""
+        """Run tasks, see `Engine.run`."""
         todo: queue.SimpleQueue[Task] = queue.SimpleQueue()
         every = list(tasks)
         for task in every:
@@ -118,7 +118,7 @@ class Local:
 
 
 class _Worker:
-    """One process; a fresh interpreter, for the core has threads."""
+    """One process, with a new interpreter because the core has threads."""
 
     def __init__(self, work: Work, scratch: str) -> None:
         context = get_context("spawn")
@@ -128,14 +128,14 @@ class _Worker:
         theirs.close()
 
     def do(self, task: Task) -> Outcome:
-        """Have a task done. Raises EOFError or OSError when the process ends before."""
+        """Run a task in the process. Raises EOFError or OSError if the process ends first."""
         self.connection.send(task)
         outcome: Outcome = self.connection.recv()
         return outcome
 
 
 def _serve(tasks: Connection, work: Work, scratch: str) -> None:
-    """Do tasks until there are no more."""
+    """Run tasks until none is left."""
     _begin(scratch)
     with suppress(EOFError):
         while True:
@@ -143,12 +143,12 @@ def _serve(tasks: Connection, work: Work, scratch: str) -> None:
 
 
 def _cores() -> int:
-    """Cores this process may use, as far as the system tells."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _begin(scratch: str) -> None:
-    """A worker ends with its parent, however that ends; Ctrl-C is the parent's to handle. It writes to `scratch`."""
+    """Prepare a worker: it ends with its parent, leaves Ctrl-C to the parent, and writes to `scratch`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     interruption.heed_signals()  # SIGTERM, with which the parent ends it
     if not sys.warnoptions:  # as in the command

@@ -1,4 +1,4 @@
-"""One recording's way into the dataset: what an engine's workers do."""
+"""Analyze one recording into the dataset: the work of an engine's workers."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 
 class Task(Struct, frozen=True):
-    """A recording that is to be analysed; small, for it travels to workers."""
+    """A recording to analyze; small, because it is sent to workers."""
 
     recording: Recording
     version: str
     dataset: str
     ports: tuple[int, ...] = ()
     older: tuple[str, ...] = ()
-    """Markers of other versions of the recording, which this one replaces."""
+    """Markers of other versions of the recording, which this version replaces."""
     keylog: File | None = None
-    """TLS secrets, which workers read for themselves: they travel no other way."""
+    """Name of the TLS secrets: each worker reads them itself, and they are not sent."""
 
     def __repr__(self) -> str:
-        """As engines show it in their logs."""
+        """Name the object for the logs of engines."""
         return f"Task({self.recording.id}.{self.version})"
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What became of a task."""
+    """The result of a task."""
 
     recording: str
     host: str
     size: int
     done: bool
-    """Whether the recording is in the dataset now."""
+    """Whether the recording is now in the dataset."""
     reason: str | None = None
-    """Why it is not."""
+    """Why it is not in the dataset."""
     left_out: tuple[LeftOut, ...] = ()
     rpcs: int = 0
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def analyse(task: Task) -> Outcome:
-    """Analyse a recording and put it into the dataset. Raises nothing: what goes wrong is told."""
+    """Analyze a recording and add it to the dataset. Raises nothing: the outcome reports errors."""
     began = time.monotonic(), time.process_time()
     try:
         marker = _analyse(task, began)
@@ -97,7 +97,7 @@ def _failed(task: Task, reason: str) -> Outcome:
 
 
 _REASON = 1_000
-"""Characters of what went wrong that are kept."""
+"""Most characters of a stored error message."""
 
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
@@ -116,10 +116,10 @@ def _analyse(task: Task, began: tuple[float, float]) -> Marker:
 
 
 class _Read(Struct, frozen=True):
-    """What a recording says."""
+    """The analysis of a recording."""
 
     tables: Tables | None
-    """None when no file is a capture."""
+    """None if no file is a capture."""
     analysis: Analysis | None
     marks: Sequence[Marks] | None
     no_grpc: str | None
@@ -128,7 +128,7 @@ class _Read(Struct, frozen=True):
 
 
 def _read(task: Task, feed: feeding.Feed) -> _Read:
-    """Analyse the recording's files. Raises StoreError."""
+    """Analyze the recording's files. Raises StoreError."""
     from ...analyzer.analysis import of_tables
     from ...analyzer.decode.errors import CaptureError, NoGrpcError
 
@@ -155,7 +155,7 @@ def _read(task: Task, feed: feeding.Feed) -> _Read:
 
 
 def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[Marks]]:
-    """The tables of one reading, and what connections are known by. Raises CaptureError."""
+    """Decode the tables, and the marks that identify connections. Raises CaptureError."""
     from ...analyzer import _core
     from ...analyzer.decode.runner import STEP
     from ...analyzer.tables import Packets, table_of, tables_of
@@ -176,7 +176,7 @@ def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[M
 
 
 def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dict[str, int]]:
-    """The recording's files, still on this machine, by where they belong, and the tables' numbers of rows."""
+    """Write the recording's files on this machine; return them by destination, with the tables' numbers of rows."""
     written: dict[str, Path] = {}
     counts: dict[str, int] = defaultdict(int)
     if read.tables is None:
@@ -225,7 +225,7 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
 
 
 def _how(task: Task) -> DecodeOptions:
-    """How the recording is read. Raises StoreError."""
+    """Give the options for decoding the recording. Raises StoreError."""
     from ...analyzer.decode.runner import KEY_LOG_BYTES
 
     how: DecodeOptions = {"ports": list(task.ports)}
@@ -235,7 +235,7 @@ def _how(task: Task) -> DecodeOptions:
 
 
 def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
-    """What lies beside the recording, and what is to be noted when that cannot be used. Raises StoreError."""
+    """Read the recording's sidecar; give a note if it cannot be used. Raises StoreError."""
     if not recording.sidecar:
         return None, ()
     from ...analyzer.sidecar import read
@@ -262,7 +262,7 @@ def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
 
 
 def _sums(task: Task, written: dict[str, Path], counts: dict[str, int], scratch: Path) -> dict[str, Path]:
-    """Sums of the RPCs of each hour."""
+    """Sum up the RPCs of each hour."""
     made: dict[str, Path] = {}
     connections = sums.files([str(path) for url, path in written.items() if "/connections/host=" in url])
     with sums.connect(scratch=scratch / "spill") as database:

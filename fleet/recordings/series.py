@@ -1,6 +1,6 @@
 """Which files belong together: what one tcpdump or dumpcap wrote is one recording, of one interface of one host.
 
-Host and interface are told by names, for a capture file does not hold them: `web-17_eth0_20260701-100000.pcap3`,
+Host and interface come from names, because a capture file does not contain them: `web-17_eth0_20260701-100000.pcap3`,
 `web-17/eth0.pcap00`, `host=web-17/2026-07-01/10/any.pcap.zst`. A layout of one's own is given as a regular expression.
 """
 
@@ -72,7 +72,7 @@ class File(Struct, frozen=True):
         return self.url if self.url.startswith(_LOCAL) else without_credentials(self.url)
 
     def __repr__(self) -> str:
-        """As engines show it in their logs."""
+        """Name the object for the logs of engines."""
         return f"File({self.named!r})"
 
 
@@ -250,7 +250,7 @@ def _beside(urls: Iterable[str], sidecar: Mapping[str, File]) -> tuple[File, ...
 
 
 def _rest(stem: str, host: str, interface: str | None) -> str:
-    """What a name says besides host and interface."""
+    """Give the rest of a name without host and interface."""
     for known in (host, interface or ""):
         stem = stem.replace(known, "", 1) if known else stem
     return stem.strip("._-+@ ")
@@ -281,7 +281,7 @@ def _compiled(layout: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(layout)
     except re.error as error:
-        raise LayoutError(f"the layout is no regular expression: {error}") from None
+        raise LayoutError(f"the layout is not a regular expression: {error}") from None
     if "host" not in pattern.groupindex:
         raise LayoutError("the layout has no group (?P<host>...)")
     return pattern

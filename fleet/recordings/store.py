@@ -1,4 +1,4 @@
-"""Folders and object stores alike, through fsspec: finding, fetching and putting files, with patience for errors."""
+"""Find, fetch and write files in folders and object stores through fsspec; requests are repeated after errors."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from .series import File, Found, is_capture
 _Given = TypeVar("_Given")
 
 TRIES = 7
-"""Times a store is asked before its error is believed (own choice: with the waits below, about half a minute)."""
+"""Attempts before a store's error is final (heuristic: with the delays below, about half a minute)."""
 FIRST_WAIT_S = 0.5
-"""Seconds before the second try; doubled before each further one."""
+"""Seconds before the second attempt; doubled before each further one."""
 LONGEST_WAIT_S = 15.0
 
 _FINAL = (
     *(FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError),
     *(ValueError, TypeError, ImportError),
 )
-"""Errors that asking again does not change."""
+"""Errors that another attempt does not change."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class StoreError(Exception):
-    """A store that cannot be read or written, with its own words and without the credentials of its URL."""
+    """A store cannot be read or written; the message is the store's, without the credentials of its URL."""
 
     def __init__(self, text: str, url: str = "", *, lasting: bool = False) -> None:
-        """Name `url` as the one whose credentials `text` may repeat; `lasting` when asking later changes nothing."""
+        """Store the error; `text` may repeat credentials of `url`; if `lasting`, another attempt does not help."""
         super().__init__(without_credentials(text, url))
         self.lasting = lasting
 
 
 class WriteError(StoreError):
-    """A dataset that cannot be written."""
+    """A dataset cannot be written."""
 
 
 class SchemeError(StoreError):
-    """A URL of a kind that is not known, or not without another package."""
+    """The scheme of a URL is unknown, or needs another package."""
 
 
 _KEYS = "; the store's client takes credentials from the environment, see its documentation"
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "DefaultCredentialsError")
-"""Names of errors of stores' clients; asking again does not change them."""
+"""Names of errors of stores' clients that another attempt does not change."""
 
 
 def tried(call: Callable[[], _Given], what: str) -> _Given:
-    """Ask a store, again after errors that may pass. Raises StoreError, FileNotFoundError."""
+    """Send a request to a store, and repeat it after temporary errors. Raises StoreError, FileNotFoundError."""
     wait = float(os.environ.get("GRPCDIAG_STORE_WAIT_S", FIRST_WAIT_S))
     for left in range(TRIES - 1, -1, -1):
         try:
@@ -80,7 +80,7 @@ def _words(error: BaseException) -> str:
 
 
 def opened(url: str) -> tuple[Any, str]:
-    """The file system of a URL or path, and the path in it. Raises StoreError, SchemeError."""
+    """Find the file system of a URL or path, and the path in it. Raises StoreError, SchemeError."""
     try:
         import fsspec
     except ImportError:
@@ -99,7 +99,7 @@ def opened(url: str) -> tuple[Any, str]:
 
 
 def _lacking(url: str, error: ImportError) -> str:
-    """What has to be installed for a URL."""
+    """Say which package a URL needs."""
     from importlib.util import find_spec
 
     from fsspec.registry import known_implementations
@@ -113,7 +113,7 @@ def _lacking(url: str, error: ImportError) -> str:
 
 
 def search(source: str) -> Iterator[Found]:
-    """Captures of a folder with all below it, of a pattern, or one file, and what is beside. Raises StoreError."""
+    """List the captures of a folder, of a pattern, or one file, with their sidecars. Raises StoreError."""
     from fsspec.core import has_magic
 
     system, path = opened(source)
@@ -144,7 +144,7 @@ def _wanted(name: str) -> bool:
 
 
 def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
-    """What a pattern matches, files whatever they are called, and folders with the captures below them."""
+    """List what a pattern matches: files with any name, and folders with the captures below them."""
     try:
         listed: _Listed = tried(lambda: system.glob(pattern, detail=True), source)
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _matched(system: Any, pattern: str, root: str, source: str) -> _Listed:
 
 
 def _alone(system: Any, path: str, source: str) -> _Listed:
-    """One file, and what lies beside it. Raises StoreError."""
+    """List one file with its sidecar. Raises StoreError."""
     try:
         listed = {path: tried(lambda: system.info(path), source)}
     except FileNotFoundError:
@@ -175,7 +175,7 @@ def _alone(system: Any, path: str, source: str) -> _Listed:
 
 
 def one(url: str) -> File:
-    """One file as it is now. Raises StoreError."""
+    """Look up the present version of a file. Raises StoreError."""
     system, path = opened(url)
     try:
         info = tried(lambda: system.info(path), url)
@@ -185,7 +185,7 @@ def one(url: str) -> File:
 
 
 def head(url: str, most: int) -> bytes:
-    """The first bytes of a file. Raises StoreError."""
+    """Read the first bytes of a file. Raises StoreError."""
     system, path = opened(url)
     try:
         return bytes(tried(lambda: system.cat_file(path, start=0, end=most), url))
@@ -194,7 +194,7 @@ def head(url: str, most: int) -> bytes:
 
 
 def part(url: str, begin: int, end: int) -> bytes:
-    """Bytes of a file that has them. Raises StoreError."""
+    """Read a range of bytes of a file. Raises StoreError."""
     system, path = opened(url)
     try:
         content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
@@ -208,7 +208,7 @@ def part(url: str, begin: int, end: int) -> bytes:
 
 
 def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
-    """The first bytes of each of the files of one store. Raises StoreError."""
+    """Read the first bytes of each file of one store. Raises StoreError."""
     if not files:
         return
     system, _ = opened(files[0].url)
@@ -226,7 +226,7 @@ def heads(files: Sequence[File], most: int) -> Iterator[bytes]:
 
 
 _HEADS_AT_ONCE = 100
-"""Beginnings of files that are in memory together."""
+"""Most beginnings of files in memory at once."""
 
 
 def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
@@ -245,7 +245,7 @@ def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
 
 
 def local_path(url: str) -> str | None:
-    """The path of a file of this machine."""
+    """Give the path of a URL on this machine; None for other URLs."""
     return url.removeprefix("file://") if url.startswith("file://") else None
 
 
@@ -259,11 +259,11 @@ def get(url: str, target: Path) -> None:
 
 
 AT_ONCE = 500
-"""Small files that are asked for together; the store's client has them copied side by side."""
+"""Small files per request; the store's client copies them in parallel."""
 
 
 def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
-    """Paths of many files of one store on this machine; those of stores are copied into `folder`. Raises StoreError."""
+    """Give local paths of many files of one store; files of object stores are copied to `folder`. Raises StoreError."""
     if not urls or local_path(urls[0]) is not None:
         return [url.removeprefix("file://") for url in urls]
     system, _ = opened(urls[0])
@@ -280,7 +280,7 @@ def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
 
 
 def put(path: Path, url: str) -> None:
-    """A file of this machine at `url`, whole or not at all. Raises StoreError."""
+    """Copy a local file to `url`, completely or not at all. Raises StoreError."""
     system, target = opened(url)
     if local_path(system.unstrip_protocol(target)) is None:
         try:
@@ -301,14 +301,14 @@ def put(path: Path, url: str) -> None:
 
 
 def put_bytes(content: bytes, url: str, folder: Path) -> None:
-    """Some bytes at `url`, whole or not at all. Raises StoreError."""
+    """Write bytes to `url`, completely or not at all. Raises StoreError."""
     path = folder / "content"
     path.write_bytes(content)
     put(path, url)
 
 
 def names(url: str) -> list[str]:
-    """Paths of all files below a folder, as URLs; none when it does not exist. Raises StoreError."""
+    """List the URLs of all files below a folder; none if it does not exist. Raises StoreError."""
     system, path = opened(url)
     try:
         return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.find(path), url))
@@ -317,7 +317,7 @@ def names(url: str) -> list[str]:
 
 
 def read(urls: Sequence[str]) -> dict[str, bytes]:
-    """The contents of small files of one store. Raises StoreError."""
+    """Read small files of one store. Raises StoreError."""
     if not urls:
         return {}
     system, _ = opened(urls[0])
@@ -332,7 +332,7 @@ def read(urls: Sequence[str]) -> dict[str, bytes]:
 
 
 def remove(urls: Sequence[str]) -> None:
-    """Delete files; those that are gone are no error. Raises StoreError."""
+    """Delete files; missing files are not an error. Raises StoreError."""
     for url in urls:
         system, path = opened(url)
         with suppress(FileNotFoundError):
@@ -340,7 +340,7 @@ def remove(urls: Sequence[str]) -> None:
 
 
 def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
-    """Copy files into a folder under their own names, and give the paths. Raises StoreError."""
+    """Copy files to a folder under their own names, and return the paths. Raises StoreError."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, url in enumerate(urls):
         name = url.rpartition("/")[2]

@@ -80,11 +80,11 @@ def test_all_connections_one_by_one_are_the_whole(name: str) -> None:
     assert added(parts) == added([whole])
     for facts, alone in zip(whole.connections, parts, strict=True):
         assert alone.connections == (facts,), "with its number in the capture, and nothing else of it changed"
-    sides = range(2)
-    for field in whole.traffic[0].__struct_fields__:
-        for side in sides:
-            total = sum(getattr(alone.traffic[side], field) for alone in parts)
-            assert total == getattr(whole.traffic[side], field), field
+    for side in ("client", "server"):
+        sent = getattr(whole.traffic, side)
+        for field in sent.__struct_fields__:
+            total = sum(getattr(getattr(alone.traffic, side), field) for alone in parts)
+            assert total == getattr(sent, field), field
 
 
 @pytest.mark.parametrize("name", ["impl-go.pcap", "impl-java.pcap", "rpc-errors.pcap"])

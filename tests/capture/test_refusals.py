@@ -219,7 +219,7 @@ def test_full_disk_stops_the_recording_and_not_the_command(tmp_path: Path) -> No
     )
     assert done.returncode == 3, done.stderr
     assert "the disk is almost full" in done.stderr
-    assert "what came later is not recorded" in done.stderr
+    assert "later packets are not recorded" in done.stderr
     assert "run.pcap.grpcdiag.json" in done.stdout
     assert gone(str(file))
 

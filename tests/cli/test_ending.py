@@ -207,7 +207,7 @@ MOMENTS: dict[str, tuple[list[str], str, str, int]] = {
     "analyze, the file's name": (["analyze", "FILE", "--json", "-o", "OUT/old"], RENAMED, ".grpcdiag-", 1),
     "html, the file": (["analyze", "FILE", "--format", "html", "-o", "OUT/new"], OPENED, ".grpcdiag-", 1),
     "perfetto, the file": (["analyze", "FILE", "--format", "perfetto", "-o", "OUT/old"], OPENED, ".grpcdiag-", 1),
-    "both ends": (["analyze", "CLIENT", "SERVER"], IMPORTED, "/ends.", 1),
+    "both ends": (["analyze", "CLIENT", "SERVER"], IMPORTED, "/together.", 1),
     "compare, its folder": (["compare", "FILE", "FILE"], MADE, "", 2),
     "compare, the folder's end": (["compare", "FILE", "FILE"], "shutil.rmtree", "", 1),
     "connections": (["connections", "FILE"], IMPORTED, "/polars/__", 1),

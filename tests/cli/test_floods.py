@@ -96,7 +96,7 @@ def test_a_burst_that_opens_many_streams_names_one_method(tmp_path: Path) -> Non
         **{name: getattr(part, name) for name in part.__dataclass_fields__ if name != "tables"},
         tables=replace(part.tables, methods=Counted(part.tables.methods)),
     )
-    assert f"begin: /flood.Service/M0 and {FEW - 1} more" in timeline.render(counted).replace("\n", " ")
+    assert f"start: /flood.Service/M0 and {FEW - 1} more" in timeline.render(counted).replace("\n", " ")
     assert Counted.times <= 3
 
 

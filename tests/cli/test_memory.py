@@ -23,9 +23,9 @@ from grpcdiag.fixtures.bench.measure import apart, run
 CAPTURE = "max-concurrent-streams-control.pcap"
 LITTLE = """
 import sys
-from grpcdiag.analyzer import kept_rpcs, rpc_stream
-from grpcdiag.cli import common, rows
-kept_rpcs.IN_MEMORY, rows.ROWS_AT_ONCE, rows._Waiting.MOST = 5, 100, 1_000
+from grpcdiag.analyzer.decode import rpc_columns, rpc_stream
+from grpcdiag.cli.support import common, tables
+rpc_columns.IN_MEMORY, tables.ROWS_AT_ONCE, tables._Buffer.MOST = 5, 100, 1_000
 rpc_stream.STEP, rpc_stream.LEAST, rpc_stream.MOST = 40, 3, 6
 common.SPILL = 2
 {also}

@@ -126,7 +126,7 @@ def test_what_is_read_soon_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     drawn: list[tuple[int, int | None]] = []
     with ExitStack() as shown:
         bar = common._Bar(shown)
-        monkeypatch.setattr(bar, "_drawing", lambda *_: lambda read, total: drawn.append((read, total)))
+        monkeypatch.setattr(bar, "_start_drawing", lambda *_: lambda read, total: drawn.append((read, total)))
         for clock[0], read in ((100.0, 1), (100.3, 2), (100.5, 3), (100.6, 4)):
             bar(read, 10)
     assert drawn == [(3, 10), (4, 10)]

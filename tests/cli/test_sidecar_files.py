@@ -65,4 +65,8 @@ def test_a_broken_one_is_noted(capture: Path) -> None:
     assert done.code == 0
     document = json.loads(done.text)
     assert document["recording"] is None
-    assert [w for w in document["quality"]["warnings"] if w.startswith(f"{sidecar} is not used: it is no recording")]
+    assert [
+        w
+        for w in document["quality"]["warnings"]
+        if w.startswith(f"{sidecar} is not used: it does not describe a recording")
+    ]

@@ -152,7 +152,7 @@ def test_failures(ask: Any) -> None:
 
 
 def test_retransmissions(ask: Any) -> None:
-    rows = ask("Which packets were sent again", "truncated")
+    rows = ask("Which packets were retransmitted", "truncated")
     packets = [row for row in table("packets", "truncated") if row["note"] == "retransmission"]
     assert [row["packet"] for row in rows] == [row["packet"] for row in packets]
     calls = table("rpcs", "truncated")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as standard_json
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -449,21 +450,28 @@ def test_what_cannot_be_judged_does_not_pass() -> None:
         b"[" * 100_000,
         b'{"schema": "grpcdiag.analysis/2"}',
         b"\xff\xfe{",
-        b'{"a": NaN}',
-        b'{"a": 1e999}',
-        b'{"a": ' + b"9" * 5000 + b"}",
     ],
-    ids=range(10),
+    ids=range(7),
 )
 def test_texts_that_are_no_document(text: bytes) -> None:
     with pytest.raises(analysis_json.DocumentError):
         analysis_json.read(text)
 
 
+@pytest.mark.parametrize("number", ["NaN", "1e999", "9" * 31, "9" * 5000], ids=["nan", "infinite", "31", "5000"])
+@pytest.mark.parametrize("field", ["rpcs", "share", "first_time_ns"])
+def test_numbers_that_no_document_has(field: str, number: str) -> None:
+    text = analysis_json.render(analyze(recording("rpc-errors").files))
+    spoiled, places = re.subn(rf'"{field}": [^,\n]+', f'"{field}": {number}', text, count=1)
+    assert places == 1
+    with pytest.raises(analysis_json.DocumentError, match=r"digits|number of JSON"):
+        analysis_json.read(spoiled.encode())
+
+
 def test_absurd_figures_and_nasty_texts() -> None:
     nasty = "\x1b[31mred\x07\u202e<script>"
     base = document("max-concurrent-streams")
-    huge = 2**63 - 1
+    huge = 10**29
     method = base["methods"][0] | {"method": nasty, "budget": {"server": huge}, "first_start_time_ns": -huge}
     finding = base["findings"][0] | {"id": nasty, "title": nasty, "lost_ns": huge, "metrics": {"at_limit_ns": "many"}}
     odd = changed(

@@ -126,7 +126,7 @@ def _load(capture: str, reading: DecodeOptions, quiet: bool) -> Analysis:
         except analysis_json.DocumentError as error:
             fail(f"{capture}: not an analysis that grpcdiag wrote: {error}", UNREADABLE)
     if analysis.narrowed:  # its packets are of all RPCs, its messages of some
-        fail(f"{capture}: it is about some of a capture's RPCs: save the whole analysis", UNREADABLE)
+        fail(f"{capture}: it covers selected RPCs only: save the analysis of the whole capture", UNREADABLE)
     return analysis
 
 

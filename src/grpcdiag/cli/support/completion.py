@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-DETECTORS = Path(__file__).resolve().parents[1] / "analyzer" / "detectors"
+DETECTORS = Path(__file__).resolve().parents[2] / "analyzer" / "detectors"
 
 
 def finding_ids(incomplete: str) -> list[str]:
