@@ -10,7 +10,9 @@ __all__ = [
     "PACKET_NOTES",
     "PING_PURPOSES",
     "ROLES_FROM",
+    "RPC_PROTOCOLS",
     "STATUSES",
+    "STATUS_SOURCES",
     "VANTAGES",
     "CaptureError",
     "EmptyCaptureError",
@@ -26,6 +28,8 @@ _Column = npt.NDArray[np.generic]
 CAUSES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]
+STATUS_SOURCES: Final[list[str]]
+RPC_PROTOCOLS: Final[list[str]]
 VANTAGES: Final[list[str]]
 ROLES_FROM: Final[list[str]]
 PING_PURPOSES: Final[list[str]]

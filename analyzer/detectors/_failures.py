@@ -12,7 +12,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
-from ..tables import Codes, Counts, Ints, Tables
+from ..tables import NO_AGENT, Codes, Counts, Ints, Shorts, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, implementation, milliseconds, severity
 
@@ -23,6 +23,10 @@ OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
 )
 FAILURES_KEPT = 100_000
 """Rows of the failures table at most (limits.rs)."""
+HTTP_OK = 200
+"""The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
+HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
+"""`Failed.source` of an RPC that ended without a status of its own."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3
@@ -70,20 +74,18 @@ class Failed(Struct, frozen=True, eq=False):
     duration_ns: Ints
     deadline_ns: Ints
     """-1 without a deadline."""
+    source: Codes
+    """Index into `_core.STATUS_SOURCES`."""
+    http_status: Shorts
     reset_by: Codes
     reset_code: Counts
+    answered_by: Counts
+    """Index into `Tables.agents`, `NO_AGENT` for none."""
+    foreign: Codes
 
     def where(self, mask: Mask | Ints) -> Failed:
         """Select the rows for which `mask` holds, or the rows that it lists, in its order."""
-        return Failed(
-            self.row[mask],
-            self.rpc[mask],
-            self.status[mask],
-            self.duration_ns[mask],
-            self.deadline_ns[mask],
-            self.reset_by[mask],
-            self.reset_code[mask],
-        )
+        return Failed(*(getattr(self, name)[mask] for name in self.__struct_fields__))
 
     def __len__(self) -> int:
         """Return the number of RPCs."""
@@ -97,6 +99,7 @@ def failed(tables: Tables) -> Failed:
     """
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
+    answered_by, foreign = failures.answered_by, failures.foreign
     every = tables.before.tables if tables.before else tables
     if len(every.failures.rpc) >= FAILURES_KEPT:
         more = np.setdiff1d(np.flatnonzero(rpcs.status != OK), rpc)
@@ -104,20 +107,46 @@ def failed(tables: Tables) -> Failed:
         row = np.r_[row, np.full(len(more), -1)]
         reset_by = np.r_[reset_by, np.full(len(more), NOT_KEPT, dtype=np.uint8)]
         reset_code = np.r_[reset_code, np.full(len(more), CANCEL, dtype=np.uint32)]
+        answered_by = np.r_[answered_by, np.full(len(more), NO_AGENT, dtype=np.uint32)]
+        foreign = np.r_[foreign, rpcs.http_status[more] != HTTP_OK]
     deadline = np.full(len(rpc), -1, dtype=np.int64)
     known = rpc < len(tables.deadlines)
     deadline[known] = tables.deadlines[rpc[known]]
-    everything = Failed(row, rpc, rpcs.status[rpc], rpcs.duration_ns[rpc], deadline, reset_by, reset_code)
+    everything = Failed(
+        row,
+        rpc,
+        rpcs.status[rpc],
+        rpcs.duration_ns[rpc],
+        deadline,
+        rpcs.status_source[rpc],
+        rpcs.http_status[rpc],
+        reset_by,
+        reset_code,
+        answered_by,
+        foreign,
+    )
     return everything.where(np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc])))
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
-    """Mark RPCs that ended by their deadline: by status, or given up when it had passed or was about to."""
+    """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
     early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
     over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
-    given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY) & (rows.reset_code == CANCEL)
+    given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
     ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
     return ended_so
+
+
+def refused(rows: Failed) -> Mask:
+    """Mark RPCs that got an HTTP status or a page instead of a response of their protocol."""
+    instead: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 1)
+    return instead
+
+
+def without_trailers(rows: Failed) -> Mask:
+    """Mark RPCs whose server ended the stream without a status."""
+    without: Mask = (rows.source == HTTP_STATUS) & (rows.foreign == 0)
+    return without
 
 
 def by_method(tables: Tables, rpcs: Counts) -> Mapping[str, int]:
@@ -159,16 +188,35 @@ def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:
 
 def reset_words(tables: Tables, rows: Failed, place: int) -> str:
     """Say what ended the RPC: `RST_STREAM CANCEL from the client`, or `trailers with status NOT_FOUND`."""
-    by, code = int(rows.reset_by[place]), int(rows.reset_code[place])
-    status = _core.STATUSES[rows.status[place]] if rows.status[place] < len(_core.STATUSES) else "unknown"
-    if by < NOBODY:
-        return f"RST_STREAM {error_name(code)} from the {('client', 'server')[by]}, which gRPC reads as {status}"
-    rpc, rpcs = rows.rpc[place], tables.rpcs
-    end = int(rpcs.start_time_ns[rpc]) + int(rpcs.duration_ns[rpc])
-    closed = int(tables.connections.closed_time_ns[rpcs.connection[rpc]])
-    if 0 <= closed <= end:
-        return f"the connection's end, which gRPC reads as {status}"
-    return f"trailers with status {status}"
+    code, status = int(rows.reset_code[place]), "unknown"
+    if rows.status[place] < len(_core.STATUSES):
+        status = _core.STATUSES[rows.status[place]]
+    match _core.STATUS_SOURCES[rows.source[place]]:
+        case "http_status" if rows.foreign[place]:
+            what = f"HTTP status {rows.http_status[place]}{_answered_by(tables, rows, place)}"
+        case "http_status":
+            what = "END_STREAM without trailers"
+        case "server_reset":
+            what = f"RST_STREAM {error_name(code)} from the server"
+        case "client_deadline":
+            return f"RST_STREAM {error_name(code)} from the client after its grpc-timeout"
+        case "client_reset":
+            return f"RST_STREAM {error_name(code)} from the client"
+        case "connection":
+            what = "the connection's end"
+        case _:
+            return f"trailers with status {status}"
+    return f"{what}, which gRPC reads as {status}"
+
+
+def _answered_by(tables: Tables, rows: Failed, place: int) -> str:
+    name = software(tables, int(rows.answered_by[place]))
+    return f" from {name}" if name else ""
+
+
+def software(tables: Tables, agent: int) -> str | None:
+    """Return the name of the software that answered, None when its response does not name it."""
+    return (tables.agents[agent] or None) if agent != NO_AGENT else None
 
 
 def counted(count: int, noun: str) -> str:

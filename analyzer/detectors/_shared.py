@@ -42,7 +42,7 @@ def implementation(tables: Tables, connection: int, direction: int) -> str | Non
     """Find the gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
     if direction == 0:
         return figures.client_implementation(tables, connection)[0]
-    return figures.server_implementation(tables, connection)
+    return figures.server_implementation(tables, connection)[0]
 
 
 def senders_are_near(tables: Tables, connections: Counts, directions: Ints, round_trips_ns: Ints) -> bool:

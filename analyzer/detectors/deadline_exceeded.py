@@ -5,16 +5,16 @@ What it finds
 Calls fail with `DEADLINE_EXCEEDED`: their deadline passed before the response arrived. The report says which side
 was waited for meanwhile.
 
-On the wire the RPC has this status, or it was given up with RST_STREAM CANCEL when the time in the request's
-`grpc-timeout` had passed. Most implementations end such a call with RST_STREAM, so the status that the client's
-application sees is often not on the wire.
+On the wire the RPC has this status, or it was reset when the time in the request's `grpc-timeout` had passed. Most
+implementations end such a call with RST_STREAM, so the status that the client's application sees is often not on the
+wire. The error code says nothing: grpc-go and C-core send CANCEL, grpclib sends NO_ERROR.
 
 How it is decided
 -----------------
-A cancelled RPC counts when it lasted at least as long as its deadline, less a tolerance. C-core rounds
-`grpc-timeout` up to two or three digits, and a little time passes between reading the clock and the first packet.
-The RST_STREAM may be of either side: a server may track the same deadline. The budget of these RPCs says where their
-time went.
+An RPC that its client reset at or after its `grpc-timeout` has the status DEADLINE_EXCEEDED. One that either side reset
+a little earlier counts as well: C-core rounds `grpc-timeout` up to two or three digits, a little time passes between
+reading the clock and the first packet, and a server may track the same deadline. The budget of these RPCs says where
+their time went.
 
 When it cannot tell
 -------------------

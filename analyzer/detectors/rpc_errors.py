@@ -4,10 +4,10 @@ What it finds
 -------------
 Calls fail: their status is not OK. The report counts them by status and by method.
 
-The status is what the client sees: the `grpc-status` of the trailers, or what gRPC derives from an RST_STREAM, from
-an HTTP status without a gRPC one, or from a connection that the server closed. `DEADLINE_EXCEEDED` and `CANCELLED`
-have findings of their own (`deadline-exceeded`, `cancelled`) and are left out. The text of the error
-(`grpc-message`) may hold anything and is never shown.
+The status is what the client sees: the `grpc-status` of the trailers, or what gRPC derives from an RST_STREAM of the
+server, from END_STREAM without trailers, or from a connection that the server closed. `DEADLINE_EXCEEDED`,
+`CANCELLED`, and RPCs that got an HTTP status have findings of their own (`deadline-exceeded`, `cancelled`,
+`proxy-error`) and are left out. The text of the error (`grpc-message`) may hold anything and is never shown.
 
 How it is decided
 -----------------
@@ -100,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         return
     rows = common.failed(tables)
     others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
-    rows = rows.where(~np.isin(rows.status, others))
+    rows = rows.where(~np.isin(rows.status, others) & ~common.refused(rows))
     if len(rows):
         yield _make_finding(tables, rows, limits)
 
@@ -133,8 +133,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_explain_status(first)} RPCs that missed a deadline or were "
-            "cancelled are not counted."
+            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_explain_endings(rows, first)} RPCs that missed a deadline, "
+            "were cancelled, or got an HTTP status are not counted."
         ),
         remedies=_list_remedies(first),
         references=(
@@ -171,6 +171,17 @@ _HINTS = {
     "UNAUTHENTICATED": "UNAUTHENTICATED means that credentials were missing or no longer valid.",
     "PERMISSION_DENIED": "PERMISSION_DENIED means that the caller is known but not allowed to make the call.",
 }
+
+
+def _explain_endings(rows: Failed, first: str) -> str:
+    """Explain the most frequent status, or that the server sent none."""
+    without = int(common.without_trailers(rows).sum())
+    if not without:
+        return _explain_status(first)
+    return (
+        f"{without:,} of them ended with END_STREAM without trailers, so without a status: a proxy gave up its "
+        "backend, or a server broke off. gRPC reads this as UNKNOWN, grpc-go as INTERNAL."
+    )
 
 
 def _explain_status(status: str) -> str:

@@ -20,7 +20,7 @@ from ..model.analysis import (
 from ..model.budget import named, total
 from ..model.text import count
 from ..model.tls import KEY_LOGS
-from ..tables import DIRECTIONS, PROTOCOLS, Ints, Method, Tables
+from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Ints, Method, Tables
 from . import tls
 
 LINK_TYPES: Mapping[int, str] = {
@@ -42,8 +42,6 @@ HTTP2 = PROTOCOLS.index("http2")
 """`Connections.protocol` of HTTP/2."""
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
-
-_NO_AGENT = 0xFFFF_FFFF
 
 
 def capture_facts(tables: Tables) -> CaptureFacts:
@@ -225,7 +223,7 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         return value if value >= 0 else None
 
     client, client_inferred = client_implementation(tables, row)
-    server = server_implementation(tables, row)
+    server, server_inferred = server_implementation(tables, row)
     return ConnectionFacts(
         connection=row,
         client=tables.client(row),
@@ -243,7 +241,7 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         client_implementation=client,
         client_implementation_inferred=client_inferred,
         server_implementation=server,
-        server_implementation_inferred=server is not None,
+        server_implementation_inferred=server_inferred,
         peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
         budget=named(tables.connection_budgets[row]),
         **_count(tables, row),
@@ -271,18 +269,22 @@ def _count(tables: Tables, row: int) -> dict[str, int]:
     return {name: int(getattr(tables.connections, name)[row]) for name in _COUNTS}
 
 
-def server_implementation(tables: Tables, row: int) -> str | None:
-    """Infer the server's implementation from its frames."""
-    return _core.IMPLEMENTATIONS[tables.connections.server_hint[row]] or None
+def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
+    """Take the server's software from `server` or `via`, or infer it from its frames (then the flag is true)."""
+    return _name_software(tables, int(tables.connections.server_agent[row]), int(tables.connections.server_hint[row]))
 
 
 def client_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:
     """Take the client's implementation from `user-agent`, or infer it from its frames (then the flag is true)."""
-    agent = int(tables.connections.client_agent[row])
-    if agent != _NO_AGENT and tables.agents[agent]:
+    return _name_software(tables, int(tables.connections.client_agent[row]), int(tables.connections.client_hint[row]))
+
+
+def _name_software(tables: Tables, agent: int, hint: int) -> tuple[str | None, bool]:
+    """Name the software that its headers name, or the one that its frames look like; tell which of both."""
+    if agent != NO_AGENT and tables.agents[agent]:
         return tables.agents[agent], False
-    hint = _core.IMPLEMENTATIONS[tables.connections.client_hint[row]]
-    return hint or None, bool(hint)
+    name = _core.IMPLEMENTATIONS[hint]
+    return name or None, bool(name)
 
 
 def why_no_grpc(tables: Tables) -> str:

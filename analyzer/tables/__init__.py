@@ -22,6 +22,7 @@ from .columns import (
     HEADERS_UNKNOWN,
     LAYERS,
     METHOD_UNKNOWN,
+    NO_AGENT,
     NO_METHOD,
     NOT_SEEN,
     PAUSE_NS,
@@ -31,6 +32,7 @@ from .columns import (
     Codes,
     Counts,
     Ints,
+    Shorts,
     Sizes,
 )
 from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
@@ -251,6 +253,7 @@ __all__ = [
     "LAYERS",
     "METHOD_UNKNOWN",
     "NOT_SEEN",
+    "NO_AGENT",
     "NO_METHOD",
     "PAUSE_NS",
     "PROTOCOLS",
@@ -277,6 +280,7 @@ __all__ = [
     "Problems",
     "Records",
     "Rpcs",
+    "Shorts",
     "Sizes",
     "Table",
     "Tables",

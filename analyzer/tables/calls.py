@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from .columns import Codes, Counts, Ints, Sizes
+from .columns import Codes, Counts, Ints, Shorts, Sizes
 from .durations import Interval
 
 
@@ -24,6 +24,9 @@ class Rpcs(Struct, frozen=True, eq=False):
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "from then until the last byte of the frame that ended the RPC for the client"]
     status: Annotated[Codes, "gRPC status code, `NOT_SEEN` (status unknown) when not on the wire"]
+    status_source: Annotated[Codes, "what the status was concluded from, index into `_core.STATUS_SOURCES`"]
+    http_status: Annotated[Shorts, "`:status` of the response, 0 when none was seen"]
+    protocol: Annotated[Codes, "index into `_core.RPC_PROTOCOLS`"]
     flags: Annotated[
         Codes, "bits `COMPLETE`, `METHOD_UNKNOWN`, `BEGUN_BEFORE`, `TOUCHES_GAP`, `HEADERS_UNKNOWN`, `END_MISSING`"
     ]
@@ -69,6 +72,10 @@ class Failures(Struct, frozen=True, eq=False):
     rpc: Annotated[Counts, "row of the RPC"]
     reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
     reset_code: Annotated[Counts, "its error code (RFC 9113 section 7)"]
+    answered_by: Annotated[
+        Counts, "software named by `server` or `via` of the response, index into `Tables.agents`, `NO_AGENT` for none"
+    ]
+    foreign: Annotated[Codes, "1 when the response has an HTTP status or a media type that the protocol does not have"]
 
 
 class Method(Struct, frozen=True):

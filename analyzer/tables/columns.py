@@ -9,11 +9,14 @@ Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.uint32]
 Sizes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint8]
+Shorts = npt.NDArray[np.uint16]
 
 DIRECTIONS = ("client", "server")
 """Names of directions by number."""
 NOT_SEEN = 255
 """Status of an RPC whose status is not on the wire."""
+NO_AGENT = 0xFFFF_FFFF
+"""Stands for software whose name is not in the capture."""
 NO_METHOD = 0xFFFF_FFFF
 """Method number of RPCs whose method is not in the capture."""
 WINDOW_NOT_KNOWN = np.iinfo(np.int64).min

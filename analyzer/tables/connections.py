@@ -54,6 +54,7 @@ class Connections(Struct, frozen=True, eq=False):
     mss_client: Annotated[Counts, "payload bytes of the client's full segments, 0 when not known"]
     mss_server: Annotated[Counts, "payload bytes of the server's full segments, 0 when not known"]
     client_agent: Annotated[Counts, "implementation in `user-agent`, index into `Tables.agents`"]
+    server_agent: Annotated[Counts, "software named by `server` or `via`, index into `Tables.agents`"]
     client_hint: Annotated[Codes, "client's implementation by its frames, index into `IMPLEMENTATIONS`"]
     server_hint: Annotated[Codes, "server's implementation by its frames, index into `IMPLEMENTATIONS`"]
     rpcs: Annotated[Counts, "RPCs on it"]

@@ -146,6 +146,11 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "status": _name_codes(
                 np.where(table.status == NOT_SEEN, len(_core.STATUSES), table.status), _core.STATUSES
             ),
+            "status_source": _name_codes(
+                np.where(table.status_source == 0, len(_core.STATUS_SOURCES), table.status_source), _core.STATUS_SOURCES
+            ),
+            "http_status": _null_unknown(table.http_status, 0),
+            "protocol": _name_codes(table.protocol, _core.RPC_PROTOCOLS),
             "request_messages": table.request_messages,
             "response_messages": table.response_messages,
             "request_bytes": table.request_bytes,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judging import changed, check_evidence, must, played, tables_of_scene, told
-from support import RECORDINGS, Recording, recording, synthetic
+from judging import check_evidence, must, played, tables_of_scene, told
+from support import RECORDINGS, Recording, recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded
+from grpcdiag.analyzer.detectors import cancelled, deadline_exceeded, rpc_errors
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.words import MS, Side
 
 FIRES_ON = ["deadline-exceeded"]
 """Recorded captures on which the finding fires."""
@@ -74,10 +74,21 @@ def test_the_status_on_the_wire_counts_without_a_deadline(tmp_path: Path) -> Non
     assert "deadline_p50_ns" not in found.metrics
 
 
-def test_another_code_than_cancel_is_no_deadline() -> None:
-    tables = tables_of_scene("failures-deadline")
-    other = changed(tables, "failures", reset_code=[2] * 6)
-    assert told(deadline_exceeded, other) is None
+@pytest.mark.parametrize(
+    ("side", "code", "missed"), [("client", 0, 6), ("client", 2, 6), ("server", 8, 6), ("server", 2, 0)]
+)
+def test_the_code_decides_only_about_a_reset_of_the_server(tmp_path: Path, side: Side, code: int, missed: int) -> None:
+    """grpclib resets with NO_ERROR at its deadline, connect-es with INTERNAL_ERROR."""
+    found = told(deadline_exceeded, played(given_up(51 * MS, side=side, code=code), tmp_path))
+    assert (found.metrics["deadline_exceeded_rpcs"] if found else 0) == missed
+
+
+def test_a_deadline_of_grpclib() -> None:
+    """Of 20 calls 5 were reset with NO_ERROR when their `grpc-timeout` had passed."""
+    tables = decode([recorded("wild/grpclib-deadline.pcap.zst")])
+    assert must(deadline_exceeded, tables).metrics["deadline_exceeded_rpcs"] == 5
+    assert told(rpc_errors, tables) is None
+    assert told(cancelled, tables) is None
 
 
 def test_severity() -> None:

@@ -13,6 +13,7 @@ from support import RECORDINGS, Recording, canonical_status, recording, syntheti
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import rpc_errors
+from grpcdiag.analyzer.tables import NO_AGENT
 from grpcdiag.fixtures.synthetic.scenes_failures import statuses
 
 FIRES_ON = ["rpc-errors", "impl-go", "impl-py"]
@@ -81,6 +82,8 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
         rpc=kept,
         reset_by=np.full(len(kept), 2),
         reset_code=np.zeros(len(kept)),
+        answered_by=np.full(len(kept), NO_AGENT),
+        foreign=np.zeros(len(kept)),
     )
     found = must(rpc_errors, everything)
     assert found.metrics["failed_rpcs"] == 107 * many

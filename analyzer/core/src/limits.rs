@@ -313,6 +313,13 @@ pub const DELAYS: usize = 100_000;
 pub const FIRST_RPCS: u32 = 32;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.
 pub const SLOWEST_RPCS: usize = 8;
+/// Streams of a connection whose body is read for the RPC's end at once: twice the usual limit of concurrent streams, and
+/// more with short ends.
+pub const TAILS: usize = 1_024;
+
+/// Bytes kept of such an end: trailers and errors without their details.
+pub const TAIL_BYTES: usize = 4_096;
+
 /// Rows of the failures table.
 pub const FAILURES: usize = 100_000;
 /// Streams with an unfinished message that one wait is charged to; further ones keep the time as unexplained.

@@ -45,6 +45,7 @@ pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow
         mss_client: tcp.halves[client].segment_size(&tcp.halves[server]),
         mss_server: tcp.halves[server].segment_size(&tcp.halves[client]),
         client_agent: h2.application.client_agent.unwrap_or(u32::MAX),
+        server_agent: h2.application.server_agent.unwrap_or(u32::MAX),
         client_hint: h2.sides[client].implementation as u8,
         server_hint: h2.sides[server].implementation as u8,
         rpcs: h2.application.rpcs,

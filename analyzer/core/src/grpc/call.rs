@@ -6,16 +6,7 @@ use crate::store::budget::{Budget, Cause};
 use crate::tcp::send_queue::{BlockedInterval, SendQueue};
 
 use super::message::Reader;
-
-/// What a stream carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Kind {
-    /// An RPC.
-    Grpc,
-    /// Another use of HTTP/2.
-    #[default]
-    Other,
-}
+use super::protocol::{Content, Kind};
 
 /// One direction of a call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +36,12 @@ pub struct Call {
     pub finished: bool,
     /// `:status` of the response, 0 before.
     pub http_status: u16,
+    /// `content-type` of the response.
+    pub content: Content,
+    /// `server` or `via` of the response, or [`NONE`].
+    pub answered_by: u32,
+    /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
+    pub in_tail: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
     /// Both directions, by side.
@@ -92,7 +89,18 @@ impl Call {
     #[inline]
     pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
         let (rpc, method, since) = (NONE, NONE, first.time);
-        *self = Self { id, kind, rpc, method, first, since, turn_since: -1, timeout_ns: -1, ..Self::default() };
+        *self = Self {
+            id,
+            kind,
+            rpc,
+            method,
+            first,
+            since,
+            answered_by: NONE,
+            turn_since: -1,
+            timeout_ns: -1,
+            ..Self::default()
+        };
         for (direction, gaps) in self.directions.iter_mut().zip(gaps) {
             direction.gaps = gaps;
             direction.headers.0 = -1;
@@ -103,7 +111,7 @@ impl Call {
     #[inline]
     pub fn waits(&self, client: usize) -> bool {
         let (request, response) = (&self.directions[client], &self.directions[1 - client]);
-        self.kind == Kind::Grpc
+        self.kind.is_rpc()
             && !self.finished
             && (request.ended
                 || request.reader.messages == 0
@@ -117,6 +125,12 @@ impl Call {
     pub fn answers_before(&mut self, client: usize) {
         let (request, response) = (&self.directions[client].reader, &self.directions[1 - client].reader);
         self.answered_before = self.answered_before.max(response.messages.saturating_sub(request.messages));
+    }
+
+    /// Whether the response so far is none that the RPC's protocol allows: another HTTP status, or another media type.
+    pub fn is_answered_otherwise(&self) -> bool {
+        let refused = self.http_status != 200 && self.kind != Kind::ConnectUnary;
+        self.http_status != 0 && (refused || !self.content.answers(self.kind))
     }
 
     /// Whether a message of `side` has begun and is not whole.

@@ -10,10 +10,12 @@ use crate::store::context::Context;
 use crate::store::tables::{Layer, WaitRow};
 use crate::tcp::send_queue::BlockedInterval;
 
-use super::call::{Call, Kind};
+use super::call::Call;
 use super::message::Event;
+use super::protocol::Kind;
 use super::rows::{count_message, push_delay, touch_gap};
 use super::state::{Grpc, Http2};
+use super::tail::{CONNECT_END, WEB_TRAILERS};
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
 const HEAD_OF_LINE: i64 = 1_000_000;
@@ -43,7 +45,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         went_behind(call, from, at, reading.cx);
     }
     call.charge_activity(side, from.is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
-    if call.kind != Kind::Grpc {
+    if call.kind != Kind::Grpc && !reads_messages(call, from, data, &mut h2.application) {
         return;
     }
     let sender = &mut h2.sides[side];
@@ -59,7 +61,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         direction.reader.resume(data, sender.frame_from(data.len()));
     }
     watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
-    let wrong = read_messages(call, sender, &mut h2.application, from, data, at, reading.cx);
+    let foreign = read_messages(call, sender, &mut h2.application, from, data, at, reading.cx);
     if call.begun_before {
         call.answers_before(h2.client);
     }
@@ -67,7 +69,9 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     if gap {
         touch_gap(slot, &mut h2.streams, reading.cx);
     }
-    if wrong {
+    if let Some(octets) = foreign
+        && !begins_tail(h2, slot, from, octets)
+    {
         h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
     }
 }
@@ -90,23 +94,64 @@ impl Sender {
     }
 }
 
-/// Reads the messages in DATA; whether it is something else.
+/// Whether DATA of another protocol than gRPC is messages; if it is the RPC's end, it is kept.
+#[cold]
+fn reads_messages(call: &Call, from: Sender, data: &[u8], grpc: &mut Grpc) -> bool {
+    let refused = call.is_answered_otherwise() || call.http_status != 200;
+    if !call.kind.is_rpc() || from.is_client || !(call.in_tail || refused) {
+        return call.kind.is_rpc();
+    }
+    grpc.tails.add(call.id, data);
+    false
+}
+
+/// Whether octets that are no message begin an RPC's end in the body; if so they are kept.
+#[cold]
+fn begins_tail(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
+    let Some(call) = h2.streams.state_mut(slot) else { return false };
+    let flag = match call.kind {
+        Kind::GrpcWeb => WEB_TRAILERS,
+        Kind::ConnectStream => CONNECT_END,
+        _ => 0,
+    };
+    let begins = !from.is_client && octets.first().is_some_and(|first| first & flag != 0);
+    call.in_tail |= begins;
+    if begins {
+        h2.application.tails.add(call.id, octets);
+    }
+    begins
+}
+
+/// Ends the message of a direction whose body is one message without a prefix.
+#[cold]
+pub(super) fn end_unframed(h2: &mut Http2, side: usize, slot: u32, at: At, reading: &mut Reading<'_>) {
+    let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
+    let Some(call) = h2.streams.state_mut(slot) else { return };
+    let refused = !from.is_client && call.http_status != 200;
+    if !call.finished && !refused && !call.directions[side].reader.is_lost() {
+        read_messages(call, &mut h2.sides[side], &mut h2.application, from, &[], at, reading.cx);
+    }
+}
+
+/// Reads the messages in DATA; gives the octets from where it is something else. Of a body that is one message none are
+/// its end.
 #[inline(always)]
-fn read_messages(
+fn read_messages<'a>(
     call: &mut Call,
     sender: &mut Side<Grpc>,
     grpc: &mut Grpc,
     from: Sender,
-    data: &[u8],
+    data: &'a [u8],
     at: At,
     cx: &mut Context,
-) -> bool {
+) -> Option<&'a [u8]> {
+    let unframed = call.kind == Kind::ConnectUnary;
     let (id, method, turns, gap_time) = (call.id, call.method, &mut grpc.turns, grpc.gap_time);
     let (direction, turn_since) = (&mut call.directions[from.side], &mut call.turn_since);
     let (unfinished, habits) = (&mut sender.unfinished_messages, &mut sender.habits);
-    let mut wrong = false;
+    let mut foreign = None;
     let mut headers = if direction.reader.messages == 0 { direction.headers } else { (-1, 0) };
-    direction.reader.feed(data, at, &mut |event| match event {
+    let mut on_event = |event: Event<'_>| match event {
         Event::Begin => {
             *unfinished += 1;
             turns.message_begins(from.is_client);
@@ -128,9 +173,14 @@ fn read_messages(
             habits.message(message.length, at);
             count_message([from.connection, id], from.direction(), method, &message, at, cx);
         }
-        Event::NotGrpc(_) => wrong = true,
-    });
-    wrong
+        Event::NotGrpc(left) => foreign = Some(left),
+    };
+    match data {
+        _ if !unframed => direction.reader.feed(data, at, &mut on_event),
+        [] => direction.reader.end_unframed(at, &mut on_event),
+        _ => direction.reader.feed_unframed(data, at, &mut on_event),
+    }
+    foreign.and_then(|left| data.get(data.len().saturating_sub(left)..))
 }
 
 /// `length` bytes of a stream's DATA are not in the capture.

@@ -3,6 +3,7 @@
 use crate::http2::hpack::{Classifier, Field};
 use crate::store::strings::Strings;
 
+use super::protocol::Content;
 use super::status;
 
 /// The meaning of one header field.
@@ -18,14 +19,20 @@ pub enum HeaderClass {
     UnknownPath,
     /// `:status`.
     HttpStatus(u16),
-    /// `content-type`, and whether it is `application/grpc`.
-    ContentType(bool),
+    /// `content-type`.
+    ContentType(Content),
     /// `grpc-status`, as a code.
     GrpcStatus(u8),
-    /// `grpc-timeout` in nanoseconds.
+    /// `grpc-timeout` or `connect-timeout-ms`, in nanoseconds.
     Timeout(i64),
     /// `user-agent`, the interned implementation and version.
     UserAgent(u32),
+    /// `server`, or `via` of a known proxy: the interned product.
+    Server(u32),
+    /// `connect-protocol-version`.
+    ConnectVersion,
+    /// `:path` of a request of Connect's by GET: the interned method.
+    ConnectPath(u32),
     /// `te: trailers`, which gRPC clients must send.
     TeTrailers,
     /// `:method` or `:scheme`.
@@ -44,14 +51,18 @@ impl Classifier for Strings {
             _ => return HeaderClass::Unknown,
         };
         match name {
-            b":path" => HeaderClass::Path(self.method(value)),
+            b":path" => classify_path(self, value),
             b":method" | b":scheme" => HeaderClass::Request,
             b":authority" => HeaderClass::Authority,
             b":status" => HeaderClass::HttpStatus(parse_http_status(value)),
-            b"content-type" => HeaderClass::ContentType(is_grpc(value)),
+            b"content-type" => HeaderClass::ContentType(Content::from_header(value)),
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
+            b"server" => HeaderClass::Server(self.agents.intern(server(value).as_bytes())),
+            b"via" => proxy(value).map_or(HeaderClass::Other, |name| HeaderClass::Server(self.agents.intern(name))),
+            b"connect-protocol-version" => HeaderClass::ConnectVersion,
+            b"connect-timeout-ms" => parse_milliseconds(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"te" if value == b"trailers" => HeaderClass::TeTrailers,
             _ => HeaderClass::Other,
         }
@@ -62,8 +73,8 @@ impl Classifier for Strings {
     /// and both have `content-type` once. Trailers have too little that is theirs alone.
     fn is_whole_block(&self, fields: &[HeaderClass]) -> bool {
         let is_pseudo = |class: &HeaderClass| {
-            use HeaderClass::{HttpStatus, Path, Request, UnknownPath};
-            matches!(class, Path(_) | UnknownPath | HttpStatus(_) | Request)
+            use HeaderClass::{ConnectPath, HttpStatus, Path, Request, UnknownPath};
+            matches!(class, Path(_) | ConnectPath(_) | UnknownPath | HttpStatus(_) | Request)
         };
         let is_regular = |class: &HeaderClass| !is_pseudo(class) && *class != HeaderClass::Unknown;
         let pseudo = fields.iter().rposition(is_pseudo).map_or(0, |last| last + 1);
@@ -79,8 +90,8 @@ impl Classifier for Strings {
         let response = statuses == 1 && paths == 0 && others == 0;
         pseudo <= regular
             && (request || response)
-            && count(|class| *class == HeaderClass::ContentType(true)) == 1
-            && once(|class| *class == HeaderClass::ContentType(false), 0)
+            && count(|class| *class == HeaderClass::ContentType(Content::Grpc)) == 1
+            && once(|class| matches!(class, HeaderClass::ContentType(_)), 1)
             && once(|class| *class == HeaderClass::TeTrailers, usize::from(request))
             && once(|class| matches!(class, HeaderClass::UserAgent(_)), usize::from(request))
             && once(|class| matches!(class, HeaderClass::Timeout(_)), usize::from(request))
@@ -92,9 +103,43 @@ fn parse_http_status(value: &[u8]) -> u16 {
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// `application/grpc`, `application/grpc+proto`, `application/grpc;...`; not `application/grpc-web` (PROTOCOL-HTTP2.md).
-pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
-    content_type.strip_prefix(b"application/grpc").is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+/// `:path` without its query, which may hold anything; with `connect=v1` there it is an RPC of Connect's by GET
+/// (connectrpc.com/docs/protocol, "Unary-Get-Request").
+fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
+    let Some(end) = value.iter().position(|&octet| octet == b'?') else {
+        return HeaderClass::Path(strings.method(value));
+    };
+    let (path, query) = value.split_at(end);
+    let method = strings.method(path);
+    let connect = query.split(|octet| matches!(octet, b'?' | b'&')).any(|part| part == b"connect=v1");
+    if connect { HeaderClass::ConnectPath(method) } else { HeaderClass::Path(method) }
+}
+
+/// `connect-timeout-ms` in nanoseconds: at most ten digits (connectrpc.com/docs/protocol).
+fn parse_milliseconds(value: &[u8]) -> Option<i64> {
+    if value.is_empty() || value.len() > 10 || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let amount = value.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    amount.checked_mul(1_000_000)
+}
+
+/// The first product of a `server` field (RFC 9110 section 10.2.4), `nginx/1.22.1`.
+fn server(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let product = text.split([' ', '(']).next().unwrap_or_default();
+    product.chars().filter(char::is_ascii_graphic).take(64).collect()
+}
+
+/// Proxies by the names that they give themselves in `via` (RFC 9110 section 7.6.3). Other names there may be hosts'.
+const PROXIES: [&[u8]; 9] =
+    [b"nghttpx", b"Caddy", b"google", b"envoy", b"haproxy", b"varnish", b"traefik", b"linkerd", b"nginx"];
+
+/// The proxy that a `via` field names last, which is the one nearest to the client.
+fn proxy(value: &[u8]) -> Option<&'static [u8]> {
+    let nearest = value.rsplit(|&octet| octet == b',').next()?;
+    let mut words = nearest.split(|octet| matches!(octet, b' ' | b'/' | b'('));
+    words.find_map(|word| PROXIES.into_iter().find(|name| name.eq_ignore_ascii_case(word)))
 }
 
 /// `grpc-timeout` in nanoseconds: at most 8 digits and a unit H, M, S, m, u or n (PROTOCOL-HTTP2.md); `None` when it
@@ -117,11 +162,14 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
     amount.checked_mul(nanoseconds)
 }
 
+/// How the user agents of implementations begin.
+const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
+
 /// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
 /// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.
 pub(crate) fn agent(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
-    let known = |word: &&str| (word.starts_with("grpc-") || word.starts_with("tonic/")) && word.contains('/');
+    let known = |word: &&str| IMPLEMENTATIONS.iter().any(|name| word.starts_with(name)) && word.contains('/');
     match text.split(' ').find(known) {
         Some(word) => word.chars().filter(|c| c.is_ascii_graphic()).take(64).collect(),
         None => String::new(),
@@ -142,8 +190,12 @@ pub struct Summary {
     pub te_trailers: bool,
     /// `:status`.
     pub http_status: Option<u16>,
-    /// `content-type`, and whether it is gRPC's.
-    pub grpc_content: Option<bool>,
+    /// `content-type`.
+    pub content: Content,
+    /// `connect-protocol-version`, or `connect=v1` in the query.
+    pub connect: bool,
+    /// `server`, or a proxy's `via`.
+    pub server: Option<u32>,
     /// `grpc-status`.
     pub grpc_status: Option<u8>,
     /// `grpc-timeout`, nanoseconds.
@@ -186,7 +238,16 @@ impl Summary {
             }
             HeaderClass::HttpStatus(status) => self.http_status = Some(status),
             HeaderClass::Request | HeaderClass::Authority => self.request = true,
-            HeaderClass::ContentType(grpc) => self.grpc_content = Some(grpc),
+            HeaderClass::ContentType(content) => self.content = content,
+            HeaderClass::ConnectVersion => self.connect = true,
+            HeaderClass::ConnectPath(method) => {
+                self.method = Some(method);
+                self.request = true;
+                self.connect = true;
+            }
+            HeaderClass::Server(server) => {
+                self.server.get_or_insert(server);
+            }
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
@@ -201,7 +262,7 @@ impl Origin {
     pub fn add(&mut self, class: HeaderClass) {
         match class {
             HeaderClass::Authority => self.authority = true,
-            HeaderClass::Path(_) | HeaderClass::Request | HeaderClass::HttpStatus(_) => {}
+            HeaderClass::Path(_) | HeaderClass::ConnectPath(_) | HeaderClass::Request | HeaderClass::HttpStatus(_) => {}
             _ => self.regular = true,
         }
     }
@@ -275,12 +336,39 @@ mod tests {
     }
 
     #[test]
-    fn content_types() {
-        assert!(is_grpc(b"application/grpc"));
-        assert!(is_grpc(b"application/grpc+proto"));
-        assert!(is_grpc(b"application/grpc;x=y"));
-        assert!(!is_grpc(b"application/grpc-web"));
-        assert!(!is_grpc(b"text/html"));
+    fn connect_timeouts() {
+        assert_eq!(parse_milliseconds(b"150"), Some(150_000_000));
+        assert_eq!(parse_milliseconds(b"9999999999"), Some(9_999_999_999_000_000));
+        assert_eq!(parse_milliseconds(b"12345678901"), None);
+        assert_eq!(parse_milliseconds(b""), None);
+        assert_eq!(parse_milliseconds(b"-1"), None);
+    }
+
+    #[test]
+    fn servers_are_named_by_their_first_product() {
+        assert_eq!(server(b"nginx/1.22.1"), "nginx/1.22.1");
+        assert_eq!(server(b"Apache/2.4 (Debian) secret"), "Apache/2.4");
+        assert_eq!(server(b"\x1b[31mred"), "[31mred");
+        assert_eq!(server(b""), "");
+    }
+
+    #[test]
+    fn only_known_proxies_are_taken_from_via() {
+        assert_eq!(proxy(b"2 nghttpx"), Some(&b"nghttpx"[..]));
+        assert_eq!(proxy(b"1.1 gate.corp.example, 2.0 Caddy"), Some(&b"Caddy"[..]));
+        assert_eq!(proxy(b"1.1 varnish (Varnish/7.1), 1.1 gate.corp.example"), None, "the nearest one is a host");
+        assert_eq!(proxy(b""), None);
+    }
+
+    #[test]
+    fn a_query_is_never_part_of_a_method() {
+        let mut strings = Strings::default();
+        let HeaderClass::ConnectPath(get) = strings.classify(Some(b":path"), Some(b"/a.B/C?connect=v1&message=secret"))
+        else {
+            panic!("a GET of Connect's");
+        };
+        assert_eq!(strings.classify(Some(b":path"), Some(b"/a.B/C?connect=v10")), HeaderClass::Path(get));
+        assert_eq!(strings.methods.get(get), Some(&b"/a.B/C"[..]));
     }
 
     #[test]
@@ -288,6 +376,7 @@ mod tests {
         assert_eq!(agent(b"secret-app/1 grpc-go/1.85.0"), "grpc-go/1.85.0");
         assert_eq!(agent(b"grpc-c++/1.51.1 grpc-c/29.0.0 (linux; chttp2)"), "grpc-c++/1.51.1");
         assert_eq!(agent(b"tonic/0.14.0"), "tonic/0.14.0");
+        assert_eq!(agent(b"connect-go/1.18.1 (go1.24.4)"), "connect-go/1.18.1");
         assert_eq!(agent(b"curl/8"), "");
     }
 

@@ -10,9 +10,9 @@ use crate::limits;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
 
-use super::call::Kind;
 use super::headers::{Origin, Summary};
 use super::probe::Probe;
+use super::protocol::Kind;
 use super::rows::push_rpc;
 use super::state::{Grpc, Http2};
 

@@ -26,8 +26,9 @@ pub enum Event<'a> {
     Begin,
     /// A message is whole.
     End(Message<'a>),
-    /// The flag octet is neither 0 nor 1: these are not gRPC messages, or the beginning is missing.
-    NotGrpc(u8),
+    /// The flag octet is neither 0 nor 1: these are not gRPC messages, or the beginning is missing. So many octets are
+    /// left from there on.
+    NotGrpc(usize),
 }
 
 /// Reads the messages of one direction of one stream.
@@ -124,6 +125,30 @@ impl Reader {
         }
     }
 
+    /// Takes the next bytes of a direction whose body is one message without a prefix.
+    #[cold]
+    pub fn feed_unframed(&mut self, data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) {
+        if self.prefix_have == 0 {
+            self.prefix_have = PREFIX_LEN;
+            self.first = at;
+            on_event(Event::Begin);
+        }
+        self.bytes += data.len() as u64;
+    }
+
+    /// Ends the message of such a direction, which may be empty.
+    #[cold]
+    pub fn end_unframed(&mut self, at: At, on_event: &mut impl FnMut(Event<'_>)) {
+        if self.messages > 0 {
+            return;
+        }
+        self.feed_unframed(&[], at, on_event);
+        let length = u32::try_from(self.bytes).unwrap_or(u32::MAX);
+        on_event(Event::End(Message { index: 0, length, compressed: false, first: &self.first }));
+        self.prefix_have = 0;
+        self.messages = 1;
+    }
+
     /// Takes one whole message and nothing else, as most DATA frames are; false when it is something else.
     #[inline(always)]
     fn whole(&mut self, data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) -> bool {
@@ -148,7 +173,7 @@ impl Reader {
                 Some(&flag) if flag > 1 => {
                     self.lose();
                     self.foreign = true;
-                    on_event(Event::NotGrpc(flag));
+                    on_event(Event::NotGrpc(data.len()));
                     return &[];
                 }
                 _ => on_event(Event::Begin),
@@ -234,7 +259,7 @@ mod tests {
     fn a_wrong_flag_ends_reading() {
         let mut reader = Reader::default();
         let mut wrong = Vec::new();
-        reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| wrong.push(event == Event::NotGrpc(2)));
+        reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| wrong.push(event == Event::NotGrpc(6)));
         assert_eq!(wrong, [true]);
         assert!(reader.is_lost());
     }

@@ -7,7 +7,7 @@ use crate::store::budget::Budget;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
 
-use super::call::{Call, Kind};
+use super::call::Call;
 use super::message::Message;
 use super::status::{self, Ending};
 
@@ -33,7 +33,13 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 fn push_failure(call: &Call, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
-        cx.failures.push(FailureRow { rpc: call.rpc, reset_by, reset_code });
+        cx.failures.push(FailureRow {
+            rpc: call.rpc,
+            reset_by,
+            reset_code,
+            answered_by: call.answered_by,
+            foreign: u8::from(call.is_answered_otherwise()),
+        });
         cx.failure_budgets.push(call.budget);
     }
 }
@@ -72,7 +78,7 @@ pub(super) fn count_message(
 /// back.
 #[cold]
 pub(super) fn request_ends(call: &Call, at: At, cx: &mut Context) {
-    if call.finished || call.kind != Kind::Grpc {
+    if call.finished || !call.kind.is_rpc() {
         return;
     }
     let Some(row) = cx.handed_on.place(call.rpc) else { return };
@@ -158,7 +164,8 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
         | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
     let Some(row) = cx.handed_on.place(call.rpc) else {
         let (status, status_source) = (ending.status, ending.source as u8);
-        let ended = RpcRow { status, status_source, http_status: call.http_status, flags, last_packet, ..RpcRow::default() };
+        let ended =
+            RpcRow { status, status_source, http_status: call.http_status, flags, last_packet, ..RpcRow::default() };
         return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
     };
     macro_rules! set {
@@ -202,7 +209,7 @@ pub(super) fn settle(call: &Call, client: usize, cx: &mut Context) {
 
 /// Bytes of a stream are not in the capture; its RPC may be over already.
 pub(super) fn touch_gap(slot: u32, streams: &mut Streams<Call>, cx: &mut Context) {
-    let Some(call) = streams.state_mut(slot).filter(|call| !call.touches_gap && call.kind == Kind::Grpc) else {
+    let Some(call) = streams.state_mut(slot).filter(|call| !call.touches_gap && call.kind.is_rpc()) else {
         return;
     };
     call.touches_gap = true;
@@ -229,6 +236,7 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
         method: call.method,
         start_time_ns: call.first.time,
         status: status::NOT_SEEN,
+        protocol: call.kind.protocol(),
         flags: if call.method == NO_METHOD || call.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
             | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: call.first.packet,

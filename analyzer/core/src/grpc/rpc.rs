@@ -11,9 +11,11 @@ use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
 
-use super::call::{Call, Kind};
+use super::call::Call;
+use super::data::end_unframed;
 use super::headers::Summary;
 use super::late::settle_late_stream;
+use super::protocol::{Content, Kind};
 use super::rows::{push_rpc, request_ends, settle, write_rpc};
 use super::state::Http2;
 use super::status::{self, Ending, Source};
@@ -77,12 +79,10 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     }
     h2.raise_highest_stream(id);
     h2.note_first_stream(id);
-    let kind = match summary.grpc_content {
-        Some(true) => Kind::Grpc,
-        Some(false) => Kind::Other,
+    let kind = match summary.content {
         // content-type unknown after a late begin: gRPC clients alone must send `te: trailers`
-        None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
-        None => Kind::Other,
+        Content::None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
+        content => content.opens(summary.connect),
     };
     open_stream(h2, block, kind, reading);
 }
@@ -96,7 +96,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     };
     call.begin(id, kind, first, gaps);
     call.last_side = side as u8;
-    if kind != Kind::Grpc {
+    if !kind.is_rpc() {
         h2.application.other_streams += 1;
         reading.cx.totals.other_streams += 1;
         return;
@@ -135,12 +135,17 @@ fn response_headers(
     reading: &mut Reading<'_>,
 ) {
     let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
+    if let Some(server) = summary.server {
+        h2.application.server_agent.get_or_insert(server);
+    }
     if let Some(call) = h2.streams.state_mut(slot) {
         call.charge_activity(side, false, &at, near, &reading.transport.queues, h2.application.gap_time);
         if let Some(http_status) = summary.http_status {
             // a response begins here: nothing of it was in a gap before
             call.directions[side].gaps = gaps;
             call.http_status = http_status;
+            call.content = summary.content;
+            call.answered_by = summary.server.unwrap_or(NONE);
         }
         call.status_hidden |= summary.unknown > 0;
         let headers = &mut call.directions[side].headers;
@@ -148,7 +153,7 @@ fn response_headers(
             *headers = (at.time, at.packet);
         }
     } else if h2.opened_before(id) {
-        if summary.grpc_content == Some(false) {
+        if !matches!(summary.content, Content::None | Content::Grpc) {
             settle_late_stream(h2, id);
         }
     } else if id > h2.highest_stream() {
@@ -159,9 +164,9 @@ fn response_headers(
 /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client
 /// (RFC 7540 section 3.2), and its `HTTP2-Settings` are in force.
 pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
-    let grpc = head.content_type.starts_with(b"application/grpc");
-    let mut summary = Summary { request: true, grpc_content: Some(grpc), ..Summary::default() };
-    if grpc {
+    let content = Content::from_header(&head.content_type);
+    let mut summary = Summary { request: true, content, ..Summary::default() };
+    if content == Content::Grpc {
         summary.method = Some(reading.cx.strings.method(&head.path));
     }
     let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
@@ -183,6 +188,10 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     };
     call.charge_activity(side, is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
     call.directions[side].ended = true;
+    if call.kind == Kind::ConnectUnary {
+        end_unframed(h2, side, slot, at, reading);
+    }
+    let Some(call) = h2.streams.state_mut(slot) else { return };
     h2.application.turns.update(call, h2.client, is_client, at, reading.transport.near_rtt[h2.client]);
     if is_client && reading.cx.options.keeps_requests() {
         request_ends(call, at, reading.cx);
@@ -190,7 +199,13 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
         let hidden = call.status_hidden || (late && call.http_status == 0);
-        let ending = if hidden { Ending::NOT_SEEN } else { Ending::without_grpc_status(call.http_status) };
+        let ending = if hidden {
+            Ending::NOT_SEEN
+        } else if call.kind == Kind::Grpc {
+            Ending::without_grpc_status(call.http_status)
+        } else {
+            h2.application.tails.take_ending(call)
+        };
         finish_stream(h2, slot, ending, at, reading);
     }
     if over {
@@ -211,7 +226,9 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         }
         call.charge_activity(held, held == client, &at, near[held], &reading.transport.queues, h2.application.gap_time);
         call.reset = Some((direction, code));
-        let ending = if side == client {
+        let ending = if call.is_answered_otherwise() {
+            Ending::without_grpc_status(call.http_status)
+        } else if side == client {
             Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns)
         } else {
             Ending { status: status::from_rst_stream(code), source: Source::ServerReset }
@@ -229,6 +246,9 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
     let Some(call) = h2.streams.state_mut(slot) else { return };
     let id = call.id;
     settle(call, client, cx);
+    if call.kind != Kind::Grpc {
+        h2.application.tails.forget(id);
+    }
     for (side, direction) in h2.sides.iter_mut().zip(&call.directions) {
         if direction.reader.is_inside() && direction.gaps == side.gaps {
             side.unfinished_messages = side.unfinished_messages.saturating_sub(1);
@@ -242,7 +262,7 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
 fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.state_mut(slot) else { return };
-    if call.finished || call.kind != Kind::Grpc {
+    if call.finished || !call.kind.is_rpc() {
         return;
     }
     call.finished = true;
@@ -260,7 +280,7 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
 pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-    if !call.finished && call.kind == Kind::Grpc {
+    if !call.finished && call.kind.is_rpc() {
         // only if the server's answer cannot have been missed
         let read = h2.sides[1 - client].is_read_whole(call.directions[1 - client].gaps, call.first.packet);
         let whole = read && !h2.application.answered_early;
@@ -308,7 +328,7 @@ pub(super) fn doubt_open_rpcs(h2: &mut Http2, until: At) {
     }
     for stream in h2.streams.slots_mut().filter(|stream| stream.id != 0) {
         let call = &mut stream.state;
-        if call.kind == Kind::Grpc && !call.finished {
+        if call.kind.is_rpc() && !call.finished {
             call.waiting = false;
             call.counted = false;
         }

@@ -4,6 +4,7 @@ use crate::http2::connection::state;
 use crate::store::budget::Budget;
 
 use super::probe::Before;
+use super::tail::Tails;
 use super::turns::Turns;
 use super::used::UsedMethods;
 
@@ -27,6 +28,10 @@ pub struct Grpc {
     pub other_streams: u32,
     /// The client's implementation and version, from its `user-agent`.
     pub client_agent: Option<u32>,
+    /// The server's software, from its first `server` or `via`.
+    pub server_agent: Option<u32>,
+    /// The ends of RPCs that are in the body.
+    pub(super) tails: Tails,
     /// The budgets of the RPCs that ended, summed.
     pub budget: Budget,
     /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
@@ -49,6 +54,8 @@ impl Default for Grpc {
             max_open_rpcs: 0,
             other_streams: 0,
             client_agent: None,
+            server_agent: None,
+            tails: Tails::default(),
             budget: Budget::default(),
             after_loss_ns: 0,
             turns: Turns::default(),

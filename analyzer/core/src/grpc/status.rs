@@ -54,7 +54,7 @@ pub const UNAUTHENTICATED: u8 = 16;
 pub enum Source {
     /// Nothing: the status was not seen.
     None,
-    /// `grpc-status`, in trailers or in a response of headers alone.
+    /// The RPC's own status: `grpc-status`, or Connect's error.
     Trailers,
     /// `:status`, since the response ended without `grpc-status` (http-grpc-status-mapping.md).
     HttpStatus,
@@ -105,6 +105,15 @@ impl Ending {
 pub fn from_header(value: &[u8]) -> u8 {
     let code = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u8>().ok());
     code.filter(|&code| usize::from(code) < NAMES.len()).unwrap_or(UNKNOWN)
+}
+
+/// The status of a code of Connect's (connectrpc.com/docs/protocol, "Error Codes"); `None` when it is none.
+pub fn from_connect(code: &[u8]) -> Option<u8> {
+    if code == b"canceled" {
+        return Some(CANCELLED);
+    }
+    let place = NAMES.iter().position(|name| code.eq_ignore_ascii_case(name.as_bytes()))?;
+    u8::try_from(place).ok()
 }
 
 /// The status a client must give for a RST_STREAM error code (PROTOCOL-HTTP2.md, "Errors").

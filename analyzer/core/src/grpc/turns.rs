@@ -200,7 +200,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grpc::call::Kind;
+    use crate::grpc::protocol::Kind;
 
     const US: i64 = 1_000;
 

@@ -22,6 +22,9 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for rpc in &mut other.failures.rpc {
         *rpc += before;
     }
+    for agent in &mut other.failures.answered_by {
+        *agent = agents.get(*agent as usize).copied().unwrap_or(*agent);
+    }
     let reasons: Vec<u32> = other.goaway_reasons.iter().map(|reason| cx.goaway_reason(reason)).collect();
     for reason in &mut other.goaways.reason {
         *reason = reasons.get(*reason as usize).copied().unwrap_or(0);

@@ -259,8 +259,9 @@ impl Pipeline {
             let smaller = std::mem::replace(&mut cx, larger);
             let agents = merge::absorb(&mut cx, smaller);
             for finished in &mut rows {
-                if let Some(&agent) = agents.get(finished.ended.row.client_agent as usize) {
-                    finished.ended.row.client_agent = agent;
+                let row = &mut finished.ended.row;
+                for agent in [&mut row.client_agent, &mut row.server_agent] {
+                    *agent = agents.get(*agent as usize).copied().unwrap_or(*agent);
                 }
             }
             rows.append(&mut theirs);

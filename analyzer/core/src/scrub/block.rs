@@ -1,7 +1,7 @@
 //! Header blocks with their strings replaced (RFC 7541): every octet that is no string stays, so that both ends of the
 //! dynamic table, all indices and all sizes stay what they were.
 
-use crate::grpc::headers;
+use crate::grpc::protocol::Content;
 use crate::http2::hpack::reader::Reader;
 use crate::http2::hpack::{Representation, huffman};
 
@@ -30,7 +30,9 @@ impl Fields {
     pub fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>, representation: Representation) {
         self.unknown |= name.is_none() || value.is_none();
         match (name, value) {
-            (Some(b"content-type"), Some(value)) => self.grpc_content = Some(headers::is_grpc(value)),
+            (Some(b"content-type"), Some(value)) => {
+                self.grpc_content = Some(Content::from_header(value) == Content::Grpc)
+            }
             (Some(b"te"), Some(b"trailers")) => self.te_trailers = true,
             _ => {}
         }

@@ -12,7 +12,7 @@ pub enum Column {
     U64(Vec<u64>),
     /// Row, packet and stream numbers, counts.
     U32(Vec<u32>),
-    /// Small codes and flags.
+    /// HTTP statuses.
     U16(Vec<u16>),
     /// Small codes and flags.
     U8(Vec<u8>),
@@ -99,7 +99,7 @@ table!(
         tls_suite: u32, tls_alpn: u8, tls_resumed: u8, tls_retried: u8, tls_exact: u8,
         tls_hello_packet: u32, tls_hello_time_ns: i64, tls_server_hello_ns: i64, tls_finished_packet: u32,
         mss_client: u32, mss_server: u32,
-        client_agent: u32, client_hint: u8, server_hint: u8,
+        client_agent: u32, server_agent: u32, client_hint: u8, server_hint: u8,
         rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
         client_sequence: u32, server_sequence: u32,
@@ -119,7 +119,7 @@ table!(
     Rpcs, RpcRow {
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
-        status: u8, status_source: u8, http_status: u16, flags: u8,
+        status: u8, status_source: u8, http_status: u16, protocol: u8, flags: u8,
         first_packet: u32, last_packet: u32,
     }
 );
@@ -239,7 +239,7 @@ table!(
 table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
     Failures, FailureRow {
-        rpc: u32, reset_by: u8, reset_code: u32,
+        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
     }
 );
 

@@ -2,7 +2,6 @@
 //! window.
 
 use crate::at::At;
-use crate::grpc::call::Kind;
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag};
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
@@ -54,7 +53,7 @@ fn begins_message(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
         let call = &stream.state;
         let direction = &call.directions[side];
         let message_to_come = !direction.ended && direction.reader.messages == 0 && direction.headers.0 >= 0;
-        call.kind == Kind::Grpc && !call.finished && message_to_come
+        call.kind.is_rpc() && !call.finished && message_to_come
     })
 }
 
@@ -89,7 +88,7 @@ fn ends_messages(layers: &mut Layers<'_>, side: usize, stop: &Stop) -> bool {
     layers.http2.streams.find_mut(stop.stream).is_some_and(|stream| {
         let call = &stream.state;
         let direction = &call.directions[side];
-        call.kind == Kind::Grpc && !direction.ended && direction.reader.messages > 0
+        call.kind.is_rpc() && !direction.ended && direction.reader.messages > 0
     })
 }
 

@@ -1,6 +1,7 @@
 //! What one connection may make the program keep.
 
-use crate::grpc::call::{Call, Kind};
+use crate::grpc::call::Call;
+use crate::grpc::protocol::Kind;
 use crate::http2::connection::streams::Streams;
 
 use super::*;

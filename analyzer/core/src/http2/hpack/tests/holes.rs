@@ -1,6 +1,7 @@
 //! Entries from before a hole, found again by the blocks behind it.
 
 use crate::grpc::headers::HeaderClass;
+use crate::grpc::protocol::Content;
 use crate::store::strings::Strings;
 
 use super::super::{Classifier, Decoder};
@@ -125,5 +126,5 @@ fn blocks_that_two_numbers_fit_tell_nothing() {
     decoder.mark_hole(100);
     let block = [vec![0x88], indexed(&[1])].concat();
     assert_eq!(decoded(&mut decoder, &mut strings, &block).1, 1);
-    assert!(strings.is_whole_block(&[HeaderClass::HttpStatus(200), HeaderClass::ContentType(true)]));
+    assert!(strings.is_whole_block(&[HeaderClass::HttpStatus(200), HeaderClass::ContentType(Content::Grpc)]));
 }

@@ -1,0 +1,129 @@
+//! The protocols that carry RPCs over HTTP/2 streams, told apart by `content-type`.
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Kind {
+    /// An RPC of gRPC (PROTOCOL-HTTP2.md).
+    Grpc,
+    /// An RPC of gRPC-Web (PROTOCOL-WEB.md): trailers are a frame of the body.
+    GrpcWeb,
+    /// An RPC of Connect with enveloped messages (connectrpc.com/docs/protocol, "Streaming RPCs").
+    ConnectStream,
+    /// An RPC of Connect whose body is its message ("Unary RPCs").
+    ConnectUnary,
+    /// Another use of HTTP/2.
+    #[default]
+    Other,
+}
+
+/// Names of the protocols of RPCs, by [`Kind::protocol`].
+pub const NAMES: [&str; 3] = ["grpc", "grpc-web", "connect"];
+
+impl Kind {
+    /// The number of an RPC's protocol: both kinds of Connect are one.
+    #[inline(always)]
+    pub fn protocol(self) -> u8 {
+        (self as u8).min(Self::ConnectStream as u8)
+    }
+
+    /// Whether the stream carries an RPC.
+    #[inline(always)]
+    pub fn is_rpc(self) -> bool {
+        self != Self::Other
+    }
+}
+
+/// The media type of a `content-type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Content {
+    /// There was none.
+    #[default]
+    None,
+    /// `application/grpc`, `application/grpc+proto`, `application/grpc;...`.
+    Grpc,
+    /// `application/grpc-web`, `application/grpc-web+proto`; not `application/grpc-web-text`, which is base64.
+    GrpcWeb,
+    /// `application/connect+proto`, `application/connect+json`.
+    ConnectStream,
+    /// `application/proto`, `application/json`: Connect's if the request has `connect-protocol-version`.
+    Message,
+    /// Another one.
+    Other,
+}
+
+impl Content {
+    /// The media type of a `content-type`, without its parameters.
+    pub fn from_header(value: &[u8]) -> Self {
+        let end = value.iter().position(|&octet| octet == b';').unwrap_or(value.len());
+        let media = value.get(..end).unwrap_or(value).trim_ascii_end();
+        let is = |name: &[u8]| media.strip_prefix(name).is_some_and(|rest| matches!(rest.first(), None | Some(b'+')));
+        match media {
+            _ if is(b"application/grpc") => Self::Grpc,
+            _ if is(b"application/grpc-web") => Self::GrpcWeb,
+            _ if is(b"application/connect") => Self::ConnectStream,
+            b"application/proto" | b"application/json" => Self::Message,
+            _ => Self::Other,
+        }
+    }
+
+    /// What a request of this type opens; `connect` says that Connect's version was there.
+    #[inline]
+    pub fn opens(self, connect: bool) -> Kind {
+        match self {
+            Self::Grpc => Kind::Grpc,
+            Self::GrpcWeb => Kind::GrpcWeb,
+            Self::ConnectStream => Kind::ConnectStream,
+            Self::Message | Self::None if connect => Kind::ConnectUnary,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether a response of this type may answer an RPC of `kind`. Without a type nothing speaks against it.
+    #[inline]
+    pub fn answers(self, kind: Kind) -> bool {
+        self == Self::None
+            || match kind {
+                Kind::Grpc => self == Self::Grpc,
+                Kind::GrpcWeb => self == Self::GrpcWeb,
+                Kind::ConnectStream => self == Self::ConnectStream,
+                Kind::ConnectUnary => self == Self::Message,
+                Kind::Other => true,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn media_types() {
+        let table: [(&[u8], Content); 12] = [
+            (b"application/grpc", Content::Grpc),
+            (b"application/grpc+proto", Content::Grpc),
+            (b"application/grpc;x=y", Content::Grpc),
+            (b"application/grpc-web", Content::GrpcWeb),
+            (b"application/grpc-web+proto", Content::GrpcWeb),
+            (b"application/grpc-webx", Content::Other),
+            (b"application/grpcx", Content::Other),
+            (b"application/connect+json", Content::ConnectStream),
+            (b"application/proto", Content::Message),
+            (b"application/json; charset=utf-8", Content::Message),
+            (b"text/html", Content::Other),
+            (b"", Content::Other),
+        ];
+        for (value, content) in table {
+            assert_eq!(Content::from_header(value), content, "{}", String::from_utf8_lossy(value));
+        }
+    }
+
+    #[test]
+    fn plain_json_is_connect_only_with_its_version() {
+        assert_eq!(Content::Message.opens(true), Kind::ConnectUnary);
+        assert_eq!(Content::Message.opens(false), Kind::Other);
+        assert_eq!(Content::None.opens(false), Kind::Other);
+        assert!(Content::Message.answers(Kind::ConnectUnary) && !Content::Other.answers(Kind::Grpc));
+    }
+}

@@ -1,0 +1,206 @@
+//! The ends of RPCs that stand in the body: gRPC-Web's trailers (PROTOCOL-WEB.md), Connect's end of stream and its errors
+//! (connectrpc.com/docs/protocol, "Streaming RPCs" and "Error End-Stream").
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::Read;
+
+use flate2::read::GzDecoder;
+
+use crate::limits;
+
+use super::call::Call;
+use super::message::PREFIX_LEN;
+use super::protocol::Kind;
+use super::status::{self, Ending, Source};
+
+/// Flag of gRPC-Web's trailer frame.
+pub(super) const WEB_TRAILERS: u8 = 0x80;
+
+/// Flag of Connect's last envelope.
+pub(super) const CONNECT_END: u8 = 0x02;
+
+/// Flag of what is compressed, in both.
+const COMPRESSED: u8 = 0x01;
+
+/// How text of gzip begins.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Ends of bodies as far as they came, by stream.
+#[derive(Debug, Default)]
+pub struct Tails {
+    open: HashMap<u32, Vec<u8>, foldhash::fast::RandomState>,
+}
+
+impl Tails {
+    /// Takes the next octets of a stream's end in; what is beyond the limits is left out.
+    #[cold]
+    pub(super) fn add(&mut self, stream: u32, octets: &[u8]) {
+        if self.open.len() < limits::TAILS || self.open.contains_key(&stream) {
+            let tail = self.open.entry(stream).or_default();
+            let room = limits::TAIL_BYTES.saturating_sub(tail.len());
+            tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
+        }
+    }
+
+    /// Forgets a stream.
+    pub(super) fn forget(&mut self, stream: u32) {
+        self.open.remove(&stream);
+    }
+
+    /// How an RPC of gRPC-Web or Connect ended when its server ended the stream.
+    #[cold]
+    pub(super) fn take_ending(&mut self, call: &Call) -> Ending {
+        let tail = self.open.remove(&call.id);
+        let of_http = Ending::without_grpc_status(call.http_status);
+        if call.is_answered_otherwise() {
+            return of_http;
+        }
+        let read = tail.as_deref().and_then(|tail| match call.kind {
+            Kind::GrpcWeb => read_trailers(&unframed(tail)?),
+            Kind::ConnectStream => read_end_of_stream(&unframed(tail)?),
+            _ => read_code(&plain(tail)?),
+        });
+        match (read, call.kind) {
+            (Some(status), _) => Ending { status, source: Source::Trailers },
+            (None, Kind::ConnectUnary) if call.http_status == 200 => {
+                Ending { status: status::OK, source: Source::HttpStatus }
+            }
+            _ if tail.is_some() && call.http_status == 200 => Ending::NOT_SEEN, // compressed otherwise, or cut
+            _ => of_http,
+        }
+    }
+}
+
+/// The payload of a frame, as far as it came; `None` when it is compressed otherwise than by gzip.
+fn unframed(tail: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let payload = tail.get(usize::from(PREFIX_LEN)..)?;
+    if tail.first()? & COMPRESSED == 0 { Some(Cow::Borrowed(payload)) } else { plain(payload).filter(is_owned) }
+}
+
+fn is_owned(text: &Cow<'_, [u8]>) -> bool {
+    matches!(text, Cow::Owned(_))
+}
+
+/// What a text is without gzip (RFC 1952), as far as it came.
+fn plain(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if !text.starts_with(&GZIP) {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut out = Vec::new();
+    // what is read before a fault or the end of what came stays
+    let _ = GzDecoder::new(text).take(limits::TAIL_BYTES as u64).read_to_end(&mut out);
+    (!out.is_empty()).then_some(Cow::Owned(out))
+}
+
+/// `grpc-status` among fields in the form of HTTP/1.1's.
+fn read_trailers(fields: &[u8]) -> Option<u8> {
+    fields.split(|&octet| octet == b'\n').find_map(|line| {
+        let colon = line.iter().position(|&octet| octet == b':')?;
+        let (name, value) = line.split_at(colon);
+        let value = value.get(1..)?.trim_ascii();
+        name.trim_ascii().eq_ignore_ascii_case(b"grpc-status").then(|| status::from_header(value))
+    })
+}
+
+/// The status of Connect's last envelope: its `error`, or OK without one.
+fn read_end_of_stream(json: &[u8]) -> Option<u8> {
+    match after_key(json, b"\"error\"") {
+        Some(error) => read_code(error),
+        None => json.trim_ascii_end().ends_with(b"}").then_some(status::OK),
+    }
+}
+
+/// The `code` of a Connect error. A text that quotes the key has its quotation marks escaped, so that the first such key is
+/// the error's.
+fn read_code(json: &[u8]) -> Option<u8> {
+    let value = after_key(json, b"\"code\"")?.strip_prefix(b"\"")?;
+    let end = value.iter().position(|&octet| octet == b'"')?;
+    status::from_connect(value.get(..end)?)
+}
+
+/// What follows a key and its colon.
+fn after_key<'a>(json: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    let start = json.windows(key.len()).position(|octets| octets == key)?;
+    let rest = json.get(start + key.len()..)?.trim_ascii_start();
+    Some(rest.strip_prefix(b":")?.trim_ascii_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn ending(kind: Kind, http_status: u16, pieces: &[&[u8]]) -> (Option<&'static str>, &'static str) {
+        let mut tails = Tails::default();
+        for piece in pieces {
+            tails.add(1, piece);
+        }
+        let call = Call { id: 1, kind, http_status, ..Call::default() };
+        let ending = tails.take_ending(&call);
+        assert!(tails.open.is_empty());
+        (status::NAMES.get(usize::from(ending.status)).copied(), status::SOURCES[ending.source as usize])
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        writer.write_all(text).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn a_bomb_is_read_to_the_limit() {
+        let bomb = gzip(&[b' '; 1 << 20]);
+        assert_eq!(plain(&bomb).map(|text| text.len()), Some(limits::TAIL_BYTES));
+    }
+
+    #[test]
+    fn trailers_of_grpc_web() {
+        let frame = b"\x80\0\0\0\x20grpc-message: x\r\nGrpc-Status: 5\r\n";
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[frame]), (Some("NOT_FOUND"), "trailers"));
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[&frame[..7], &frame[7..]]), (Some("NOT_FOUND"), "trailers"));
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[b"\x81\0\0\0\x02xx"]), (None, ""), "not gzip");
+        let zipped = [b"\x81\0\0\0\0", &gzip(b"grpc-status: 7\r\n")[..]].concat();
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[&zipped]), (Some("PERMISSION_DENIED"), "trailers"));
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[&zipped[..18]]), (None, ""), "cut");
+        assert_eq!(ending(Kind::GrpcWeb, 200, &[]), (Some("UNKNOWN"), "http_status"), "none came");
+        assert_eq!(ending(Kind::GrpcWeb, 503, &[]), (Some("UNAVAILABLE"), "http_status"));
+    }
+
+    #[test]
+    fn the_end_of_a_connect_stream() {
+        let frame = |json: &str| [&b"\x02\0\0\0\0"[..], json.as_bytes()].concat();
+        let end = |json: &str| ending(Kind::ConnectStream, 200, &[&frame(json)]);
+        assert_eq!(end("{}"), (Some("OK"), "trailers"));
+        assert_eq!(end(r#"{"metadata":{"code":["x"]}}"#), (Some("OK"), "trailers"));
+        assert_eq!(
+            end(r#"{"error": {"code" : "resource_exhausted", "message":"\"code\":\"ok\""}}"#),
+            (Some("RESOURCE_EXHAUSTED"), "trailers")
+        );
+        assert_eq!(
+            end(r#"{"error":{"message":"a \"code\":\"internal\" x","code":"canceled"}}"#),
+            (Some("CANCELLED"), "trailers")
+        );
+        assert_eq!(end("{\"error\":{"), (None, ""), "cut");
+    }
+
+    #[test]
+    fn a_unary_connect_rpc() {
+        let end = |http_status, body: &str| ending(Kind::ConnectUnary, http_status, &[body.as_bytes()]);
+        assert_eq!(ending(Kind::ConnectUnary, 200, &[]), (Some("OK"), "http_status"));
+        assert_eq!(end(429, r#"{"code":"resource_exhausted"}"#), (Some("RESOURCE_EXHAUSTED"), "trailers"));
+        assert_eq!(end(404, "<html>"), (Some("UNIMPLEMENTED"), "http_status"));
+        assert_eq!(end(500, r#"{"code":"no such code"}"#), (Some("UNKNOWN"), "http_status"));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut tails = Tails::default();
+        for stream in 0..2 * limits::TAILS as u32 {
+            tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES]);
+        }
+        tails.add(0, b"more");
+        assert_eq!(tails.open.len(), limits::TAILS);
+        assert!(tails.open.values().all(|tail| tail.len() == limits::TAIL_BYTES));
+    }
+}

@@ -1,0 +1,222 @@
+"""A proxy or a web server answered RPCs with an HTTP status.
+
+What it finds
+-------------
+Calls fail because somebody answered them with an HTTP status or a web page instead of a gRPC response: 502 when the
+backend is down, 504 when it took too long, 401 without valid credentials. The report names the status, the software
+that answered, and what gRPC makes of it.
+
+How it is decided
+-----------------
+A response of gRPC has `:status` 200 and a `content-type` that begins with `application/grpc`. Counted are responses
+without `grpc-status` that have another `:status` or another `content-type`. The software is the first product of the
+response's `server` field, or a known proxy in `via`. gRPC's specification maps each HTTP status to a gRPC status. The
+client may reset the stream before the page arrives: the status counts, not the reset.
+
+When it cannot tell
+-------------------
+Whether a proxy or the server itself answered, if the response names no software. Why: the reason stands in the log of
+the software that answered.
+
+What would refute it
+--------------------
+`:status` 200 and a `content-type` of gRPC in these responses, as Wireshark shows them.
+
+What to do
+----------
+Look in the log of the software that answered, at the times of the evidence.
+
+- 502, 503: its backend is down, refuses connections, or does not speak HTTP/2 on that port.
+- 504, 408: its backend did not respond in time; compare its timeout with the time that the RPCs took.
+- 401, 403, redirects: authentication.
+- 404, 405, 415: no route for this path, or a server that does not speak gRPC.
+- 413, 431: a limit on the size of bodies or of header fields; 429: a limit on the rate.
+
+References
+----------
+- grpc/grpc doc/http-grpc-status-mapping.md
+- grpc/grpc doc/PROTOCOL-HTTP2.md, section Responses
+- RFC 9110 section 15: HTTP status codes
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from .. import _core
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Tables
+from ..tables.durations import total_ns
+from . import _failures as common
+from . import _figures
+from ._failures import Failed
+from ._shared import host, milliseconds, quality_allows
+
+ID = "proxy-error"
+ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", figure=_figures.nothing_seen, precedence=2)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    warning_share: float = 0.01
+    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
+    examples: int = 2
+    """RPCs of each HTTP status shown as evidence (heuristic: enough to look one up)."""
+    statuses: int = 5
+    """HTTP statuses shown, the most frequent first (heuristic: enough for a report)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all RPCs that got an HTTP status instead of a response of their protocol."""
+    if not len(tables.failures.rpc):
+        return
+    rows = common.failed(tables)
+    rows = rows.where(common.refused(rows))
+    if len(rows):
+        yield _make_finding(tables, rows, limits)
+
+
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+    everything, share = tables.rpc_count, len(rows) / tables.rpc_count
+    statuses = Counter(int(code) for code in rows.http_status.tolist())
+    connections = common.connections_of(tables, rows.rpc)
+    who = _name_answerers(tables, rows)
+    by = " and ".join(who) or host(tables, connections[0], 1)
+    answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
+    most = statuses.most_common(1)[0][0]
+    median = milliseconds(float(np.median(rows.duration_ns)))
+    reason = _explain_status(most)
+    return Finding(
+        id=ID,
+        title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}, most {most}",
+        severity=common.severity_of_count(
+            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
+        ),
+        confidence=quality_allows(tables),
+        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
+        lost_ns=None,
+        share=None,
+        metrics=_measure(tables, rows, statuses) | {"answered_by": ", ".join(who) or "unknown"},
+        evidence=tuple(_show_examples(tables, rows, statuses, limits)),
+        explanation=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
+            f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
+            f"The RPCs took {median} (median)."
+            + ("" if who else " The responses do not name the software that sent them.")
+        ),
+        remedies=_list_remedies(most, who),
+        references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
+        verdict=(
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
+        ),
+    )
+
+
+def _list_codes(statuses: Mapping[int, int]) -> str:
+    codes = [str(code) for code, _ in Counter(statuses).most_common(3)]
+    return codes[0] if len(codes) == 1 else f"{', '.join(codes[:-1])} and {codes[-1]}"
+
+
+def _name_answerers(tables: Tables, rows: Failed) -> list[str]:
+    """Name the software that answered, the most frequent first."""
+    names = Counter(common.software(tables, int(agent)) for agent in rows.answered_by.tolist())
+    return [name for name, _ in names.most_common(3) if name]
+
+
+def _list_grpc_statuses(rows: Failed) -> list[str]:
+    return [_core.STATUSES[int(code)] for code, _ in Counter(rows.status.tolist()).most_common()]
+
+
+def _measure(tables: Tables, rows: Failed, statuses: Mapping[int, int]) -> dict[str, int | float | str]:
+    return {
+        "refused_rpcs": len(rows),
+        "rpcs": tables.rpc_count,
+        "refused_share": len(rows) / tables.rpc_count,
+        **{f"http_{code}_rpcs": n for code, n in Counter(statuses).most_common(10)},
+        "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
+        "refused_rpc_time_ns": total_ns(rows.duration_ns),
+    }
+
+
+def _show_examples(tables: Tables, rows: Failed, statuses: Counter[int], limits: Limits) -> Iterator[Evidence]:
+    """Yield the packets of some RPCs of each HTTP status."""
+    for code, _ in statuses.most_common(limits.statuses):
+        for place in np.flatnonzero(rows.http_status == code)[: limits.examples]:
+            rpc = int(rows.rpc[place])
+            yield common.began(tables, rpc)
+            yield common.ended(tables, rpc, common.reset_words(tables, rows, int(place)))
+
+
+_REASONS = {
+    400: "400 means that the request was malformed for it, often a header field that is too large.",
+    401: "401 means that it wants valid credentials.",
+    403: "403 means that it forbids the request.",
+    404: "404 means that it has no route for this path.",
+    405: "405 means that it does not allow POST on this path: it serves no gRPC there.",
+    408: "408 means that it did not receive the request in time.",
+    413: "413 means that the request body is larger than its limit.",
+    415: "415 means that it does not take application/grpc: it serves no gRPC there.",
+    429: "429 means that it limits the rate of requests.",
+    431: "431 means that the header fields are larger than its limit.",
+    464: "464 means that the versions of HTTP do not match (AWS load balancers).",
+    502: "502 means that its backend refused, closed, or did not speak the protocol.",
+    503: "503 means that it had no backend to pass the request to.",
+    504: "504 means that its backend did not respond in time.",
+}
+"""What HTTP statuses mean (RFC 9110 section 15, RFC 6585; 464 as AWS documents it)."""
+
+
+def _explain_status(code: int) -> str:
+    if code == common.HTTP_OK:
+        return "200 with a media type that is not gRPC's means a page, often of a login or of an error."
+    if 300 <= code < 400:
+        return f"{code} is a redirect, often to a login; gRPC clients do not follow it."
+    return _REASONS.get(code, f"What {code} means there, its log says.")
+
+
+_SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
+    413: (("nginx", "client_max_body_size", "1 MiB by default; a stream of requests counts as one body"),),
+    431: (("nginx", "large_client_header_buffers", "4 x 8 kB by default"),),
+    502: (
+        (
+            "nginx",
+            "grpc_pass and the address in it",
+            "the backend must run there and speak HTTP/2 without TLS (grpc://)",
+        ),
+        ("Envoy", "http2_protocol_options of the cluster", "without it Envoy speaks HTTP/1.1 to the backend"),
+    ),
+    503: (
+        (
+            "Envoy",
+            "health checks and circuit_breakers of the cluster",
+            "503 when none is healthy or a limit is reached",
+        ),
+    ),
+    504: (
+        ("nginx", "grpc_read_timeout", "60 s by default, between two reads from the backend"),
+        ("haproxy", "timeout server", "must cover the longest wait of an RPC"),
+        ("Envoy", "timeout of the route", "15 s by default, for the whole RPC"),
+    ),
+}
+"""Settings by HTTP status: nginx.org/en/docs (1.22), docs.haproxy.org (2.6), envoyproxy.io/docs (1.30)."""
+
+
+def _list_remedies(code: int, who: list[str]) -> tuple[Remedy, ...]:
+    """List the log first, then the settings of the software that answered, or of all if it is unknown."""
+    name = who[0] if who else "the software that answered"
+    log = Remedy(
+        "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
+    )
+    settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
+    own = [setting for setting in settings if who and who[0].lower().startswith(setting.implementation.lower())]
+    return (log, *(own or ([] if who else settings)))

@@ -1,0 +1,63 @@
+"""`proxy-error`: an HTTP status instead of a response of gRPC, who sent it, and what gRPC makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from judging import check_evidence, must, played, tables_of_scene, told
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import proxy_error
+from grpcdiag.fixtures.synthetic.scenes_proxies import refused
+
+FIRES_ON = ["wild/nginx-http-statuses", "wild/nginx-readtimeout", "wild/nghttpx-backendkill"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/haproxy-streamtimeout", "wild/nghttpx", "wild/connect-go-connect-errors", "rpc-errors"]
+"""Recorded captures on which it must not."""
+
+
+def test_statuses_and_who_sent_them() -> None:
+    file = recorded("wild/nginx-http-statuses.pcap.zst")
+    found = must(proxy_error, decode([file]))
+    assert {name: n for name, n in found.metrics.items() if name.startswith("http_")} == {
+        "http_503_rpcs": 3,
+        "http_401_rpcs": 3,
+        "http_302_rpcs": 3,
+    }
+    assert (found.severity, found.metrics["answered_by"]) == ("critical", "nginx/1.22.1")
+    assert "UNAVAILABLE, UNAUTHENTICATED, UNKNOWN" in found.explanation
+    check_evidence(found, [file])
+
+
+def test_a_client_that_resets_before_the_page_got_the_status_all_the_same() -> None:
+    found = must(proxy_error, decode([recorded("wild/nginx-readtimeout.pcap.zst")]))
+    assert (found.metrics["http_504_rpcs"], found.metrics["refused_rpcs"]) == (40, 40)
+    assert [remedy.knob for remedy in found.remedies][1:] == ["grpc_read_timeout"]
+
+
+def test_software_that_does_not_name_itself_is_not_named() -> None:
+    found = must(proxy_error, tables_of_scene("proxies-login-page"))
+    assert found.metrics["answered_by"] == "unknown"
+    assert "do not name the software" in found.explanation
+    assert "server 10." in found.title
+    check_evidence(found, [synthetic("proxies-login-page").file])
+
+
+@pytest.mark.parametrize(
+    ("refusals", "calls", "severity"),
+    [(2, 10, "info"), (3, 10, "critical"), (3, 31, "warning"), (3, 30, "critical"), (3, 301, "info")],
+)
+def test_severity_follows_the_share_of_rpcs(tmp_path: Path, refusals: int, calls: int, severity: str) -> None:
+    statuses = [502] * refusals + [0] * (calls - refusals)
+    assert must(proxy_error, played(refused(statuses), tmp_path)).severity == severity
+
+
+def test_a_page_is_not_needed(tmp_path: Path) -> None:
+    found = must(proxy_error, played(refused([503] * 3, page=b""), tmp_path))
+    assert found.metrics["http_503_rpcs"] == 3
+
+
+def test_a_status_of_the_server_is_not_the_proxys() -> None:
+    assert told(proxy_error, tables_of_scene("proxies-own-status")) is None
