@@ -103,7 +103,7 @@ def findings_index() -> str:
 
 # Tables
 
-TYPES = {"Ints": "int64", "Counts": "uint32", "Sizes": "uint64", "Codes": "uint8"}
+TYPES = {"Ints": "int64", "Counts": "uint32", "Sizes": "uint64", "Shorts": "uint16", "Codes": "uint8"}
 CORE_NAMES = {
     "CAUSES": "Causes of waits and columns of budgets.",
     "VANTAGES": "Names of `Connections.vantage`.",

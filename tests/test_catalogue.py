@@ -36,7 +36,7 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    return recorded(f"{name}.pcap.gz" if (RECORDED / f"{name}.pcap.gz").is_file() else f"{name}.pcap")
+    return recorded(next(f"{name}{end}" for end in (".pcap", ".pcap.gz", ".pcap.zst") if (RECORDED / (name + end)).is_file()))
 
 
 def sections(page: str) -> dict[str, str]:

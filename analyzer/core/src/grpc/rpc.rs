@@ -228,6 +228,8 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         call.reset = Some((direction, code));
         let ending = if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
+        } else if side == client && reading.transport.closed[1 - client] {
+            Ending::CONNECTION_CLOSED
         } else if side == client {
             Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns)
         } else {
@@ -289,8 +291,7 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
             call.charge(at.time, held_at_the_end(call, client, end, whole));
         }
         let unavailable = end == End::ServerCloses && whole;
-        let closed = Ending { status: status::UNAVAILABLE, source: Source::Connection };
-        let ending = if unavailable { closed } else { Ending::NOT_SEEN };
+        let ending = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
         h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
         h2.application.budget.add_all(&call.budget);
         h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do

@@ -85,6 +85,9 @@ impl Ending {
     /// A status that was not seen.
     pub const NOT_SEEN: Self = Self { status: NOT_SEEN, source: Source::None };
 
+    /// The server closed the connection first.
+    pub const CONNECTION_CLOSED: Self = Self { status: UNAVAILABLE, source: Source::Connection };
+
     /// The status of a response that ended without `grpc-status`.
     pub fn without_grpc_status(http_status: u16) -> Self {
         Self { status: from_http(http_status), source: Source::HttpStatus }

@@ -11,6 +11,8 @@ pub struct Transport {
     pub queues: [SendQueue; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
+    /// Sides that have closed: their FIN came.
+    pub closed: [bool; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
     /// The bytes that are handed up follow others that may still come: the capture ends first.
@@ -19,7 +21,14 @@ pub struct Transport {
 
 impl Default for Transport {
     fn default() -> Self {
-        Self { near_rtt: [-1; 2], queues: Default::default(), unheard: [false; 2], is_cut: [false; 2], unproven: false }
+        Self {
+            near_rtt: [-1; 2],
+            queues: Default::default(),
+            unheard: [false; 2],
+            closed: [false; 2],
+            is_cut: [false; 2],
+            unproven: false,
+        }
     }
 }
 
