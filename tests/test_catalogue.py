@@ -36,7 +36,9 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    return recorded(next(f"{name}{end}" for end in (".pcap", ".pcap.gz", ".pcap.zst") if (RECORDED / (name + end)).is_file()))
+    return recorded(
+        next(f"{name}{end}" for end in (".pcap", ".pcap.gz", ".pcap.zst") if (RECORDED / (name + end)).is_file())
+    )
 
 
 def sections(page: str) -> dict[str, str]:

@@ -1,8 +1,81 @@
-"""Captures of clients, servers and proxies that are in common use: statuses, verdicts, and what must not be said."""
+"""Captures of clients, servers and proxies that are in common use: the verdict, the statuses, and what must not be said."""
 
 from __future__ import annotations
 
-from cli_support import run  # noqa: F401
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
 from support import RECORDED
 
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.model.analysis import Analysis
+
 WILD = RECORDED / "wild"
+HEALTHY: dict[str, Any] = {"healthy": True}
+EXPECTED: dict[str, dict[str, Any]] = {
+    "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
+    "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
+    "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
+    "etcd-late": HEALTHY,
+    "etcd-watch-lease": HEALTHY,
+    "ghz-plain": HEALTHY | {"rpcs": 2000},
+    "grpclib-deadline": {
+        "verdict": ["deadline-exceeded"],
+        "not": ["rpc-errors", "cancelled"],
+        "statuses": {"DEADLINE_EXCEEDED": 5, "OK": 15},
+    },
+    "haproxy-streamtimeout": {"says": ["END_STREAM without trailers"], "never": ["trailers with status UNKNOWN"]},
+    "nghttpx": HEALTHY | {"rpcs": 800},
+    "nghttpx-backendkill": {
+        "verdict": ["proxy-error"],
+        "says": ["HTTP 502", "nghttpx"],
+        "statuses": {"OK": 116, "INTERNAL": 3, "UNAVAILABLE": 181},
+    },
+    "nginx-http-statuses": {
+        "verdict": ["proxy-error"],
+        "says": ["503", "401", "302", "nginx/1.22.1"],
+        "statuses": {"UNAVAILABLE": 3, "UNAUTHENTICATED": 3, "UNKNOWN": 3},
+    },
+    "nginx-readtimeout": {
+        "verdict": ["proxy-error", "stream-timeout"],
+        "says": ["HTTP 504", "nginx/1.22.1", "grpc_read_timeout"],
+        "statuses": {"UNAVAILABLE": 40},
+    },
+    "nginx-tls": {"statuses": {"OK": 54, "NOT_FOUND": 6}},
+    "otlp-unavail": {"must": ["rpc-errors"], "statuses": {"OK": 9, "UNAVAILABLE": 3}},
+}
+"""By capture. `statuses` has all that are not zero, except that those of captures begun late may be unknown."""
+
+
+def analysis_of(name: str) -> Analysis:
+    keys = WILD / f"{name}.keys"
+    return analyze([str(WILD / f"{name}.pcap.zst")], keylog=keys.read_bytes() if keys.is_file() else None)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_a_capture_gives(name: str) -> None:
+    expected, analysis = EXPECTED[name], analysis_of(name)
+    grave = {finding.id for finding in analysis.findings if finding.severity != "info"}
+    text = msgspec.json.encode([analysis.verdict, analysis.findings, analysis.quality]).decode()
+    statuses: Counter[str] = Counter()
+    for method in analysis.methods:
+        statuses.update({status: n for status, n in method.statuses.items() if n})
+    if expected.get("healthy"):
+        assert grave <= {"capture-quality"}
+    assert set(expected.get("must", ())) <= grave
+    assert not set(expected.get("not", ())) & grave
+    assert analysis.verdict.finding in expected.get("verdict", [analysis.verdict.finding])
+    assert [pattern for pattern in expected.get("says", ()) if not re.search(pattern, text)] == []
+    assert [pattern for pattern in expected.get("never", ()) if re.search(pattern, text)] == []
+    assert analysis.totals.rpcs == expected.get("rpcs", analysis.totals.rpcs)
+    assert statuses == expected.get("statuses", statuses)
+
+
+def test_each_capture_has_a_line_in_the_readme() -> None:
+    readme = (WILD / "README.md").read_text()
+    names = [path.name.split(".")[0] for path in WILD.glob("*.pcap*")]
+    assert names
+    assert [name for name in names if f"`{name}`" not in readme] == []
