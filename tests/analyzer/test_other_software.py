@@ -1,4 +1,4 @@
-"""Captures of clients, servers and proxies that are in common use: the verdict, the statuses, and what must not be said."""
+"""Captures of clients, servers and proxies in common use: the verdict, the statuses, and what must not be said."""
 
 from __future__ import annotations
 
