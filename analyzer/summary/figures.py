@@ -22,6 +22,7 @@ from ..model.text import count
 from ..model.tls import KEY_LOGS
 from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Ints, Method, Tables
 from . import tls
+from .hops import describe_proxies
 
 LINK_TYPES: Mapping[int, str] = {
     0: "NULL",
@@ -65,7 +66,7 @@ def quality(tables: Tables, notes: tuple[str, ...] = ()) -> Quality:
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
         undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
-        warnings=(*_list_warnings(tables), *notes),
+        warnings=(*_list_warnings(tables), *describe_proxies(tables), *notes),
     )
 
 

@@ -46,6 +46,9 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     }
     call.charge_activity(side, from.is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
     if call.kind != Kind::Grpc && !reads_messages(call, from, data, &mut h2.application) {
+        if call.kind.is_rpc() {
+            watch.stream_data(call, data, false);
+        }
         return;
     }
     let sender = &mut h2.sides[side];

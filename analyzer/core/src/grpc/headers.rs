@@ -124,6 +124,11 @@ fn parse_milliseconds(value: &[u8]) -> Option<i64> {
     amount.checked_mul(1_000_000)
 }
 
+/// The software that a field of this name names: `user-agent`, or `server`.
+pub(crate) fn software(name: &[u8], value: &[u8]) -> String {
+    if name == b"server" { server(value) } else { agent(value) }
+}
+
 /// The first product of a `server` field (RFC 9110 section 10.2.4), `nginx/1.22.1`.
 fn server(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
@@ -132,7 +137,7 @@ fn server(value: &[u8]) -> String {
 }
 
 /// Proxies by the names that they give themselves in `via` (RFC 9110 section 7.6.3). Other names there may be hosts'.
-const PROXIES: [&[u8]; 9] =
+pub(crate) const PROXIES: [&[u8]; 9] =
     [b"nghttpx", b"Caddy", b"google", b"envoy", b"haproxy", b"varnish", b"traefik", b"linkerd", b"nginx"];
 
 /// The proxy that a `via` field names last, which is the one nearest to the client.
@@ -163,7 +168,7 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
 }
 
 /// How the user agents of implementations begin.
-const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
+pub(crate) const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
 
 /// The part of a user agent that names a gRPC implementation and its version (`grpc-<language>[-variant]/<version>`,
 /// PROTOCOL-HTTP2.md, or `tonic/<version>`); the application's own part may be private and is left out.

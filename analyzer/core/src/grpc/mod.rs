@@ -12,6 +12,6 @@ mod rows;
 mod rpc;
 pub mod state;
 pub mod status;
-mod tail;
+pub mod tail;
 pub mod turns;
 pub mod used;

@@ -119,6 +119,14 @@ pub fn from_connect(code: &[u8]) -> Option<u8> {
     u8::try_from(place).ok()
 }
 
+/// Connect's code for a status.
+pub fn to_connect(status: u8) -> Option<String> {
+    if status == CANCELLED {
+        return Some("canceled".to_owned());
+    }
+    NAMES.get(usize::from(status)).map(|name| name.to_ascii_lowercase())
+}
+
 /// The status a client must give for a RST_STREAM error code (PROTOCOL-HTTP2.md, "Errors").
 pub fn from_rst_stream(code: u32) -> u8 {
     match code {

@@ -72,6 +72,36 @@ impl Tails {
     }
 }
 
+/// The end of an RPC, all of whose octets from its first on are `octets`, with nothing in it but its status; as long as
+/// it was. `None` when it has no room for that, or is none.
+#[cold]
+pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
+    if call.kind == Kind::Grpc {
+        return None;
+    }
+    let mut tails = Tails::default();
+    tails.add(call.id, octets);
+    let Ending { status, source: Source::Trailers } = tails.take_ending(call) else { return None };
+    let name = status::to_connect(status)?;
+    let (prefix, text) = match call.kind {
+        Kind::GrpcWeb => (WEB_TRAILERS, format!("grpc-status:{status}\r\n")),
+        Kind::ConnectStream if status == status::OK => (CONNECT_END, "{}".to_owned()),
+        Kind::ConnectStream => (CONNECT_END, format!("{{\"error\":{{\"code\":\"{name}\"}}}}")),
+        _ => (0, format!("{{\"code\":\"{name}\"}}")),
+    };
+    let mut out = Vec::new();
+    if prefix != 0 {
+        out.push(prefix);
+        out.extend_from_slice(octets.get(1..usize::from(PREFIX_LEN))?);
+    }
+    let room = octets.len().checked_sub(out.len() + text.len())?;
+    let (front, last) = text.split_at_checked(text.len() - 1)?;
+    out.extend_from_slice(front.as_bytes());
+    out.extend(std::iter::repeat_n(b' ', room));
+    out.extend_from_slice(last.as_bytes());
+    Some(out)
+}
+
 /// The payload of a frame, as far as it came; `None` when it is compressed otherwise than by gzip.
 fn unframed(tail: &[u8]) -> Option<Cow<'_, [u8]>> {
     let payload = tail.get(usize::from(PREFIX_LEN)..)?;
@@ -191,6 +221,28 @@ mod tests {
         assert_eq!(end(429, r#"{"code":"resource_exhausted"}"#), (Some("RESOURCE_EXHAUSTED"), "trailers"));
         assert_eq!(end(404, "<html>"), (Some("UNIMPLEMENTED"), "http_status"));
         assert_eq!(end(500, r#"{"code":"no such code"}"#), (Some("UNKNOWN"), "http_status"));
+    }
+
+    #[test]
+    fn a_rewritten_end_has_the_status_alone() {
+        let rewritten = |kind, http_status, octets: &[u8]| {
+            let call = Call { id: 1, kind, http_status, ..Call::default() };
+            let written = rewrite(&call, octets)?;
+            assert_eq!(written.len(), octets.len());
+            assert!(!written.windows(6).any(|octets| octets == b"secret"));
+            ending(kind, http_status, &[&written]).0
+        };
+        let web = b"\x80\0\0\0\x20grpc-message: secret\r\ngrpc-status: 5\r\n";
+        assert_eq!(rewritten(Kind::GrpcWeb, 200, web), Some("NOT_FOUND"));
+        let zipped = [b"\x81\0\0\0\0", &gzip(b"grpc-status: 7\r\n")[..]].concat();
+        assert_eq!(rewritten(Kind::GrpcWeb, 200, &zipped), Some("PERMISSION_DENIED"));
+        let end = b"\x02\0\0\0\x2e{\"metadata\":{\"secret\":[\"secret\"]}}";
+        assert_eq!(rewritten(Kind::ConnectStream, 200, end), Some("OK"));
+        let error = b"\x02\0\0\0\x2e{\"error\":{\"code\":\"canceled\",\"message\":\"secret\"}}";
+        assert_eq!(rewritten(Kind::ConnectStream, 200, error), Some("CANCELLED"));
+        let unary = b"{\"message\":\"secret\",\"code\":\"aborted\"}";
+        assert_eq!(rewritten(Kind::ConnectUnary, 409, unary), Some("ABORTED"));
+        assert_eq!(rewritten(Kind::GrpcWeb, 200, b"\x80\0\0\0\x03grp"), None);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use super::replace::{Kind, Part, Replacer};
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     seen: Vec<Seen>,
-    /// `content-type` is gRPC's, or another.
-    grpc_content: Option<bool>,
+    content: Content,
+    /// It is a request of Connect's.
+    connect: bool,
     te_trailers: bool,
     /// A field is not known.
     unknown: bool,
@@ -30,9 +31,8 @@ impl Fields {
     pub fn add(&mut self, name: Option<&[u8]>, value: Option<&[u8]>, representation: Representation) {
         self.unknown |= name.is_none() || value.is_none();
         match (name, value) {
-            (Some(b"content-type"), Some(value)) => {
-                self.grpc_content = Some(Content::from_header(value) == Content::Grpc)
-            }
+            (Some(b"content-type"), Some(value)) => self.content = Content::from_header(value),
+            (Some(b"connect-protocol-version"), _) => self.connect = true,
             (Some(b"te"), Some(b"trailers")) => self.te_trailers = true,
             _ => {}
         }
@@ -51,8 +51,9 @@ pub(super) fn rewrite(
 ) -> Vec<u8> {
     let mut walk = Walk { reader: Reader::new(block), block, out: vec![0; block.len()] };
     // as a stream is judged when it opens (`grpc::rpc`): what lacks fields may be gRPC
-    let is_grpc = fields.grpc_content.unwrap_or(fields.te_trailers || fields.unknown || !whole);
-    let around = Around { other_content: !is_grpc, hide_methods };
+    let may_be_grpc = fields.content == Content::None && (fields.te_trailers || fields.unknown || !whole);
+    let is_rpc = may_be_grpc || fields.content.opens(fields.connect).is_rpc();
+    let around = Around { other_content: !is_rpc, hide_methods };
     let mut seen = fields.seen.iter();
     while let Some(octet) = walk.reader.peek() {
         let size_update = octet & 0xe0 == 0x20;
@@ -100,8 +101,10 @@ impl Walk<'_> {
         self.string(&mut |text, coded| {
             let (kind, parts) = fields::parts(name, text, around);
             let replaced = replacer.replace(kind, &parts, coded);
-            if name == Some(b"user-agent") && replaced != text {
-                replacer.note_agent(text, &replaced);
+            if let Some(name @ (b"user-agent" | b"server")) = name
+                && replaced != text
+            {
+                replacer.note_agent(name, text, &replaced);
             }
             replaced
         })?;

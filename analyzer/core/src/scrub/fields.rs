@@ -1,11 +1,13 @@
 //! Which header fields may be shown: names that HTTP and gRPC define, and values out of which nothing but gRPC's own
 //! working can be read. Everything else is replaced.
 
+use crate::grpc::headers::{IMPLEMENTATIONS, PROXIES};
+
 use super::replace::{Kind, Part};
 
 /// Names beyond HPACK's static table that standards define: RFC 9110, PROTOCOL-HTTP2.md and gRFCs A6 (retries), A66
 /// (metrics), W3C Trace Context and what proxies commonly add.
-const NAMES: [&[u8]; 31] = [
+const NAMES: [&[u8]; 37] = [
     b":protocol",
     b"te",
     b"trailer",
@@ -37,23 +39,55 @@ const NAMES: [&[u8]; 31] = [
     b"x-envoy-expected-rq-timeout-ms",
     b"forwarded",
     b"alt-svc",
+    b"connect-protocol-version",
+    b"connect-timeout-ms",
+    b"connect-content-encoding",
+    b"connect-accept-encoding",
+    b"x-grpc-web",
+    b"x-user-agent",
 ];
 
 /// Names of content codings (gRPC's and RFC 9110's).
 const CODINGS: [&[u8]; 8] = [b"identity", b"gzip", b"deflate", b"snappy", b"zstd", b"br", b"*", b"compress"];
 /// Content types that tell nothing of the application.
-const CONTENT_TYPES: [&[u8]; 6] = [
+const CONTENT_TYPES: [&[u8]; 11] = [
     b"application/json",
     b"text/html",
     b"text/plain",
     b"application/grpc-web",
+    b"application/grpc-web+proto",
+    b"application/grpc-web+json",
+    b"application/proto",
+    b"application/connect+proto",
+    b"application/connect+json",
     b"application/json; charset=utf-8",
     b"text/plain; charset=utf-8",
 ];
 /// What follows `application/grpc` (PROTOCOL-HTTP2.md).
 const GRPC_SUBTYPES: [&[u8]; 4] = [b"", b"+proto", b"+json", b"+thrift"];
+/// Servers and proxies that name themselves so.
+const SERVERS: [&[u8]; 18] = [
+    b"nginx",
+    b"openresty",
+    b"nghttpx",
+    b"Caddy",
+    b"envoy",
+    b"istio-envoy",
+    b"haproxy",
+    b"Apache",
+    b"awselb",
+    b"cloudflare",
+    b"Kestrel",
+    b"Microsoft-IIS",
+    b"Jetty",
+    b"h2o",
+    b"gws",
+    b"gunicorn",
+    b"hypercorn",
+    b"uvicorn",
+];
 /// gRPC implementations that name themselves so, before a version.
-const AGENTS: [&[u8]; 26] = [
+const AGENTS: [&[u8]; 30] = [
     b"grpc-go",
     b"grpc-c++",
     b"grpc-c",
@@ -80,6 +114,10 @@ const AGENTS: [&[u8]; 26] = [
     b"grpc-elixir",
     b"grpc-rust",
     b"tonic",
+    b"connect-go",
+    b"connect-es",
+    b"armeria",
+    b"dart-grpc",
 ];
 
 /// Whether a field of this name may show it.
@@ -102,6 +140,10 @@ pub(super) fn parts<'a>(name: Option<&[u8]>, value: &'a [u8], around: Around) ->
     let parts = match name.unwrap_or_default() {
         b":path" => return path(value, around),
         b"user-agent" => agents(value),
+        b"server" => products(value),
+        b"via" => proxies(value),
+        b"connect-protocol-version" => whole(value == b"1"),
+        b"connect-timeout-ms" => whole(value.len() <= 10 && is_number(value)),
         b"content-type" => content_type(value),
         b":method" => whole(matches!(value, b"POST" | b"GET" | b"PUT" | b"CONNECT" | b"OPTIONS" | b"HEAD")),
         b":scheme" => whole(matches!(value, b"http" | b"https")),
@@ -111,7 +153,12 @@ pub(super) fn parts<'a>(name: Option<&[u8]>, value: &'a [u8], around: Around) ->
         b"grpc-retry-pushback-ms" => whole(value.len() <= 7 && is_number(value)),
         b"content-length" => whole(value.len() <= 12 && is_number(value)),
         b"grpc-timeout" => whole(is_timeout(value)),
-        b"grpc-encoding" | b"grpc-accept-encoding" | b"accept-encoding" | b"content-encoding" => {
+        b"grpc-encoding"
+        | b"grpc-accept-encoding"
+        | b"accept-encoding"
+        | b"content-encoding"
+        | b"connect-content-encoding"
+        | b"connect-accept-encoding" => {
             whole(value.split(|&c| c == b',').all(|coding| CODINGS.contains(&coding.trim_ascii())))
         }
         _ => whole(value.is_empty()),
@@ -183,22 +230,56 @@ fn agents(value: &[u8]) -> Vec<Part<'_>> {
     parts
 }
 
+/// The first product of `server` stays if it is a known one, with its version; what follows is replaced.
+fn products(value: &[u8]) -> Vec<Part<'_>> {
+    let end = value.iter().position(|c| b" (".contains(c)).unwrap_or(value.len());
+    let (product, rest) = value.split_at_checked(end).unwrap_or((value, &[]));
+    let slash = product.iter().position(|&c| c == b'/').unwrap_or(product.len());
+    let (name, version) = product.split_at_checked(slash).unwrap_or((product, &[]));
+    if !SERVERS.contains(&name) {
+        return vec![Part::Hidden(value)];
+    }
+    let (slash, version) = version.split_at_checked(1).unwrap_or_default();
+    let mut parts = vec![Part::Kept(name), Part::Kept(slash)];
+    put_version(version, &mut parts);
+    // the first octet ends the product, also where the rest is replaced
+    let (first, rest) = rest.split_at_checked(1).unwrap_or_default();
+    parts.extend([Part::Kept(first), Part::Hidden(rest)]);
+    parts
+}
+
+/// A `via` that names known proxies alone, with versions of HTTP, stays.
+fn proxies(value: &[u8]) -> Vec<Part<'_>> {
+    let is_known = |word: &&[u8]| {
+        let is_version = matches!(*word, b"" | b"1.0" | b"1.1" | b"2" | b"2.0" | b"3" | b"HTTP");
+        is_version || PROXIES.iter().any(|name| name.eq_ignore_ascii_case(word))
+    };
+    let known = value.split(|octet| b" ,/".contains(octet)).all(|word| is_known(&word));
+    vec![if known { Part::Kept(value) } else { Part::Hidden(value) }]
+}
+
 fn agent<'a>(word: &'a [u8], parts: &mut Vec<Part<'a>>) {
-    let slash =
-        word.iter().position(|&c| c == b'/').filter(|_| word.starts_with(b"grpc-") || word.starts_with(b"tonic/"));
+    let is_named = IMPLEMENTATIONS.iter().any(|name| word.starts_with(name.as_bytes()));
+    let slash = word.iter().position(|&c| c == b'/').filter(|_| is_named);
     let Some((name, rest)) = slash.and_then(|slash| word.split_at_checked(slash)) else {
         return parts.push(Part::Hidden(word));
     };
     if AGENTS.contains(&name) {
         parts.push(Part::Kept(name));
     } else {
-        let (grpc, own) = name.split_at_checked(b"grpc-".len()).unwrap_or((name, &[]));
-        parts.extend([Part::Kept(grpc), Part::Hidden(own)]);
+        let dash = name.iter().position(|&c| c == b'-').map_or(name.len(), |dash| dash + 1);
+        let (kept, own) = name.split_at_checked(dash).unwrap_or((name, &[]));
+        parts.extend([Part::Kept(kept), Part::Hidden(own)]);
     }
     let (slash, version) = rest.split_at_checked(1).unwrap_or((rest, &[]));
+    parts.push(Part::Kept(slash));
+    put_version(version, parts);
+}
+
+fn put_version<'a>(version: &'a [u8], parts: &mut Vec<Part<'a>>) {
     let known = if is_version(version) { version.len() } else { numbers(version) };
     let (known, own) = version.split_at_checked(known).unwrap_or((version, &[]));
-    parts.extend([Part::Kept(slash), Part::Kept(known), Part::Hidden(own)]);
+    parts.extend([Part::Kept(known), Part::Hidden(own)]);
 }
 
 /// How many octets of a version are numbers of at most four digits and the dots between them, four at most.

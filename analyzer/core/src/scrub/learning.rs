@@ -145,7 +145,7 @@ impl Watch<Grpc> for Learner {
 
     fn stream_data(&mut self, call: &Call, octets: &[u8], begins: bool) {
         self.tell(|conversation, side, _| {
-            conversation.messages(side, &call.directions[side].reader, octets, begins);
+            conversation.messages(side, call, octets, begins);
         });
     }
 }

@@ -9,8 +9,16 @@ use super::edits::Edits;
 const NO_FLAG: u8 = 0xff;
 
 /// Keeps the prefixes in DATA that `reader` reads next, the first octet of it at `position`. Where messages cannot be
-/// told, a frame that `begins` says so, for a reader looks there for the next one.
-pub(super) fn put_prefixes(reader: &Reader, data: &[u8], begins: bool, position: i64, edits: &mut Edits) {
+/// told, a frame that `begins` says so, for a reader looks there for the next one. `end` writes what begins with no message
+/// but is the RPC's end.
+pub(super) fn put_prefixes(
+    reader: &Reader,
+    data: &[u8],
+    begins: bool,
+    position: i64,
+    edits: &mut Edits,
+    end: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+) {
     let (mut reader, mut data, mut position) = (*reader, data, position);
     if reader.is_lost() && begins {
         edits.put(position, &[NO_FLAG]);
@@ -20,7 +28,7 @@ pub(super) fn put_prefixes(reader: &Reader, data: &[u8], begins: bool, position:
         let (part, rest) = data.split_at(data.len().min(owed as usize));
         let is_body = reader.is_inside() && reader.lacks(owed);
         if !reader.is_inside() && first > 1 {
-            edits.put(position, &[NO_FLAG]);
+            return edits.put(position, &end(data).unwrap_or_else(|| vec![NO_FLAG]));
         } else if !is_body {
             edits.put(position, part);
         }
@@ -58,7 +66,7 @@ mod tests {
                 position += gone.len() as i64;
                 continue;
             }
-            put_prefixes(&reader, piece, false, position, &mut edits);
+            put_prefixes(&reader, piece, false, position, &mut edits, |_| None);
             reader.feed(piece, At::default(), &mut |_| {});
             position += piece.len() as i64;
         }
@@ -93,7 +101,7 @@ mod tests {
     fn a_frame_without_a_boundary_has_none_afterwards() {
         let (mut reader, mut edits) = (Reader::default(), Edits::default());
         reader.lose();
-        put_prefixes(&reader, b"secret secret", true, 0, &mut edits);
+        put_prefixes(&reader, b"secret secret", true, 0, &mut edits, |_| None);
         edits.finish();
         let mut out = [0; 13];
         edits.apply(0, &mut out);

@@ -122,9 +122,9 @@ impl Replacer {
         if kind == Kind::Method { self.method(parts, coded) } else { self.attempt(kind, parts, coded, 0) }
     }
 
-    /// A user agent is replaced: what reports show of it may differ too.
-    pub fn note_agent(&mut self, text: &[u8], replaced: &[u8]) {
-        let [before, after] = [text, replaced].map(headers::agent);
+    /// A field that names software is replaced: what reports show of it may differ too.
+    pub fn note_agent(&mut self, name: &[u8], text: &[u8], replaced: &[u8]) {
+        let [before, after] = [text, replaced].map(|value| headers::software(name, value));
         if before != after && self.agents.len() < limits::SCRUB_REMEMBERED {
             self.agents.insert(before, after);
         }

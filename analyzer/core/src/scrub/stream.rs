@@ -2,7 +2,9 @@
 //! field, header blocks, message prefixes. Only what is put into the edits is ever written; any byte of which nothing
 //! was told is zero.
 
-use crate::grpc::message::Reader;
+use crate::grpc::call::Call;
+use crate::grpc::protocol::Kind;
+use crate::grpc::tail;
 use crate::http2::connection::detect::{self, Opening};
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN, flag, strip_padding};
 use crate::http2::hpack::Representation;
@@ -234,9 +236,22 @@ impl Conversation {
         put_beginnings(octets, header.length(), side.data, &mut side.edits);
     }
 
-    pub fn messages(&mut self, at: usize, reader: &Reader, octets: &[u8], begins: bool) {
+    pub fn messages(&mut self, at: usize, call: &Call, octets: &[u8], begins: bool) {
         let side = &mut self.sides[at];
-        put_prefixes(reader, octets, begins, side.data, &mut side.edits);
+        let reader = &call.directions[at].reader;
+        match call.kind {
+            Kind::ConnectUnary => {
+                if let Some(error) = tail::rewrite(call, octets) {
+                    side.edits.put(side.data, &error);
+                }
+            }
+            kind => {
+                // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
+                let begins = begins && kind == Kind::Grpc;
+                let end = |octets: &[u8]| tail::rewrite(call, octets);
+                put_prefixes(reader, octets, begins, side.data, &mut side.edits, end);
+            }
+        }
     }
 }
 

@@ -1,0 +1,84 @@
+"""Find proxies both of whose sides are in the capture: each call that passes through is seen as two RPCs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..model.text import count
+from ..tables import COMPLETE, NO_METHOD, Tables
+
+_INSIDE = 0.9
+"""Share of RPCs to one server inside RPCs to another from which a proxy passes them on (heuristic: nearly all; the
+capture begins and ends inside some)."""
+_REVERSE = 0.5
+"""Share of the others inside these up to which that is no chance (heuristic: among many concurrent RPCs to equal servers
+most lie inside some other, in both directions alike)."""
+_FEW = 3
+"""RPCs below which nothing is concluded (heuristic: one or two lie inside another by chance)."""
+_ROWS = 100
+"""RPCs looked at per server (heuristic: more decide nothing else)."""
+_SERVERS = 8
+"""Servers above which the capture is not one of a proxy's host (heuristic; bounds the pairs)."""
+
+_FIRST_RPCS = 32
+"""RPCs of each connection that have rows in any case (limits.rs)."""
+
+_Rows = npt.NDArray[np.intp]
+
+
+def describe_proxies(tables: Tables) -> Iterator[str]:
+    """Yield a sentence about each pair of servers of which one passes its RPCs on to the other."""
+    connections = tables.connections
+    carrying = np.flatnonzero(connections.rpcs > 0)
+    ends = np.stack([connections.server_ip[carrying], connections.server_port[carrying]], axis=1)
+    servers, of_server = np.unique(ends, axis=0, return_inverse=True)
+    if not 1 < len(servers) <= _SERVERS:
+        return
+    on = [carrying[of_server.ravel() == number] for number in range(len(servers))]
+    rows = [_find_rows(tables, some) for some in on]
+    clients = [set(connections.client_ip[some].tolist()) for some in on]
+    for front, back in permutations(range(len(servers)), 2):
+        if clients[front] & clients[back]:
+            continue  # one client of equal servers
+        if (
+            _measure_inside(tables, rows[back], rows[front]) >= _INSIDE
+            and _measure_inside(tables, rows[front], rows[back]) <= _REVERSE
+        ):
+            there, behind = (int(connections.rpcs[on[number]].sum()) for number in (front, back))
+            yield (
+                f"{tables.server(int(on[front][0]))} looks like a proxy: the {count(behind, 'RPC')} to "
+                f"{tables.server(int(on[back][0]))} lie inside its {count(there, 'RPC')} of the same methods, so each call is "
+                "seen twice, once on each side of the proxy"
+            )
+
+
+def _find_rows(tables: Tables, connections: _Rows) -> _Rows:
+    rpcs = tables.rpcs
+    whole = (rpcs.flags & COMPLETE != 0) & (rpcs.method != NO_METHOD)
+    return np.flatnonzero(whole & np.isin(rpcs.connection, connections))
+
+
+def _measure_inside(tables: Tables, inner: _Rows, outer: _Rows) -> float:
+    """Measure which share of some RPCs lies inside others of the same method."""
+    rpcs = tables.rpcs
+    starts, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
+    inner = inner[starts[inner] <= _find_last_known(tables, outer)][:_ROWS]
+    inside = 0
+    for row in inner:
+        same = outer[rpcs.method[outer] == rpcs.method[row]]
+        inside += bool(((starts[same] <= starts[row]) & (ends[same] >= ends[row])).any())
+    return inside / len(inner) if len(inner) >= _FEW else 0.0
+
+
+def _find_last_known(tables: Tables, rows: _Rows) -> int:
+    """Find until when all RPCs that began have rows: of a connection's later RPCs only some have."""
+    rpcs, last = tables.rpcs, np.iinfo(np.int64).max
+    for connection in np.unique(rpcs.connection[rows]).tolist():
+        starts = np.sort(rpcs.start_time_ns[rows[rpcs.connection[rows] == connection]])
+        if int(tables.connections.rpcs[connection]) > len(starts):
+            last = min(last, int(starts[:_FIRST_RPCS][-1]))
+    return last

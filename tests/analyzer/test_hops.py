@@ -1,0 +1,42 @@
+"""Proxies are recognised where both of their sides are in the capture; equal servers of one client are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judging import changed
+from support import RECORDED, recorded
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.summary.hops import describe_proxies
+
+PROXIES = {
+    "nginx-bothlegs-any": ("10.91.3.2:8002", "the 200 RPCs to 127.0.0.1:9000 lie inside its 200 RPCs"),
+    "hop-proxy-slow-a": ("10.77.70.2:8080", "the 177 RPCs to 10.78.70.2:9001 lie inside its 177 RPCs"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in (RECORDED / "wild").glob("*.zst")))
+def test_proxies_alone_are_named(name: str) -> None:
+    found = list(describe_proxies(decode([recorded(f"wild/{name}.pcap.zst")], rpc_rows=False)))
+    if name not in PROXIES:
+        assert found == []
+        return
+    proxy, words = PROXIES[name]
+    assert len(found) == 1
+    assert found[0].startswith(f"{proxy} looks like a proxy")
+    assert words in found[0]
+
+
+def test_one_client_of_both_servers_is_no_proxy() -> None:
+    tables = decode([recorded("wild/nginx-bothlegs-any.pcap.zst")], rpc_rows=False)
+    one = changed(tables, "connections", client_ip=np.zeros_like(tables.connections.client_ip))
+    assert list(describe_proxies(one)) == []
+
+
+def test_rpcs_that_do_not_lie_inside_others_are_not_passed_on() -> None:
+    """The same capture with the backend's RPCs a second later."""
+    tables = decode([recorded("wild/nginx-bothlegs-any.pcap.zst")], rpc_rows=False)
+    behind = tables.connections.server_port[tables.rpcs.connection] == 9000
+    later = tables.rpcs.start_time_ns + np.where(behind, 1_000_000_000, 0)
+    assert list(describe_proxies(changed(tables, "rpcs", start_time_ns=later))) == []
