@@ -15,8 +15,8 @@ _INSIDE = 0.9
 """Share of RPCs to one server inside RPCs to another from which a proxy passes them on (heuristic: nearly all; the
 capture begins and ends inside some)."""
 _REVERSE = 0.5
-"""Share of the others inside these up to which that is no chance (heuristic: among many concurrent RPCs to equal servers
-most lie inside some other, in both directions alike)."""
+"""Share of the others inside these up to which that is no chance (heuristic: among many concurrent RPCs most lie inside
+some other, in both directions alike)."""
 _FEW = 3
 """RPCs below which nothing is concluded (heuristic: one or two lie inside another by chance)."""
 _ROWS = 100
@@ -51,8 +51,8 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
             there, behind = (int(connections.rpcs[on[number]].sum()) for number in (front, back))
             yield (
                 f"{tables.server(int(on[front][0]))} looks like a proxy: the {count(behind, 'RPC')} to "
-                f"{tables.server(int(on[back][0]))} lie inside its {count(there, 'RPC')} of the same methods, so each call is "
-                "seen twice, once on each side of the proxy"
+                f"{tables.server(int(on[back][0]))} lie inside its {count(there, 'RPC')} of the same methods, so each call "
+                "is seen twice, once on each side of the proxy"
             )
 
 
