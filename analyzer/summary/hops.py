@@ -51,8 +51,8 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
             there, behind = (int(connections.rpcs[on[number]].sum()) for number in (front, back))
             yield (
                 f"{tables.server(int(on[front][0]))} looks like a proxy: the {count(behind, 'RPC')} to "
-                f"{tables.server(int(on[back][0]))} lie inside its {count(there, 'RPC')} of the same methods, so each call "
-                "is seen twice, once on each side of the proxy"
+                f"{tables.server(int(on[back][0]))} lie inside its {count(there, 'RPC')} of the same methods, so each "
+                "call is seen twice, once on each side of the proxy"
             )
 
 
