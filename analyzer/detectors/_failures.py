@@ -27,6 +27,8 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
+CLIENT_RESET = _core.STATUS_SOURCES.index("client_reset")
+"""`Failed.source` of an RPC that its client reset before any deadline that is known."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3

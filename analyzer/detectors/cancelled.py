@@ -88,8 +88,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(tables.failures.rpc):
         return
     rows = common.failed(tables)
-    given_up = (rows.status == common.CANCELLED) & ~common.missed(rows, limits.early_share, limits.early_ns)
-    rows = rows.where(given_up)
+    given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
+    rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():

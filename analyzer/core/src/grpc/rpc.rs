@@ -228,10 +228,11 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         call.reset = Some((direction, code));
         let ending = if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
-        } else if side == client && reading.transport.closed[1 - client] {
+        } else if side == client && reading.transport.closed[1 - client].is_some_and(|closed| closed <= at.time) {
             Ending::CONNECTION_CLOSED
         } else if side == client {
-            Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns)
+            let fields_unknown = call.headers_unknown || call.begun_before;
+            Ending::reset_by_client(at.time.saturating_sub(call.first.time), call.timeout_ns, fields_unknown)
         } else {
             Ending { status: status::from_rst_stream(code), source: Source::ServerReset }
         };

@@ -95,11 +95,13 @@ impl Ending {
 
     /// The status of an RPC that its client reset `after_ns` after its beginning. The error code does not matter: the
     /// application sees what its library made of the deadline or of the cancellation, and codes differ by library.
-    pub fn reset_by_client(after_ns: i64, timeout_ns: i64) -> Self {
-        if timeout_ns >= 0 && after_ns >= timeout_ns {
-            Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline }
-        } else {
-            Self { status: CANCELLED, source: Source::ClientReset }
+    /// Where fields of the request are not known, `grpc-timeout` may be among them.
+    pub fn reset_by_client(after_ns: i64, timeout_ns: i64, fields_unknown: bool) -> Self {
+        let source = Source::ClientReset;
+        match timeout_ns {
+            0.. if after_ns >= timeout_ns => Self { status: DEADLINE_EXCEEDED, source: Source::ClientDeadline },
+            ..0 if fields_unknown => Self { status: NOT_SEEN, source },
+            _ => Self { status: CANCELLED, source },
         }
     }
 }
@@ -189,13 +191,15 @@ mod tests {
     #[test]
     fn a_reset_by_the_client_is_its_deadline_or_its_cancellation() {
         let ended = |after_ns, timeout_ns| {
-            let ending = Ending::reset_by_client(after_ns, timeout_ns);
+            let ending = Ending::reset_by_client(after_ns, timeout_ns, false);
             (NAMES[usize::from(ending.status)], SOURCES[ending.source as usize])
         };
         assert_eq!(ended(97_600_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
         assert_eq!(ended(97_000_000, 97_000_000), ("DEADLINE_EXCEEDED", "client_deadline"));
         assert_eq!(ended(96_999_999, 97_000_000), ("CANCELLED", "client_reset"));
         assert_eq!(ended(i64::MAX, -1), ("CANCELLED", "client_reset"));
+        let ending = Ending::reset_by_client(i64::MAX, -1, true);
+        assert_eq!((ending.status, ending.source), (NOT_SEEN, Source::ClientReset));
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub struct Transport {
     pub queues: [SendQueue; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
-    /// Sides that have closed: their FIN came.
-    pub closed: [bool; 2],
+    /// When each side's FIN came, nanoseconds since the epoch; bytes handed up late may be older.
+    pub closed: [Option<i64>; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
     /// The bytes that are handed up follow others that may still come: the capture ends first.
@@ -25,7 +25,7 @@ impl Default for Transport {
             near_rtt: [-1; 2],
             queues: Default::default(),
             unheard: [false; 2],
-            closed: [false; 2],
+            closed: [None; 2],
             is_cut: [false; 2],
             unproven: false,
         }

@@ -184,7 +184,7 @@ impl Connection {
         if segment.flags.contains(TcpFlags::FIN) {
             self.halves[side].fin.get_or_insert(end);
             self.fins[side].get_or_insert(at);
-            self.transport.closed[side] = true;
+            self.transport.closed[side].get_or_insert(at.time);
         }
         if segment.flags.contains(TcpFlags::RST) {
             self.reset.get_or_insert(at);
