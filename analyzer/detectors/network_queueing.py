@@ -25,7 +25,8 @@ When it cannot tell
 -------------------
 Without TCP timestamps, or with a clock whose tick is not 1 us, 1, 4 or 10 ms, packets in front of the capture point
 are not measured. If all packets of a connection were queued, only the difference between them is seen: the figures
-are lower bounds. A host or a switch that holds up packets looks like a queue of the network.
+are lower bounds. A host or a switch that holds up packets looks like a queue of the network. Where a connection fills
+the queue itself, its small messages may wait in the sender's socket as well: that time is `unexplained`.
 
 What would refute it
 --------------------
@@ -55,7 +56,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
-from ..tables import Ints, Tables
+from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _figures, _shared, _window_settings
 from ._stalls import INITIAL_SEGMENTS, make_scope
@@ -78,9 +79,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of RPC time in the queue from which it matters (heuristic: above the variation between equal runs)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
+    segment_bytes: int = _SEGMENT
+    """Visible bytes in the queue at a time below which others filled it (heuristic: no full segment stood in it)."""
     filled_bytes: int = INITIAL_SEGMENTS * _SEGMENT
-    """Visible bytes that stood in the queue at once from which they filled it (RFC 6928: what any new connection may send
-    at once; less fills no queue)."""
+    """Visible bytes in the queue at a time from which they filled it (RFC 6928: as many as any new connection may send)."""
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
     examples: int = 3
@@ -178,9 +180,10 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         metrics=_list_metrics(tables, queue),
         evidence=tuple(_show_packets(tables, queue, sender, limits)),
         explanation=(
-            f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's minimum. "
-            f"The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. {_say_what_filled_it(queue, limits)} "
-            f"RPCs lost {total} in it. A second connection shares the link and does not help. The figures are lower bounds."
+            f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
+            f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
+            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it. A second connection shares the link and "
+            "does not help. The figures are lower bounds."
         ),
         remedies=_list_remedies(tables, queue, sender),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
@@ -191,18 +194,20 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     )
 
 
-def _methods_of(tables: Tables, connections: Ints) -> Ints:
+def _methods_of(tables: Tables, connections: Ints) -> Counts:
     used = tables.connection_methods
-    return used.method[np.isin(used.connection, connections)].astype(np.int64)
+    return used.method[np.isin(used.connection, connections)]
 
 
 def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
     passed = f"{queue.passed_bytes:,} bytes of this capture passed it"
-    if queue.standing_bytes < limits.filled_bytes:
+    if queue.standing_bytes < limits.segment_bytes:
         return (
-            f"Only {passed}, which do not fill a queue: traffic that the capture does not show filled it, or the link "
-            "lost its rate."
+            f"Only {passed}, less than a full segment at a time: traffic that the capture does not show filled it, or "
+            "the link lost its rate."
         )
+    if queue.standing_bytes < limits.filled_bytes:
+        return f"{passed.capitalize()}, {queue.standing_bytes:,} at a time: too few to say that they filled it."
     if queue.filler_share < limits.filler_share:
         return f"{passed.capitalize()}, on several connections between these hosts: together they filled it."
     filler = f"{queue.filler_share:.0%} of them on connection {queue.filler}"
@@ -259,7 +264,9 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str) -> tuple[Remedy, 
             "tc qdisc replace dev DEV root cake bandwidth RATE",
             "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
         ),
-        Remedy("linux", "net.ipv4.tcp_congestion_control=bbr", f"on the {sender}, with fq: it fills queues less than cubic"),
+        Remedy(
+            "linux", "net.ipv4.tcp_congestion_control=bbr", f"on the {sender}, with fq: it fills queues less than cubic"
+        ),
         *(
             Remedy(
                 each.implementation,
