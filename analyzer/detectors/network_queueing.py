@@ -15,8 +15,8 @@ by 100 parts per million, because clocks drift. The tick of the clock (1 ms on L
 Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
 Only ACKs of two full segments and more count, because a receiver may put other ACKs off.
 
-A packet is queued from 5 ms on. The queue stands when such packets show that it was not empty for 100 ms. Both figures are
-those of CoDel (RFC 8289). The time lost is the RPC time in such delays.
+A packet is queued from 5 ms on. The queue stands when such packets show that it was not empty for 100 ms. Both
+figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays.
 
 The bytes that passed the queue say what filled it: the connection itself, another connection between the same hosts,
 or, when they are too few, traffic that the capture does not show.
@@ -34,10 +34,10 @@ What would refute it
 
 What to do
 ----------
-Keep the queue short: send large messages at a limited rate, in pieces, or at other times. Put a fair queue (`fq_codel`,
-CAKE) at the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR fills queues less than
-cubic. Windows of about one round trip of the link's rate hold less in the queue. A second connection does not help: it
-shares the link.
+Keep the queue short: send large messages at a limited rate, in pieces, or at other times. Put a fair queue
+(`fq_codel`, CAKE) at the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR
+fills queues less than cubic. Windows of about one round trip of the link's rate hold less in the queue. A second
+connection does not help: it shares the link.
 
 References
 ----------
@@ -82,7 +82,7 @@ class Limits(Struct, frozen=True, eq=False):
     segment_bytes: int = _SEGMENT
     """Visible bytes in the queue at a time below which others filled it (heuristic: no full segment stood in it)."""
     filled_bytes: int = INITIAL_SEGMENTS * _SEGMENT
-    """Visible bytes in the queue at a time from which they filled it (RFC 6928: as many as any new connection may send)."""
+    """Visible bytes in the queue at a time from which they filled it (RFC 6928: what a new connection may send)."""
     filler_share: float = 0.5
     """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
     examples: int = 3
