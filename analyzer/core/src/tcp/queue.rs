@@ -153,6 +153,18 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_bounded() {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        let most = limits::QUEUES + limits::ROWS_AHEAD;
+        for row in 0..most as i64 + 5 {
+            for (packet, queued) in [(1, 100), (2, 100), (3, 100), (4, 100), (5, 0)] {
+                queue.packet(queued * MS, 0, At::new(packet, (200 * row + i64::from(packet)) * MS), (0, 1, 0), &mut cx);
+            }
+        }
+        assert_eq!(cx.queues.len(), most);
+    }
+
+    #[test]
     fn a_long_queue_has_several_rows() {
         let packets: Vec<_> = (0..150).map(|n| (1_000 + 10 * n, 20)).collect();
         assert_eq!(rows(&packets), [(980, 990, 98), (1_970, 520, 52)]);
