@@ -34,10 +34,10 @@ What would refute it
 
 What to do
 ----------
-Keep the queue short: send large messages at a limited rate, in pieces, or at other times. Put a fair queue
-(`fq_codel`, CAKE) at the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR
-fills queues less than cubic. Windows of about one round trip of the link's rate hold less in the queue. A second
-connection does not help: it shares the link.
+Keep the queue short: send large messages at a limited rate, or at other times. Put a fair queue (`fq_codel`, CAKE) at
+the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR fills queues less than
+cubic. Windows of about one round trip of the link's rate hold less in the queue. A second connection does not help: it
+shares the link.
 
 References
 ----------
@@ -167,7 +167,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, queue.lost_ns)
     p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
     total = _shared.milliseconds(queue.lost_ns)
-    behind = bool(tables.queues.behind[queue.rows].any())
+    behind, filled = bool(tables.queues.behind[queue.rows].any()), queue.standing_bytes >= limits.filled_bytes
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     return Finding(
         id=ID,
@@ -185,11 +185,11 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
             f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it. A second connection shares the link and "
             "does not help. The figures are lower bounds."
         ),
-        remedies=_list_remedies(tables, queue, sender),
+        remedies=_list_remedies(tables, queue, sender, filled),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
         verdict=(
-            f"RPCs lost {total} ({share:.0%} of all RPC time) in a network queue from {sender}, up to {longest} long: "
-            "send large messages at a limited rate, or use fq_codel or CAKE."
+            f"RPCs lost {total} ({share:.0%} of all RPC time) in a network queue of up to {longest} from {sender}: "
+            + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
     )
 
@@ -248,7 +248,14 @@ def _show_packets(tables: Tables, queue: _Queue, sender: str, limits: Limits) ->
         )
 
 
-def _list_remedies(tables: Tables, queue: _Queue, sender: str) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> tuple[Remedy, ...]:
+    shape = Remedy(
+        "linux",
+        "tc qdisc replace dev DEV root cake bandwidth RATE",
+        "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
+    )
+    if not filled:
+        return (shape,)
     reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
     windows = _window_settings.list_settings(reading, 1 - queue.direction, True)
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
@@ -256,14 +263,10 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str) -> tuple[Remedy, 
     return (
         Remedy(
             "application",
-            "send large messages at a limited rate, or in pieces of 64 kB and less",
+            "send large messages at a limited rate",
             f"on the {sender}: {rate * 8 / 1e6:,.1f} Mbit/s of this capture passed the queue",
         ),
-        Remedy(
-            "linux",
-            "tc qdisc replace dev DEV root cake bandwidth RATE",
-            "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
-        ),
+        shape,
         Remedy(
             "linux", "net.ipv4.tcp_congestion_control=bbr", f"on the {sender}, with fq: it fills queues less than cubic"
         ),

@@ -54,7 +54,9 @@ def test_figures_of_a_queue_of_40_ms() -> None:
     ],
 )
 def test_what_filled_the_queue(capture: str, words: str) -> None:
-    assert words in the_finding(detector, [synthetic(capture).file]).explanation
+    finding = the_finding(detector, [synthetic(capture).file])
+    assert words in finding.explanation
+    assert ("find what else" in finding.verdict) == ("does not show" in words)
 
 
 @pytest.mark.parametrize(
