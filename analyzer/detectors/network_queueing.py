@@ -16,7 +16,9 @@ Behind the capture point it is the round trip of bytes to their ACK, less the mi
 Only ACKs of two full segments and more count, because a receiver may put other ACKs off.
 
 A packet is queued from 5 ms on. The queue stands when such packets show that it was not empty for 100 ms. Both
-figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays.
+figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays. A sender that fills the link is not
+faster without the queue: its messages are `transmission`, not `network_queue`. A queue behind the capture point that
+takes no RPC time there is reported as `info`.
 
 The bytes that passed the queue say what filled it: the connection itself, another connection between the same hosts,
 or, when they are too few, traffic that the capture does not show.
@@ -52,6 +54,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -95,6 +98,8 @@ class _Queue(Struct, frozen=True, eq=False):
     rows: Ints
     """Rows of the queues table."""
     direction: int
+    behind: bool
+    """It is behind the capture point: RPCs recorded there need not show what it costs."""
     p50_ns: int
     longest_ns: int
     duration_ns: int
@@ -112,12 +117,14 @@ class _Queue(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
-    queues = [queue for rows in _group_by_path(tables) if (queue := _measure_queue(tables, rows)).lost_ns]
+    queues = [_measure_queue(tables, rows) for rows in _group_by_path(tables)]
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
     if _shared.share_of_time(tables, worst.lost_ns) >= limits.least_share:
         yield _make_finding(tables, worst, limits)
+    elif worst.behind and _shared.share_of_time(tables, worst.duration_ns) >= limits.least_share:
+        yield replace(_make_finding(tables, worst, limits), lost_ns=None, share=None)
 
 
 def _group_by_path(tables: Tables) -> Iterator[Ints]:
@@ -148,6 +155,7 @@ def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
     return _Queue(
         rows=rows,
         direction=int(queues.direction[rows[0]]),
+        behind=bool(queues.behind[rows].any()),
         p50_ns=p50,
         longest_ns=int(queues.longest_ns[rows].max()),
         duration_ns=int(seen.max()),
@@ -167,13 +175,13 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, queue.lost_ns)
     p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
     total = _shared.milliseconds(queue.lost_ns)
-    behind, filled = bool(tables.queues.behind[queue.rows].any()), queue.standing_bytes >= limits.filled_bytes
+    filled = queue.standing_bytes >= limits.filled_bytes
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     return Finding(
         id=ID,
         title=f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
-        confidence=_shared.lower("medium" if behind else "high", _shared.quality_allows(tables)),
+        confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
         scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
         lost_ns=queue.lost_ns,
         share=share,
@@ -182,13 +190,14 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         explanation=(
             f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
             f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
-            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it. A second connection shares the link and "
-            "does not help. The figures are lower bounds."
+            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it, as far as it shows here. A second "
+            "connection shares the link and does not help. The figures are lower bounds."
         ),
         remedies=_list_remedies(tables, queue, sender, filled),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
         verdict=(
-            f"RPCs lost {total} ({share:.0%} of all RPC time) in a network queue of up to {longest} from {sender}: "
+            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if queue.lost_ns else "Packets waited")
+            + f" in a network queue of up to {longest} from {sender}: "
             + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
     )
@@ -211,7 +220,7 @@ def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
     if queue.filler_share < limits.filler_share:
         return f"{passed.capitalize()}, on several connections between these hosts: together they filled it."
     filler = f"{queue.filler_share:.0%} of them on connection {queue.filler}"
-    if queue.filler in queue.losers[:1]:
+    if not len(queue.losers) or queue.filler == queue.losers[0]:
         return f"{passed.capitalize()}, {filler}: large messages on the same connection filled it."
     return (
         f"{passed.capitalize()}, {filler}: its large messages filled the link that connection {queue.losers[0]} shares."

@@ -80,12 +80,24 @@ def test_a_filler_has_most_of_the_bytes() -> None:
 
 
 def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:
-    """Recorded at the server, whose stream window is used up because its bytes are in the queue."""
+    """Recorded at the server, whose stream window is used up because its bytes are in the queue: the link is full."""
     files = [recorded("wild/bloat-other-server.pcap.zst")]
     queues = decode(files).queues
     assert set(queues.behind.tolist()) == set(queues.direction.tolist()) == {1}
     finding = the_finding(detector, files)
-    assert finding.confidence == "medium"
+    assert (finding.severity, finding.confidence, finding.lost_ns) == ("info", "medium", None)
     assert 400 * MS < int(finding.metrics["queue_p50_ns"]) < 620 * MS
     evidence_is_in_the_packets(finding, files)
     assert found(stream_window_stall, files) is None
+    assert found(detector, files, least_share=2.0) is None
+
+
+def test_an_upload_delays_the_calls_beside_it() -> None:
+    """Recorded at the client, whose requests wait behind an upload of 700 kB: the server is not slow."""
+    files = [recorded("lab/network-queueing-upload.pcap.gz")]
+    finding = the_finding(detector, files)
+    assert (finding.metrics["direction"], finding.confidence) == ("client", "medium")
+    assert "large messages on the same connection filled it" in finding.explanation
+    evidence_is_in_the_packets(finding, files)
+    budget = analyze(files).budget
+    assert budget["server"] < 0.1 * budget["network_queue"]

@@ -37,9 +37,9 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let released = release(layers, side, at);
     let cause = cause(layers, side, stop, length, released, at);
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
-    let queue = is_queued_for(layers, side, cause, duration);
-    let named = if queue { Cause::NetworkQueue } else { cause };
-    let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !queue };
+    let full = fills_the_link(layers, side, cause, duration);
+    let named = if full { Cause::Transmission } else { cause };
+    let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full };
     let streams = charge_wait(layers.http2, side, &interval);
     let row = row(layers, side, stop, released, at);
     hold(layers, side, cause, interval);
@@ -53,15 +53,15 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
         stopped_at_packet: packet,
         streams,
         method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
-        after_loss: u8::from(after_loss && !queue),
+        after_loss: u8::from(after_loss && !full),
         ..row
     });
 }
 
-/// Whether the window was used up only because its bytes were queued on the path: without the queue, what opened the
-/// window had come before the sender stopped. The queue is longer than the path, so the sender had more than twice in flight of what
-/// the link carries in a round trip, and a larger window would only lengthen the queue.
-fn is_queued_for(layers: &Layers<'_>, side: usize, cause: Cause, duration: i64) -> bool {
+/// Whether bytes of `side` were moving all the time, in a queue behind the capture point, though its window was used up.
+/// Without the queue, what opened the window had come before the sender stopped. The queue is longer than the path, so more
+/// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue.
+fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, duration: i64) -> bool {
     let window = matches!(cause, Cause::CongestionWindow | Cause::StreamWindow | Cause::ConnectionWindow);
     let (queued, _) = layers.tcp.transport.queued_behind[side];
     window && queued >= duration && layers.tcp.transport.round_trip().is_some_and(|rtt| queued >= rtt)
