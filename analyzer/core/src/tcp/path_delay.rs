@@ -18,6 +18,10 @@ const FARTHEST: i64 = 4_000_000_000;
 /// Time in which a slow clock falls behind by 1: 100 parts per million, twice what crystals do.
 const DRIFT_TIME: i64 = 10_000;
 
+/// A host's clock stood, as that of a paused virtual machine does, when for this time, nanoseconds, all packets are later by
+/// the same: 10 s, for which BBR too believes a path's minimum (draft-cardwell-iccrg-bbr-congestion-control).
+const STEADY_TIME: i64 = 10_000_000_000;
+
 /// The clock of one sender, and its packets' delays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathDelay {
@@ -33,6 +37,10 @@ pub struct PathDelay {
     tick: i64,
     /// The smallest delay, less that of the first packet.
     minimum: i64,
+    /// Since when the next two are measured: the smallest and the largest delay.
+    steady_since: i64,
+    lowest: i64,
+    highest: i64,
 }
 
 impl PathDelay {
@@ -60,10 +68,24 @@ impl PathDelay {
         }
         let delay = delay.saturating_sub(elapsed / DRIFT_TIME);
         self.minimum = self.minimum.min(delay);
+        self.check_steps(delay, elapsed);
         match delay.saturating_sub(self.minimum).saturating_sub(self.tick) {
             queued if queued >= TARGET => queued,
             _ => 0,
         }
+    }
+
+    /// A queue varies, and a step of a clock does not: after one the minimum is another.
+    #[inline]
+    fn check_steps(&mut self, delay: i64, elapsed: i64) {
+        if elapsed.saturating_sub(self.steady_since) >= STEADY_TIME {
+            if self.highest.saturating_sub(self.lowest) < TARGET {
+                self.minimum = self.lowest;
+            }
+            (self.steady_since, self.lowest, self.highest) = (elapsed, delay, delay);
+        }
+        self.lowest = self.lowest.min(delay);
+        self.highest = self.highest.max(delay);
     }
 
     /// When a packet with the timestamp `clock` came at the latest, if it was not queued.
@@ -117,6 +139,25 @@ mod tests {
                 assert_eq!(longest(tick, ppm, 4 * MS), 0, "{tick} {ppm}");
             }
         }
+    }
+
+    /// The longest delay of a sender with a packet each 10 ms, in the last of 60 seconds, behind `pause` of its clock.
+    fn longest_at_last(pause: i64, varies: i64) -> i64 {
+        let mut delay = PathDelay::default();
+        let mut longest = 0;
+        for sent in (0..60_000 * MS).step_by(10 * MS as usize) {
+            let later = if sent < 2_000 * MS { 0 } else { pause + sent / (10 * MS) % 2 * varies };
+            let queued = delay.packet((sent / MS) as u32, 7 * MS + sent + later);
+            longest = if sent < 59_000 * MS { 0 } else { longest.max(queued) };
+        }
+        longest
+    }
+
+    #[test]
+    fn a_clock_that_stood_is_no_queue_for_long() {
+        assert_eq!(longest_at_last(300 * MS, 0), 0);
+        assert_eq!(longest_at_last(300 * MS, 3 * MS), 0);
+        assert!(longest_at_last(300 * MS, 12 * MS) > 300 * MS, "a queue varies");
     }
 
     #[test]
