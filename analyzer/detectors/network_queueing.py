@@ -10,7 +10,8 @@ How it is decided
 -----------------
 Each packet's TCP timestamp is its sender's clock. Its arrival less that clock is its delay but for a constant, and the
 smallest delay on the connection so far is the path alone. What a packet took longer was a queue. The minimum may rise
-by 100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off.
+by 100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off. Where all packets
+of 10 s are later by the same to 5 ms, a clock stood, and the minimum begins anew: a queue varies.
 
 Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
 Only ACKs of two full segments and more count, because a receiver may put other ACKs off.
