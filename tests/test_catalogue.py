@@ -36,9 +36,8 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    return recorded(
-        next(f"{name}{end}" for end in (".pcap", ".pcap.gz", ".pcap.zst") if (RECORDED / (name + end)).is_file())
-    )
+    compressed = [f"{name}.pcap{ending}" for ending in (".gz", ".zst") if (RECORDED / f"{name}.pcap{ending}").is_file()]
+    return recorded(*compressed or [f"{name}.pcap"])
 
 
 def sections(page: str) -> dict[str, str]:

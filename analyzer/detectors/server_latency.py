@@ -20,7 +20,8 @@ When it cannot tell
 -------------------
 The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. Packet
 loss makes responses late, too: with more retransmitted or reordered packets than the tail allows for, a tail is not
-judged. A method with fewer than a hundred responses is not judged for a tail either.
+judged. Nor is it where time in the network's queue (`network-queueing`) can explain it. A method with fewer than a
+hundred responses is not judged for a tail either.
 
 What would refute it
 --------------------
@@ -62,6 +63,7 @@ ABOUT = About(
 )
 
 _SERVER = CAUSES.index("server")
+_QUEUE = CAUSES.index("network_queue")
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -151,6 +153,8 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
     if tail and _is_unary(method, limits):
         if _count_disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
             return Skipped(ID, f"packets were lost or reordered, which may explain the late responses of {method.name}")
+        if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
+            return Skipped(ID, f"the network's queue may explain the late responses of {method.name}")
         return _Slow(method, p50, p99, True)
     return _Slow(method, p50, p99, False) if slow else None
 

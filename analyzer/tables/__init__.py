@@ -38,7 +38,7 @@ from .columns import (
 from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
 from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
-from .wire import Frames, Goaways, Packets, Pings, Problems
+from .wire import Frames, Goaways, Packets, Pings, Problems, Queues
 
 Table = TypeVar(
     "Table",
@@ -55,6 +55,7 @@ Table = TypeVar(
     Pings,
     Goaways,
     Delays,
+    Queues,
     Failures,
     ConnectionMethods,
     Problems,
@@ -120,6 +121,8 @@ class Tables(Struct, frozen=True):
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
     delays: Delays
     """See `Delays`."""
+    queues: Queues
+    """See `Queues`."""
     connection_methods: ConnectionMethods
     """See `ConnectionMethods`."""
     failures: Failures
@@ -228,6 +231,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
         delays=table_of(Delays, result["delays"]),
+        queues=table_of(Queues, result["queues"]),
         connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
         failures=table_of(Failures, result["failures"]),
         failure_budgets=result["failure_budgets"],
@@ -278,6 +282,7 @@ __all__ = [
     "Packets",
     "Pings",
     "Problems",
+    "Queues",
     "Records",
     "Rpcs",
     "Shorts",

@@ -42,6 +42,24 @@ class Frames(Struct, frozen=True, eq=False):
     last_time_ns: Annotated[Ints, "time of that packet"]
 
 
+class Queues(Struct, frozen=True, eq=False):
+    """One row per interval, of about 1 s at most, in which a queue on a direction's path was never empty."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "sender of the packets"]
+    behind: Annotated[
+        Codes, "0 when the queue is between sender and capture point, 1 when it is between capture point and receiver"
+    ]
+    start_time_ns: Annotated[Ints, "when the first packet joined the queue"]
+    duration_ns: Annotated[Ints, "from then until the last packet left it"]
+    packets: Annotated[Counts, "packets that were measured: those with timestamps, or the ACKs of round trips"]
+    bytes: Annotated[Sizes, "their payload bytes, or those that the ACKs acknowledge"]
+    total_ns: Annotated[Ints, "their time in the queue, summed; a lower bound"]
+    longest_ns: Annotated[Ints, "the longest time of one of them in the queue"]
+    longest_packet: Annotated[Counts, "that packet, or the ACK"]
+    longest_time_ns: Annotated[Ints, "time of that packet"]
+
+
 class Pings(Struct, frozen=True, eq=False):
     """PING frames: the first ones of each connection and those before a GOAWAY."""
 

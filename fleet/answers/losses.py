@@ -14,6 +14,7 @@ WAITING = (
     "loss_recovery",
     "delayed_ack",
     "head_of_line",
+    "network_queue",
 )
 """Causes of blocked time, which settings and code can change; client, server and network time are shown separately."""
 

@@ -424,6 +424,7 @@ CAUSE_WORDS: Mapping[str, str] = {
     "loss_recovery": "recovery of lost packets",
     "delayed_ack": "waits for a delayed ACK",
     "head_of_line": "waits behind other streams",
+    "network_queue": "queues on the network path",
 }
 """Causes in words; `capture_gap` and `unexplained` are not reasons."""
 
@@ -462,6 +463,7 @@ _FINDINGS_OF: dict[str, tuple[str, ...]] = {
     "loss_recovery": ("loss-recovery",),
     "delayed_ack": ("delayed-ack-nagle",),
     "head_of_line": ("head-of-line-blocking",),
+    "network_queue": ("network-queueing",),
 }
 """Findings that explain a cause's time, the most specific first."""
 

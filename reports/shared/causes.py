@@ -16,6 +16,7 @@ MEANINGS = {
     "loss_recovery": "recovery of lost packets",
     "delayed_ack": "the sender waited for a delayed ACK",
     "head_of_line": "bytes of other streams were sent first",
+    "network_queue": "packets were queued on the network path",
     "capture_gap": "packets are missing from the capture",
     "unexplained": "cause not visible in this capture",
 }

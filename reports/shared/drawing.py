@@ -24,6 +24,7 @@ CAUSE_STYLES = {
     "loss_recovery": "bright_red",
     "delayed_ack": "bright_magenta",
     "head_of_line": "bright_cyan",
+    "network_queue": "bright_yellow",
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }

@@ -52,6 +52,20 @@ def test_synthetic_tail() -> None:
     assert all("301 ms after the RPC began" in item.what for item in ends)
 
 
+def test_a_tail_that_the_networks_queue_may_explain_is_not_judged() -> None:
+    tables = decode([synthetic("failures-slow-tail").file])
+    (method,) = tables.methods
+    figures = method.turnaround or {}
+    explains = int(0.01 * figures["count"] * (figures["p99"] - figures["p50"]))
+    for queued, reasons in ((explains // 2, 0), (explains + 1, 1)):
+        budget = tuple(
+            queued if cause == "network_queue" else ns for cause, ns in zip(CAUSES, method.budget, strict=True)
+        )
+        changed_tables = replace(tables, methods=(replace(method, budget=budget),))
+        answers = list(server_latency.detect(changed_tables, server_latency.Limits(of_method=0.0)))
+        assert sum("network's queue" in getattr(answer, "reason", "") for answer in answers) == reasons
+
+
 @pytest.mark.parametrize(
     ("delays", "severity"),
     [

@@ -309,6 +309,8 @@ pub const GOAWAYS: usize = 65_536;
 pub const GOAWAY_REASONS: usize = 256;
 /// Rows of the delays table.
 pub const DELAYS: usize = 100_000;
+/// Rows of the queues table.
+pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.
 pub const FIRST_RPCS: u32 = 32;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.

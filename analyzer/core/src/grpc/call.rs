@@ -4,6 +4,7 @@ use crate::at::At;
 use crate::http2::connection::streams::NONE;
 use crate::store::budget::{Budget, Cause};
 use crate::tcp::send_queue::{BlockedInterval, SendQueue};
+use crate::tcp::transport::Transport;
 
 use super::message::Reader;
 use super::protocol::{Content, Kind};
@@ -161,28 +162,32 @@ impl Call {
     ///
     /// Inside a message bytes were moving (waits are charged apart, before). Between messages nobody owed a byte on
     /// the wire, so the other side waited for the one that acted next. When the turn passed to it, the round trip from the
-    /// capture point to that side and back, `near_rtt` (negative when not measured), is propagation.
+    /// capture point to that side and back is propagation, and what packets took longer than that was a queue.
     /// What was sent up to `gap_time` is not in the capture.
     #[inline(always)]
-    pub fn charge_activity(
-        &mut self,
-        side: usize,
-        is_client: bool,
-        at: &At,
-        near_rtt: i64,
-        queues: &[SendQueue; 2],
-        gap_time: i64,
-    ) {
+    pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
         if gap_time > self.since {
             self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
         }
-        self.charge_turn(side, is_client, at, near_rtt, queues);
+        self.charge_turn(side, is_client, at, transport);
     }
 
     #[inline]
-    fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, near_rtt: i64, queues: &[SendQueue; 2]) {
+    fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
+        let queues = &transport.queues;
         if at.ready_time > self.since {
-            let turn = Turn { passed: usize::from(self.last_side) != side, is_client, near_rtt };
+            let passed = usize::from(self.last_side) != side;
+            // bytes that waited for others came in another packet
+            let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };
+            let (there, acknowledged) = transport.queued_behind[1 - side];
+            let queued = if passed && acknowledged >= self.since { here.saturating_add(there) } else { here };
+            let turn = Turn {
+                passed,
+                is_client,
+                near_rtt: transport.near_rtt[side],
+                queued,
+                filled_since: transport.filled_since[side],
+            };
             if at.time != at.ready_time || queues[side].is_blocked() || queues[1 - side].resent_after(self.since) {
                 self.charge_held(side, &turn, at, queues);
             } else {
@@ -206,8 +211,18 @@ impl Call {
                 rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
                 rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
             }
+            let way = start.saturating_add(turn.near_rtt.max(0));
+            self.charge(now.min(way.saturating_add(turn.queued)), Cause::NetworkQueue);
+        } else if turn.queued >= now.saturating_sub(start) {
+            self.charge(now, Cause::NetworkQueue); // it was on the way already when the bytes before it came
         }
-        self.charge(now, if turn.is_client { Cause::Client } else { Cause::Server });
+        let own = if turn.is_client { Cause::Client } else { Cause::Server };
+        if let Some(filled) = turn.filled_since {
+            // its TCP had bytes of others to send all the time: they may have held these back in its socket
+            self.charge(now.min(filled), own);
+            return self.charge(now, Cause::Unexplained);
+        }
+        self.charge(now, own);
     }
 
     /// The same when lost bytes or a blocked sender held them up. What was sent before bytes that were lost could not
@@ -242,5 +257,10 @@ struct Turn {
     /// The other side's bytes came last.
     passed: bool,
     is_client: bool,
+    /// Negative when not measured.
     near_rtt: i64,
+    /// How long the packets of the turn were queued, nanoseconds.
+    queued: i64,
+    /// Since when the side's packets have filled a queue of the path, if they do.
+    filled_since: Option<i64>,
 }

@@ -35,7 +35,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     watch: &mut W,
 ) {
     let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
-    let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
+    let gaps = h2.sides[side].gaps;
     let Some(call) = h2.streams.state_mut(slot) else { return };
     let behind = std::mem::replace(&mut h2.sides[side].data_slot, slot) != slot
         && call.is_inside(side)
@@ -44,7 +44,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     if behind && at.time.saturating_sub(call.since) >= HEAD_OF_LINE {
         went_behind(call, from, at, reading.cx);
     }
-    call.charge_activity(side, from.is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
+    call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
     if call.kind != Kind::Grpc && !reads_messages(call, from, data, &mut h2.application) {
         if call.kind.is_rpc() {
             watch.stream_data(call, data, false);

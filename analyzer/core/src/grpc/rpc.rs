@@ -66,14 +66,7 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     let &HeaderBlock { side, stream: id, summary, last, .. } = block;
     if id <= h2.highest_stream() {
         if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
-            call.charge_activity(
-                side,
-                true,
-                &last,
-                reading.transport.near_rtt[side],
-                &reading.transport.queues,
-                h2.application.gap_time,
-            );
+            call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
         }
         return; // trailers of the client, or a stream that is over
     }
@@ -109,7 +102,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
         push_rpc(h2.connection, call, reading.cx);
     }
     let method = call.method;
-    call.charge_activity(side, true, &last, -1, &reading.transport.queues, h2.application.gap_time);
+    call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
     call.directions[side].headers = (last.time, last.packet);
     h2.application.turns.update(call, side, true, first, reading.transport.near_rtt[side]);
     h2.application.rpcs += 1;
@@ -134,12 +127,12 @@ fn response_headers(
     at: At,
     reading: &mut Reading<'_>,
 ) {
-    let (near, gaps) = (reading.transport.near_rtt[side], h2.sides[side].gaps);
+    let gaps = h2.sides[side].gaps;
     if let Some(server) = summary.server {
         h2.application.server_agent.get_or_insert(server);
     }
     if let Some(call) = h2.streams.state_mut(slot) {
-        call.charge_activity(side, false, &at, near, &reading.transport.queues, h2.application.gap_time);
+        call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
         if let Some(http_status) = summary.http_status {
             // a response begins here: nothing of it was in a gap before
             call.directions[side].gaps = gaps;
@@ -179,14 +172,14 @@ pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: A
 /// from the HTTP status; the stream itself ends when both sides have ended. `slot` is the stream's, if it is open.
 #[inline]
 pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at: At, reading: &mut Reading<'_>) {
-    let (is_client, near, late) = (side == h2.client, reading.transport.near_rtt[side], h2.begun_late);
+    let (is_client, late) = (side == h2.client, h2.begun_late);
     let Some(call) = h2.streams.state_mut(slot) else {
         if !is_client && h2.opened_before(id) {
             settle_late_stream(h2, id);
         }
         return;
     };
-    call.charge_activity(side, is_client, &at, near, &reading.transport.queues, h2.application.gap_time);
+    call.charge_activity(side, is_client, &at, reading.transport, h2.application.gap_time);
     call.directions[side].ended = true;
     if call.kind == Kind::ConnectUnary {
         end_unframed(h2, side, slot, at, reading);
@@ -216,7 +209,7 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
 /// RST_STREAM of either side: both directions end.
 pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
-    let (near, direction) = (reading.transport.near_rtt, h2.direction(side));
+    let direction = h2.direction(side);
     let slot = h2.streams.slot(id).unwrap_or(NONE);
     if let Some(call) = h2.streams.state_mut(slot) {
         // a client that gives up waiting ends a time in which the answer was owed to it
@@ -224,7 +217,7 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         if reading.transport.unheard[held] {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
-        call.charge_activity(held, held == client, &at, near[held], &reading.transport.queues, h2.application.gap_time);
+        call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
         let ending = if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)

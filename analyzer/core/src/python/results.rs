@@ -70,6 +70,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("pings", cx.pings.take_columns()),
         ("goaways", cx.goaways.take_columns()),
         ("delays", cx.delays.take_columns()),
+        ("queues", cx.queues.take_columns()),
         ("failures", cx.failures.take_columns()),
         ("connection_methods", cx.connection_methods.take_columns()),
         ("frames", cx.frames.take_columns()),

@@ -41,6 +41,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.pings.append(&mut other.pings);
     cx.goaways.append(&mut other.goaways);
     cx.delays.append(&mut other.delays);
+    cx.queues.append(&mut other.queues);
     cx.failures.append(&mut other.failures);
     cx.failure_budgets.append(&mut other.failure_budgets);
     cx.connection_methods.append(&mut other.connection_methods);

@@ -29,6 +29,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(pings, limits::PINGS, packet);
     arrange!(goaways, limits::GOAWAYS, packet);
     arrange!(delays, limits::DELAYS, data_packet);
+    arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
     arrange!(idles, usize::MAX, connection);
     arrange!(connection_methods, usize::MAX, connection);

@@ -26,15 +26,17 @@ pub enum Cause {
     DelayedAck = 9,
     /// Bytes of other streams went first.
     HeadOfLine = 10,
+    /// Packets took longer than the path's minimum: they were queued on the way.
+    NetworkQueue = 11,
     /// The capture lacks the packets.
-    CaptureGap = 11,
+    CaptureGap = 12,
     /// The packets do not tell.
     #[default]
-    Unexplained = 12,
+    Unexplained = 13,
 }
 
 /// Names in the order of [`Cause`].
-pub const CAUSES: [&str; 13] = [
+pub const CAUSES: [&str; 14] = [
     "client",
     "server",
     "network",
@@ -46,6 +48,7 @@ pub const CAUSES: [&str; 13] = [
     "loss_recovery",
     "delayed_ack",
     "head_of_line",
+    "network_queue",
     "capture_gap",
     "unexplained",
 ];

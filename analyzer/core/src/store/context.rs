@@ -11,8 +11,8 @@ use super::methods::MethodStats;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Records,
-    RpcSizes, Rpcs, Waits, take_first,
+    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Queues,
+    Records, RpcSizes, Rpcs, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -112,6 +112,8 @@ pub struct Context {
     pub goaway_reasons: Vec<String>,
     /// First DATA that came late so far.
     pub delays: Delays,
+    /// Intervals in which packets were queued on the way so far.
+    pub queues: Queues,
     /// RPCs that ended otherwise than OK so far.
     pub failures: Failures,
     /// Their budgets.
@@ -159,6 +161,7 @@ impl Context {
         turn(&self.packets.connection, &mut self.packets.direction);
         turn(&self.frames.connection, &mut self.frames.direction);
         turn(&self.messages.connection, &mut self.messages.direction);
+        turn(&self.queues.connection, &mut self.queues.direction);
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.

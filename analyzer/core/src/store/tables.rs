@@ -237,6 +237,14 @@ table!(
 );
 
 table!(
+    /// One row per interval in which the packets of a direction were queued; bounded by [`limits::QUEUES`].
+    Queues, QueueRow {
+        connection: u32, direction: u8, behind: u8, start_time_ns: i64, duration_ns: i64, packets: u32, bytes: u64,
+        total_ns: i64, longest_ns: i64, longest_packet: u32, longest_time_ns: i64,
+    }
+);
+
+table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
     Failures, FailureRow {
         rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,

@@ -6,6 +6,8 @@ use crate::limits;
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
+use super::path_delay::PathDelay;
+use super::queue::Queue;
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
 
@@ -195,6 +197,10 @@ pub struct Half {
     pub recent: Recent,
     /// Round trip from the capture point to the peer and back, by this sender's data.
     pub rtt: Rtt,
+    /// How much longer than the least its packets took to the capture point.
+    pub delay: PathDelay,
+    /// The queues in front of the capture point and behind it.
+    pub path_queues: [Queue; 2],
     /// The current flight.
     pub flight: Flight,
     /// The estimated congestion window.

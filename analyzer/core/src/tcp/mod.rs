@@ -6,6 +6,8 @@ pub mod duplicate;
 pub mod events;
 pub mod half;
 pub mod note;
+pub mod path_delay;
+pub mod queue;
 pub mod reassembly;
 pub mod rtt;
 pub mod send_queue;

@@ -24,6 +24,8 @@ pub struct BlockedInterval {
 struct Resent {
     offset: i64,
     time: i64,
+    /// The sender's clock in the first of these packets, if it has one.
+    clock: Option<u32>,
 }
 
 /// The queue of one sender, as far as the capture shows what held it up.
@@ -75,18 +77,34 @@ impl SendQueue {
         self.kept > 0
     }
 
-    /// Bytes from `offset` on were retransmitted at `time`: nothing behind them could be read before.
-    pub fn resent(&mut self, offset: i64, time: i64) {
+    /// Bytes from `offset` on were retransmitted at `time`, by a packet with the timestamp `clock`: nothing behind them could
+    /// be read before.
+    pub fn resent(&mut self, offset: i64, time: i64, clock: Option<u32>) {
         let joins = self.resendings > 0 && time.saturating_sub(self.last_resent) < TOGETHER;
         self.resendings += usize::from(!joins);
         let place = &mut self.resent[(self.resendings - 1) % limits::RESENT];
-        *place = Resent { offset: if joins { place.offset.min(offset) } else { offset }, time };
+        *place = if joins {
+            Resent { offset: place.offset.min(offset), time, ..*place }
+        } else {
+            Resent { offset, time, clock }
+        };
         self.last_resent = time;
     }
 
     /// The receiver had the bytes at `offset` twice (RFC 2883): the retransmitted bytes were not missing.
     pub fn was_not_missing(&mut self, offset: i64) {
         self.resent.iter_mut().filter(|resent| resent.offset == offset).for_each(|resent| resent.offset = i64::MAX);
+    }
+
+    /// All bytes before `offset` are acknowledged by a packet that echoes the timestamp `echo`. If that is older than the
+    /// retransmission, the receiver had the first transmission (the Eifel algorithm, RFC 3522 section 3.2).
+    #[inline]
+    pub fn answered(&mut self, offset: i64, echo: u32) {
+        if self.resendings > 0 {
+            let older = |clock: u32| (echo.wrapping_sub(clock) as i32) < 0;
+            let needless = |resent: &&mut Resent| resent.offset < offset && resent.clock.is_some_and(older);
+            self.resent.iter_mut().filter(needless).for_each(|resent| resent.offset = i64::MAX);
+        }
     }
 
     /// Whether anything was retransmitted after `time`.
@@ -121,8 +139,8 @@ mod tests {
     #[test]
     fn only_bytes_in_front_that_were_missing_count() {
         let mut queue = SendQueue::default();
-        queue.resent(1_000, 10 * TOGETHER);
-        queue.resent(3_000, 50 * TOGETHER);
+        queue.resent(1_000, 10 * TOGETHER, None);
+        queue.resent(3_000, 50 * TOGETHER, None);
         assert_eq!(queue.last_resent_before(1_000, 0, i64::MAX), None, "the stream's bytes lie before");
         assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER));
         assert_eq!(queue.last_resent_before(4_000, 0, i64::MAX), Some(50 * TOGETHER));
@@ -133,10 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn an_ack_that_echoes_an_older_timestamp_answers_the_first_transmission() {
+        let mut queue = SendQueue::default();
+        queue.resent(1_000, 10 * TOGETHER, Some(500));
+        queue.answered(1_000, 400);
+        assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER), "not acknowledged yet");
+        queue.answered(2_000, 500);
+        assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), Some(10 * TOGETHER), "it may be the second one's");
+        queue.answered(2_000, 499);
+        assert_eq!(queue.last_resent_before(2_000, 0, i64::MAX), None);
+    }
+
+    #[test]
     fn a_burst_is_one_resending() {
         let mut queue = SendQueue::default();
         for n in 0..3 * limits::RESENT as i64 {
-            queue.resent(n * 1_000, 10 * TOGETHER + n);
+            queue.resent(n * 1_000, 10 * TOGETHER + n, None);
         }
         assert_eq!(queue.last_resent_before(1, 0, i64::MAX), Some(10 * TOGETHER + 3 * limits::RESENT as i64 - 1));
     }

@@ -7,6 +7,14 @@ use super::send_queue::SendQueue;
 pub struct Transport {
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
+    /// Of the packet that is being read, if it is of this side: how long it was queued on the way to the capture point at
+    /// least, nanoseconds.
+    pub queued: [i64; 2],
+    /// Since when packets of each side have filled the queue in front of the capture point, if they do.
+    pub filled_since: [Option<i64>; 2],
+    /// How long bytes of each side were queued behind the capture point, nanoseconds, and when the ACK came that shows it;
+    /// zeros where no queue stands.
+    pub queued_behind: [(i64, i64); 2],
     /// What held up each side's bytes.
     pub queues: [SendQueue; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
@@ -23,6 +31,9 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             near_rtt: [-1; 2],
+            queued: [0; 2],
+            filled_since: [None; 2],
+            queued_behind: [(0, 0); 2],
             queues: Default::default(),
             unheard: [false; 2],
             closed: [None; 2],

@@ -37,23 +37,34 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let released = release(layers, side, at);
     let cause = cause(layers, side, stop, length, released, at);
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
-    let interval = BlockedInterval { start, end: at.time, cause, after_loss };
+    let full = fills_the_link(layers, side, cause, duration);
+    let named = if full { Cause::Transmission } else { cause };
+    let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full };
     let streams = charge_wait(layers.http2, side, &interval);
     let row = row(layers, side, stop, released, at);
-    hold(layers, side, interval);
+    hold(layers, side, cause, interval);
     let congestion_window_bytes = at_its_window(layers, side, stop, cause, after_loss, released.is_some(), at);
     let waits = if layers.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };
     waits.push(WaitRow {
         congestion_window_bytes,
         start_time_ns: start,
         duration_ns: duration,
-        cause: cause as u8,
+        cause: named as u8,
         stopped_at_packet: packet,
         streams,
         method: layers.http2.streams.find_mut(stop.stream).map_or(NO_METHOD, |stream| stream.state.method),
-        after_loss: u8::from(after_loss),
+        after_loss: u8::from(after_loss && !full),
         ..row
     });
+}
+
+/// Whether bytes of `side` were moving all the time, in a queue behind the capture point, though its window was used up.
+/// Without the queue, what opened the window had come before the sender stopped. The queue is longer than the path, so more
+/// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue.
+fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, duration: i64) -> bool {
+    let window = matches!(cause, Cause::CongestionWindow | Cause::StreamWindow | Cause::ConnectionWindow);
+    let (queued, _) = layers.tcp.transport.queued_behind[side];
+    window && queued >= duration && layers.tcp.transport.round_trip().is_some_and(|rtt| queued >= rtt)
 }
 
 /// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove
@@ -96,9 +107,9 @@ fn at_its_window(
 }
 
 /// Bytes that TCP blocks wait in a queue, and so do bytes that are written meanwhile. Other waits show that it was empty.
-fn hold(layers: &mut Layers<'_>, side: usize, interval: BlockedInterval) {
+fn hold(layers: &mut Layers<'_>, side: usize, cause: Cause, interval: BlockedInterval) {
     let held = &mut layers.tcp.transport.queues[side];
-    match interval.cause {
+    match cause {
         Cause::CongestionWindow | Cause::ReceiveWindow | Cause::LossRecovery | Cause::DelayedAck => held.add(interval),
         _ => held.clear(),
     }

@@ -28,7 +28,7 @@ impl Connection {
         }
         let note = self.note_late(side, segment, offset, at);
         if note == Note::Retransmission {
-            self.note_retransmission(side, offset, at);
+            self.note_retransmission(side, segment, offset, at);
         }
         self.new_data(side, offset, end, segment.payload, at, above);
         if offset > self.halves[side].next || self.answers_the_unseen(side) {
@@ -68,7 +68,7 @@ impl Connection {
             self.counters.keep_alives += 1;
             return Note::KeepAlive;
         }
-        self.note_retransmission(side, offset, at);
+        self.note_retransmission(side, segment, offset, at);
         Note::Retransmission
     }
 
@@ -96,7 +96,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn note_retransmission(&mut self, side: usize, offset: i64, at: At) {
+    pub(super) fn note_retransmission(&mut self, side: usize, segment: &Segment<'_>, offset: i64, at: At) {
         let segment_size = self.segment_size(side);
         let round_trip = self.transport.near_rtt.iter().fold(0_i64, |sum, half| sum.saturating_add((*half).max(0)));
         self.counters.retransmitted += 1;
@@ -120,7 +120,7 @@ impl Connection {
             self.counters.recovery = Recovery { ns, from_packet, to: at };
         }
         half.congestion.lost(offset, half.highest, segment_size, timeout);
-        self.transport.queues[side].resent(offset, at.time);
+        self.transport.queues[side].resent(offset, at.time, segment.timestamps.map(|(clock, _)| clock));
     }
 
     /// Bytes of `side` that it has not sent before: waits end here, and flights begin.

@@ -53,7 +53,7 @@ impl Connection {
         match note {
             Note::Retransmission => note,
             _ if again => {
-                self.note_retransmission(side, offset, at);
+                self.note_retransmission(side, segment, offset, at);
                 Note::Retransmission
             }
             _ => Note::OutOfOrder,
@@ -240,6 +240,10 @@ impl Connection {
             self.give_up(side, at, above);
         }
         for side in 0..2 {
+            let direction = u8::from(side != above.client());
+            for (behind, queue) in (0..).zip(&mut self.halves[side].path_queues) {
+                queue.finish((self.row, direction, behind), above.context());
+            }
             let half = &self.halves[side];
             if half.started && half.acked - half.next > 1 {
                 self.skip_unseen(side, half.acked, at, at, above);

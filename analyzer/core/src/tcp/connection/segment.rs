@@ -8,6 +8,7 @@ use crate::store::tables::PacketRow;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
+use super::super::queue::TARGET;
 use super::Connection;
 
 const CLOSING: TcpFlags = TcpFlags(TcpFlags::FIN.0 | TcpFlags::RST.0);
@@ -30,11 +31,12 @@ impl Connection {
             return self.row_of(side, segment, offset, at, Note::Duplicate, above);
         }
         self.count(side, segment, at);
+        self.measure_delay(side, segment, at, above);
         if segment.flags.contains(TcpFlags::SYN) {
             self.syn(side, segment, at);
         }
         if segment.flags.contains(TcpFlags::ACK) {
-            self.acknowledgement(side, segment, at, above.client());
+            self.acknowledgement(side, segment, at, above);
         }
         let note = if segment.payload_len > 0 {
             let first_byte = offset + i64::from(segment.flags.contains(TcpFlags::SYN));
@@ -71,6 +73,37 @@ impl Connection {
         half.longest_payload = half.longest_payload.max(segment.payload_len);
     }
 
+    /// How long the packet was queued on the way to the capture point.
+    #[inline]
+    fn measure_delay<U: Events>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
+        self.transport.queued = [0; 2];
+        if let Some((clock, _)) = segment.timestamps {
+            let place = (self.row, u8::from(side != above.client()), 0);
+            let half = &mut self.halves[side];
+            let queued = half.delay.packet(clock, at.time);
+            half.path_queues[0].packet(queued, segment.payload_len, at, place, above.context());
+            self.transport.queued[side] = queued;
+            self.transport.filled_since[side] = half.path_queues[0].filled_since();
+        }
+    }
+
+    /// `side` has acknowledged `bytes` of its peer by a packet that echoes the timestamp `echo`: how long they were queued
+    /// behind the capture point. The ACK's own way back is measured by its timestamp. A receiver may put ACKs off, but not those
+    /// of two full segments (RFC 9293 section 3.8.6.3), and a queue must stand to count.
+    fn measure_behind<U: Events>(&mut self, side: usize, echo: u32, bytes: i64, at: At, above: &mut U) {
+        let back = self.transport.queued[side];
+        let peer = &mut self.halves[1 - side];
+        let (Some(least), Some(sent)) = (peer.rtt.min, peer.delay.captured_at(echo)) else { return };
+        let longer = at.time.saturating_sub(sent).saturating_sub(least).saturating_sub(back);
+        let queued = if longer >= TARGET { longer } else { 0 };
+        let place = (self.row, u8::from(side == above.client()), 1);
+        let [front, behind] = &mut peer.path_queues;
+        if !front.is_seen() {
+            behind.packet(queued, u32::try_from(bytes).unwrap_or(u32::MAX), at, place, above.context());
+            self.transport.queued_behind[1 - side] = if behind.stands() { (queued, at.time) } else { (0, 0) };
+        }
+    }
+
     fn syn(&mut self, side: usize, segment: &Segment<'_>, at: At) {
         let half = &mut self.halves[side];
         half.isn = Some(segment.seq);
@@ -86,8 +119,8 @@ impl Connection {
 
     /// The segment's ACK and window: they speak of the other side's bytes and of this side's buffer.
     #[inline]
-    fn acknowledgement(&mut self, side: usize, segment: &Segment<'_>, at: At, client: usize) {
-        self.note_handshake(side, segment, at, client);
+    fn acknowledgement<U: Events>(&mut self, side: usize, segment: &Segment<'_>, at: At, above: &mut U) {
+        self.note_handshake(side, segment, at, above.client());
         let peer = &self.halves[1 - side];
         let shift = self.halves[side].window_shift(peer, segment.flags.contains(TcpFlags::SYN));
         let window = shift.map(|shift| u64::from(segment.window) << shift);
@@ -108,6 +141,14 @@ impl Connection {
             return;
         }
         self.transport.unheard[1 - side] = self.counters.bytes[1 - side] == 0 && offset > 1; // one may be a FIN
+        if let Some((_, echo)) = segment.timestamps {
+            self.transport.queues[1 - side].answered(offset, echo);
+            let bytes = offset - self.halves[1 - side].acked;
+            let segment_size = self.segment_size(1 - side);
+            if segment_size > 0 && bytes >= 2 * segment_size {
+                self.measure_behind(side, echo, bytes, at, above);
+            }
+        }
         let peer = &mut self.halves[1 - side];
         peer.acked = offset;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });

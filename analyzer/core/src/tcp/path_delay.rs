@@ -1,0 +1,179 @@
+//! Measures how much longer than the path's minimum a sender's packets take to the capture point.
+//!
+//! The TCP timestamp of a packet is its sender's clock (RFC 7323 section 4). Arrival less that clock is the delay on the
+//! way but for a constant, and its minimum is the path alone: what lies above it is time in queues. The minimum is that
+//! of the packets so far, so the result is a lower bound until one was not queued. Clocks drift apart, so the minimum
+//! rises with time.
+
+use super::queue::TARGET;
+
+/// Ticks of the clocks in use, nanoseconds: 1 us and 1 ms (Linux, `tcp_clock_ts`, net/ipv4/tcp.c; BSD and Windows), 4 and
+/// 10 ms (Linux before 4.13, by CONFIG_HZ).
+const TICKS: [i64; 4] = [1_000, 1_000_000, 4_000_000, 10_000_000];
+/// The clock's rate is told from packets this far apart, nanoseconds: 100 ms, a hundred ticks of the usual length.
+const RATE_TIME: i64 = 100_000_000;
+/// A clock that is farther off its line than this, nanoseconds, is another clock: 4 s, above every queue that TCP waits
+/// for.
+const FARTHEST: i64 = 4_000_000_000;
+/// Time in which a slow clock falls behind by 1: 100 parts per million, twice what crystals do.
+const DRIFT_TIME: i64 = 10_000;
+
+/// A host's clock stood, as that of a paused virtual machine does, when for this time, nanoseconds, all packets are later by
+/// the same: 10 s, for which BBR too believes a path's minimum (draft-cardwell-iccrg-bbr-congestion-control).
+const STEADY_TIME: i64 = 10_000_000_000;
+
+/// The clock of one sender, and its packets' delays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathDelay {
+    /// The first packet was seen.
+    started: bool,
+    /// The last timestamp.
+    clock: u32,
+    /// Ticks since the first packet.
+    ticks: i64,
+    /// When the first packet came.
+    first_time: i64,
+    /// The length of a tick, 0 while not known.
+    tick: i64,
+    /// The smallest delay, less that of the first packet.
+    minimum: i64,
+    /// Since when the next two are measured: the smallest and the largest delay.
+    steady_since: i64,
+    lowest: i64,
+    highest: i64,
+}
+
+impl PathDelay {
+    /// A packet with the timestamp `clock` came at `time`: how long it was queued at least, nanoseconds, 0 when that is
+    /// less than [`TARGET`] or not known. A tick is the error.
+    #[inline]
+    pub fn packet(&mut self, clock: u32, time: i64) -> i64 {
+        let passed = clock.wrapping_sub(self.clock) as i32;
+        self.clock = clock;
+        if !self.started {
+            self.start(clock, time);
+            return 0;
+        }
+        self.ticks = self.ticks.saturating_add(i64::from(passed));
+        let elapsed = time.saturating_sub(self.first_time);
+        if self.tick == 0 {
+            self.find_tick(elapsed);
+        }
+        let delay = elapsed.saturating_sub(self.ticks.saturating_mul(self.tick));
+        if elapsed >= RATE_TIME && delay.saturating_abs() > FARTHEST + elapsed / DRIFT_TIME {
+            self.start(clock, time);
+        }
+        if self.tick == 0 {
+            return 0;
+        }
+        let delay = delay.saturating_sub(elapsed / DRIFT_TIME);
+        self.minimum = self.minimum.min(delay);
+        self.check_steps(delay, elapsed);
+        match delay.saturating_sub(self.minimum).saturating_sub(self.tick) {
+            queued if queued >= TARGET => queued,
+            _ => 0,
+        }
+    }
+
+    /// A queue varies, and a step of a clock does not: after one the minimum is another.
+    #[inline]
+    fn check_steps(&mut self, delay: i64, elapsed: i64) {
+        if elapsed.saturating_sub(self.steady_since) >= STEADY_TIME {
+            if self.highest.saturating_sub(self.lowest) < TARGET {
+                self.minimum = self.lowest;
+            }
+            (self.steady_since, self.lowest, self.highest) = (elapsed, delay, delay);
+        }
+        self.lowest = self.lowest.min(delay);
+        self.highest = self.highest.max(delay);
+    }
+
+    /// When a packet with the timestamp `clock` came at the latest, if it was not queued.
+    pub fn captured_at(&self, clock: u32) -> Option<i64> {
+        let ticks = self.ticks.saturating_add(i64::from(clock.wrapping_sub(self.clock) as i32));
+        let sent = ticks.saturating_mul(self.tick);
+        let tilted = self.minimum.saturating_add(sent / DRIFT_TIME).saturating_add(self.tick);
+        (self.tick > 0).then(|| self.first_time.saturating_add(sent).saturating_add(tilted))
+    }
+
+    /// The first packet, or the first of another clock.
+    #[cold]
+    fn start(&mut self, clock: u32, first_time: i64) {
+        *self = Self { started: true, clock, first_time, ..Self::default() };
+    }
+
+    /// Finds the tick whose length agrees within a quarter with the time that passed.
+    #[cold]
+    fn find_tick(&mut self, passed: i64) {
+        if passed >= RATE_TIME {
+            let agrees = |tick: &i64| (self.ticks.saturating_mul(*tick) - passed).saturating_abs() <= passed / 4;
+            self.tick = TICKS.into_iter().find(agrees).unwrap_or(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// Sends a packet each 10 ms of which those at 2 to 3 s are queued for `queue`; gives the longest measured.
+    fn longest(tick: i64, ppm: i64, queue: i64) -> i64 {
+        let mut delay = PathDelay::default();
+        let mut longest = 0;
+        for sent in (0..6_000 * MS).step_by(10 * MS as usize) {
+            let queued = if (2_000 * MS..3_000 * MS).contains(&sent) { queue } else { 0 };
+            let clock = 0xffff_ff00_u32.wrapping_add((sent / tick) as u32);
+            longest = longest.max(delay.packet(clock, 7 * MS + sent + sent / 1_000_000 * ppm + queued));
+        }
+        longest
+    }
+
+    #[test]
+    fn a_queue_is_measured_to_a_tick_and_the_drift() {
+        for tick in TICKS {
+            for ppm in [-50, 0, 50] {
+                let found = longest(tick, ppm, 80 * MS);
+                assert!((79 * MS - 2 * tick..80 * MS + MS).contains(&found), "{tick} {ppm} {found}");
+                assert_eq!(longest(tick, ppm, 4 * MS), 0, "{tick} {ppm}");
+            }
+        }
+    }
+
+    /// The longest delay of a sender with a packet each 10 ms, in the last of 60 seconds, behind `pause` of its clock.
+    fn longest_at_last(pause: i64, varies: i64) -> i64 {
+        let mut delay = PathDelay::default();
+        let mut longest = 0;
+        for sent in (0..60_000 * MS).step_by(10 * MS as usize) {
+            let later = if sent < 2_000 * MS { 0 } else { pause + sent / (10 * MS) % 2 * varies };
+            let queued = delay.packet((sent / MS) as u32, 7 * MS + sent + later);
+            longest = if sent < 59_000 * MS { 0 } else { longest.max(queued) };
+        }
+        longest
+    }
+
+    #[test]
+    fn a_clock_that_stood_is_no_queue_for_long() {
+        assert_eq!(longest_at_last(300 * MS, 0), 0);
+        assert_eq!(longest_at_last(300 * MS, 3 * MS), 0);
+        assert!(longest_at_last(300 * MS, 12 * MS) > 300 * MS, "a queue varies");
+    }
+
+    #[test]
+    fn a_clock_whose_tick_is_not_known_measures_nothing() {
+        assert_eq!(longest(2 * MS, 0, 80 * MS), 0);
+    }
+
+    #[test]
+    fn another_clock_begins_anew() {
+        let mut delay = PathDelay::default();
+        for n in 0..50_i64 {
+            assert_eq!(delay.packet(1_000 + 10 * n as u32, 10 * n * MS), 0);
+        }
+        for n in 50..100_i64 {
+            assert_eq!(delay.packet(90_000_000 + 10 * n as u32, 10 * n * MS), 0);
+        }
+        assert!((58 * MS..60 * MS).contains(&delay.packet(90_000_000 + 1_000, 1_060 * MS)));
+    }
+}

@@ -1,0 +1,172 @@
+//! Finds the intervals in which a queue on the path was never empty.
+//!
+//! A packet that was queued for a time proves that the queue held packets for all of that time. So two packets of one queue
+//! are those of which the later one joined it before the earlier one had left.
+
+use crate::at::At;
+use crate::limits;
+use crate::store::context::Context;
+use crate::store::tables::QueueRow;
+
+/// Packets are queued when they take so much longer than the path's minimum, nanoseconds: 5 ms, CoDel's TARGET (RFC 8289
+/// section 4.4). Hosts and software switches hold up packets for less.
+pub const TARGET: i64 = 5_000_000;
+/// A queue stands when it is not empty for this time, nanoseconds: 100 ms, CoDel's INTERVAL (RFC 8289 section 4.3).
+/// Bursts pass in less.
+const INTERVAL: i64 = 100_000_000;
+/// Fewest packets that show a standing queue (heuristic: a host that pauses once holds up what comes in one burst).
+const FEWEST: u32 = 4;
+/// Payload bytes in the queue at once from which they fill it: 10 segments of 1,460 bytes, which any new connection may
+/// send at once (RFC 6928).
+const FILLS: i64 = 14_600;
+/// The longest interval in one row, nanoseconds: 1 s.
+const LONGEST_ROW: i64 = 1_000_000_000;
+
+/// Whose queue it is: the connection, the sender's direction, and 1 if it lies behind the capture point.
+pub type Place = (u32, u8, u8);
+
+/// An interval in which the packets of one sender were queued.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Queue {
+    /// It follows a row of the same queue.
+    continues: bool,
+    /// When the queue was first seen, and since when these packets alone have filled it.
+    since: i64,
+    filled_since: Option<i64>,
+    start: i64,
+    end: i64,
+    packets: u32,
+    bytes: u64,
+    total: i64,
+    longest: i64,
+    longest_at: (u32, i64),
+}
+
+impl Queue {
+    /// A packet with `bytes` of payload left the queue, in which it had been for `queued` nanoseconds.
+    #[inline]
+    pub fn packet(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
+        if queued > 0 {
+            self.extend(queued, bytes, at, place, cx);
+        } else if self.packets > 0 {
+            self.finish(place, cx);
+        }
+    }
+
+    #[cold]
+    fn extend(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {
+        let joined = at.time.saturating_sub(queued);
+        let same = self.packets > 0 && joined <= self.end;
+        if !same || at.time.saturating_sub(self.start) >= LONGEST_ROW {
+            let before = *self;
+            self.finish(place, cx);
+            (self.since, self.start) = (joined, joined);
+            if same && before.stands() {
+                *self = Self { continues: true, since: before.since, filled_since: before.filled_since, ..*self };
+                self.start = before.end;
+            }
+        }
+        self.end = self.end.max(at.time);
+        self.packets = self.packets.saturating_add(1);
+        self.bytes += u64::from(bytes);
+        self.total = self.total.saturating_add(queued);
+        if queued > self.longest {
+            (self.longest, self.longest_at) = (queued, (at.packet, at.time));
+        }
+        let lasts = self.end.saturating_sub(self.start);
+        if lasts >= INTERVAL {
+            let standing = (self.bytes as i64).saturating_mul(queued / 1_000) / (lasts / 1_000);
+            self.filled_since = (standing >= FILLS).then_some(self.since);
+        }
+    }
+
+    /// Whether the last packet was queued.
+    #[inline]
+    pub fn is_seen(&self) -> bool {
+        self.packets > 0
+    }
+
+    /// Since when these packets have filled the queue, if it stands and they do.
+    #[inline]
+    pub fn filled_since(&self) -> Option<i64> {
+        if self.packets > 0 { self.filled_since } else { None }
+    }
+
+    /// Whether it was not empty for long enough.
+    #[inline]
+    pub fn stands(&self) -> bool {
+        let long = self.end.saturating_sub(self.start) >= INTERVAL && self.packets >= FEWEST;
+        self.packets > 0 && (self.continues || long)
+    }
+
+    /// It is empty, or nothing more is known of it: it has a row if it stood.
+    #[cold]
+    pub fn finish(&mut self, (connection, direction, behind): Place, cx: &mut Context) {
+        let queue = std::mem::take(self);
+        if queue.stands() && cx.queues.len() < limits::QUEUES + limits::ROWS_AHEAD {
+            cx.queues.push(QueueRow {
+                connection,
+                direction,
+                behind,
+                start_time_ns: queue.start,
+                duration_ns: queue.end.saturating_sub(queue.start),
+                packets: queue.packets,
+                bytes: queue.bytes,
+                total_ns: queue.total,
+                longest_ns: queue.longest,
+                longest_packet: queue.longest_at.0,
+                longest_time_ns: queue.longest_at.1,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// The rows after packets at these times with these delays, milliseconds.
+    fn rows(packets: &[(i64, i64)]) -> Vec<(i64, i64, u32)> {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        for (number, &(time, queued)) in (1..).zip(packets) {
+            queue.packet(queued * MS, 100, At::new(number, time * MS), (0, 1, 0), &mut cx);
+        }
+        queue.finish((0, 1, 0), &mut cx);
+        let table = &cx.queues;
+        let row = |row: usize| (table.start_time_ns[row] / MS, table.duration_ns[row] / MS, table.packets[row]);
+        (0..table.len()).map(row).collect()
+    }
+
+    #[test]
+    fn a_queue_that_is_never_empty_stands() {
+        assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (200, 40)]), [(100, 100, 4)]);
+        assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (199, 40)]), [], "99 ms");
+        assert_eq!(rows(&[(130, 30), (150, 40), (200, 70)]), [], "three packets");
+    }
+
+    #[test]
+    fn an_empty_queue_ends_the_interval() {
+        assert_eq!(rows(&[(130, 30), (150, 40), (180, 40), (190, 0), (200, 40), (230, 40)]), []);
+        assert_eq!(rows(&[(130, 30), (150, 40), (195, 40), (230, 40)]), [], "the third one joined it at 155 ms");
+    }
+
+    #[test]
+    fn rows_are_bounded() {
+        let (mut queue, mut cx) = (Queue::default(), Context::default());
+        let most = limits::QUEUES + limits::ROWS_AHEAD;
+        for row in 0..most as i64 + 5 {
+            for (packet, queued) in [(1, 100), (2, 100), (3, 100), (4, 100), (5, 0)] {
+                queue.packet(queued * MS, 0, At::new(packet, (200 * row + i64::from(packet)) * MS), (0, 1, 0), &mut cx);
+            }
+        }
+        assert_eq!(cx.queues.len(), most);
+    }
+
+    #[test]
+    fn a_long_queue_has_several_rows() {
+        let packets: Vec<_> = (0..150).map(|n| (1_000 + 10 * n, 20)).collect();
+        assert_eq!(rows(&packets), [(980, 990, 98), (1_970, 520, 52)]);
+    }
+}

@@ -1,0 +1,291 @@
+"""Packets waited in a queue of the network.
+
+What it finds
+-------------
+Packets took much longer on the path than its minimum, without a break: a link was full, and its queue was never empty
+("bufferbloat"). Everything that shares the link waits in that queue, small calls too. A server that takes long does
+not look like that.
+
+How it is decided
+-----------------
+Each packet's TCP timestamp is its sender's clock. Its arrival less that clock is its delay but for a constant, and the
+smallest delay on the connection so far is the path alone. What a packet took longer was a queue. The minimum may rise
+by 100 parts per million, because clocks drift. The tick of the clock (1 ms on Linux) is taken off. Where all packets
+of 10 s are later by the same to 5 ms, a clock stood, and the minimum begins anew: a queue varies.
+
+Behind the capture point it is the round trip of bytes to their ACK, less the minimum and less what the ACK was queued.
+Only ACKs of two full segments and more count, because a receiver may put other ACKs off.
+
+A packet is queued from 5 ms on. The queue stands when such packets show that it was not empty for 100 ms. Both
+figures are those of CoDel (RFC 8289). The time lost is the RPC time in such delays. A sender that fills the link is not
+faster without the queue: its messages are `transmission`, not `network_queue`. A queue behind the capture point that
+takes no RPC time there is reported as `info`.
+
+The bytes that passed the queue say what filled it: the connection itself, another connection between the same hosts,
+or, when they are too few, traffic that the capture does not show.
+
+When it cannot tell
+-------------------
+Without TCP timestamps, or with a clock whose tick is not 1 us, 1, 4 or 10 ms, packets in front of the capture point
+are not measured. If all packets of a connection were queued, only the difference between them is seen: the figures
+are lower bounds. A host or a switch that holds up packets looks like a queue of the network. Where a connection fills
+the queue itself, its small messages may wait in the sender's socket as well: that time is `unexplained`.
+
+What would refute it
+--------------------
+`ping` between the hosts during the transfer shows the round trip of an idle path.
+
+What to do
+----------
+Keep the queue short: send large messages at a limited rate, or at other times. Put a fair queue (`fq_codel`, CAKE) at
+the sender's side of the narrow link, or shape the traffic to just below that link's rate. BBR fills queues less than
+cubic. Windows of about one round trip of the link's rate hold less in the queue. A second connection does not help: it
+shares the link.
+
+References
+----------
+- RFC 8289 (CoDel) sections 3 and 4; RFC 7323 section 4 (timestamps); RFC 7567 (queue management)
+- https://www.bufferbloat.net/projects/bloat/wiki/Introduction/
+- https://man7.org/linux/man-pages/man8/tc-fq_codel.8.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..model.budget import CAUSES
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..tables import Counts, Ints, Tables
+from ..tables.durations import total_ns
+from . import _figures, _shared, _window_settings
+from ._stalls import INITIAL_SEGMENTS, make_scope
+
+ID = "network-queueing"
+ABOUT = About(
+    example="recorded/lab/network-queueing.pcap.gz",
+    figure=_figures.blocked_time("network_queue"),
+)
+
+_QUEUE = CAUSES.index("network_queue")
+_SEGMENT = 1460
+"""Bytes of a full segment (Ethernet MTU 1500 less headers)."""
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    least_share: float = 0.02
+    """Share of RPC time in the queue from which it matters (heuristic: above the variation between equal runs)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
+    segment_bytes: int = _SEGMENT
+    """Visible bytes in the queue at a time below which others filled it (heuristic: no full segment stood in it)."""
+    filled_bytes: int = INITIAL_SEGMENTS * _SEGMENT
+    """Visible bytes in the queue at a time from which they filled it (RFC 6928: what a new connection may send)."""
+    filler_share: float = 0.5
+    """Share of the bytes in the queue from which one connection filled it (heuristic: most of them)."""
+    examples: int = 3
+    """Packets shown as evidence, those that were queued longest (heuristic: enough to see a pattern)."""
+
+
+class _Queue(Struct, frozen=True, eq=False):
+    """The standing queue between two hosts in one direction."""
+
+    rows: Ints
+    """Rows of the queues table."""
+    direction: int
+    behind: bool
+    """It is behind the capture point: RPCs recorded there need not show what it costs."""
+    p50_ns: int
+    longest_ns: int
+    duration_ns: int
+    """Time for which the queue was seen to stand, on the connection that shows most of it."""
+    passed_bytes: int
+    standing_bytes: int
+    """Visible bytes that stood in the queue at once, on average."""
+    filler: int
+    """The connection with most of the bytes."""
+    filler_share: float
+    losers: Ints
+    """Connections between the hosts whose RPCs lost time, the one that lost most first."""
+    lost_ns: int
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
+    queues = [_measure_queue(tables, rows) for rows in _group_by_path(tables)]
+    if not queues:
+        return
+    worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
+    if _shared.share_of_time(tables, worst.lost_ns) >= limits.least_share:
+        yield _make_finding(tables, worst, limits)
+    elif worst.behind and _shared.share_of_time(tables, worst.duration_ns) >= limits.least_share:
+        yield replace(_make_finding(tables, worst, limits), lost_ns=None, share=None)
+
+
+def _group_by_path(tables: Tables) -> Iterator[Ints]:
+    """Yield the rows of the queues table by client, server and direction."""
+    path = _number_paths(tables)[tables.queues.connection] * 2 + tables.queues.direction
+    for number in _shared.distinct(path).tolist():
+        yield np.flatnonzero(path == number)
+
+
+def _number_paths(tables: Tables) -> Ints:
+    """Number the pair of hosts of each connection."""
+    connections = tables.connections
+    return connections.client_ip.astype(np.int64) * len(tables.addresses) + connections.server_ip
+
+
+def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
+    queues, budgets = tables.queues, tables.connection_budgets[:, _QUEUE]
+    durations = np.maximum(queues.duration_ns[rows], 1)
+    each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
+    order = np.argsort(each, kind="stable")
+    passed = np.cumsum(durations[order])
+    p50 = int(each[order][np.searchsorted(passed, passed[-1] / 2)])  # half of the time it was no longer
+    seen, sent = (np.zeros(len(budgets), dtype=np.int64) for _ in range(2))
+    np.add.at(seen, queues.connection[rows], durations)
+    np.add.at(sent, queues.connection[rows], queues.bytes[rows].astype(np.int64))
+    paths = _number_paths(tables)
+    losers = np.flatnonzero((paths == paths[queues.connection[rows[0]]]) & (budgets > 0))
+    return _Queue(
+        rows=rows,
+        direction=int(queues.direction[rows[0]]),
+        behind=bool(queues.behind[rows].any()),
+        p50_ns=p50,
+        longest_ns=int(queues.longest_ns[rows].max()),
+        duration_ns=int(seen.max()),
+        passed_bytes=int(sent.sum()),
+        standing_bytes=int(sent.sum()) * p50 // int(seen.max()),
+        filler=int(sent.argmax()),
+        filler_share=int(sent.max()) / max(1, int(sent.sum())),
+        losers=losers[np.argsort(-budgets[losers], kind="stable")],
+        lost_ns=min(total_ns(budgets[losers]), _shared.rpc_time(tables)),
+    )
+
+
+def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
+    connection = int(tables.queues.connection[queue.rows[0]])
+    sender = _shared.host(tables, connection, queue.direction)
+    receiver = _shared.host(tables, connection, 1 - queue.direction)
+    share = _shared.share_of_time(tables, queue.lost_ns)
+    p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
+    total = _shared.milliseconds(queue.lost_ns)
+    filled = queue.standing_bytes >= limits.filled_bytes
+    shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
+    return Finding(
+        id=ID,
+        title=f"packets from {sender} to {receiver} were queued for {p50} (median) and up to {longest}",
+        severity=_shared.severity(share, limits.least_share, limits.critical_share),
+        confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
+        scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
+        lost_ns=queue.lost_ns,
+        share=share,
+        metrics=_list_metrics(tables, queue),
+        evidence=tuple(_show_packets(tables, queue, sender, limits)),
+        explanation=(
+            f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
+            f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
+            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it, as far as it shows here. A second "
+            "connection shares the link and does not help. The figures are lower bounds."
+        ),
+        remedies=_list_remedies(tables, queue, sender, filled),
+        references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
+        verdict=(
+            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if queue.lost_ns else "Packets waited")
+            + f" in a network queue of up to {longest} from {sender}: "
+            + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
+        ),
+    )
+
+
+def _methods_of(tables: Tables, connections: Ints) -> Counts:
+    used = tables.connection_methods
+    return used.method[np.isin(used.connection, connections)]
+
+
+def _say_what_filled_it(queue: _Queue, limits: Limits) -> str:
+    passed = f"{queue.passed_bytes:,} bytes of this capture passed it"
+    if queue.standing_bytes < limits.segment_bytes:
+        return (
+            f"Only {passed}, less than a full segment at a time: traffic that the capture does not show filled it, or "
+            "the link lost its rate."
+        )
+    if queue.standing_bytes < limits.filled_bytes:
+        return f"{passed.capitalize()}, {queue.standing_bytes:,} at a time: too few to say that they filled it."
+    if queue.filler_share < limits.filler_share:
+        return f"{passed.capitalize()}, on several connections between these hosts: together they filled it."
+    filler = f"{queue.filler_share:.0%} of them on connection {queue.filler}"
+    if not len(queue.losers) or queue.filler == queue.losers[0]:
+        return f"{passed.capitalize()}, {filler}: large messages on the same connection filled it."
+    return (
+        f"{passed.capitalize()}, {filler}: its large messages filled the link that connection {queue.losers[0]} shares."
+    )
+
+
+def _list_metrics(tables: Tables, queue: _Queue) -> dict[str, int | float | str]:
+    return {
+        "direction": ("client", "server")[queue.direction],
+        "queue_p50_ns": queue.p50_ns,
+        "queue_max_ns": queue.longest_ns,
+        "queue_stood_ns": queue.duration_ns,
+        "queued_packets": int(tables.queues.packets[queue.rows].sum()),
+        "bytes_passed": queue.passed_bytes,
+        "bytes_in_queue": queue.standing_bytes,
+        "filling_connection": queue.filler,
+        "filling_connection_share": round(queue.filler_share, 3),
+        "connections_that_lost_time": len(queue.losers),
+    }
+
+
+def _show_packets(tables: Tables, queue: _Queue, sender: str, limits: Limits) -> Iterator[Evidence]:
+    queues = tables.queues
+    longest = queue.rows[np.argsort(-queues.longest_ns[queue.rows], kind="stable")][: limits.examples]
+    for row in sorted(longest.tolist(), key=lambda row: int(queues.longest_time_ns[row])):
+        queued = _shared.milliseconds(int(queues.longest_ns[row]))
+        behind = bool(queues.behind[row])
+        yield Evidence(
+            int(queues.longest_packet[row]),
+            int(queues.longest_time_ns[row]),
+            f"ACK of bytes from {sender}, {queued} later than the fastest round trip"
+            if behind
+            else f"packet from {sender} that took {queued} longer than the fastest, by its TCP timestamp",
+        )
+
+
+def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> tuple[Remedy, ...]:
+    shape = Remedy(
+        "linux",
+        "tc qdisc replace dev DEV root cake bandwidth RATE",
+        "at the sender's side of the narrow link, RATE just below that link's: small flows pass large ones",
+    )
+    if not filled:
+        return (shape,)
+    reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
+    windows = _window_settings.list_settings(reading, 1 - queue.direction, True)
+    rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
+    round_trip = max(0, int(tables.connections.min_rtt_ns[queue.filler]))
+    return (
+        Remedy(
+            "application",
+            "send large messages at a limited rate",
+            f"on the {sender}: {rate * 8 / 1e6:,.1f} Mbit/s of this capture passed the queue",
+        ),
+        shape,
+        Remedy(
+            "linux", "net.ipv4.tcp_congestion_control=bbr", f"on the {sender}, with fq: it fills queues less than cubic"
+        ),
+        *(
+            Remedy(
+                each.implementation,
+                each.knob,
+                f"a window of about {rate * round_trip // 1_000_000_000:,} bytes holds less in the queue; {each.note}",
+            )
+            for each in windows[:1]
+        ),
+    )

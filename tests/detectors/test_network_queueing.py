@@ -1,0 +1,103 @@
+"""`network-queueing`: packets wait in a queue of the network that is never empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, severity, the_finding
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import network_queueing as detector
+from grpcdiag.analyzer.detectors import stream_window_stall
+from grpcdiag.fixtures.synthetic import scenes_queues as scenes
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["wild/bloat-same", "wild/bloat-other", "lab/network-queueing"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/bloat-none-control", "wild/gc-server", "lab/network-queueing-control", "impl-go", "rtt205-go-16000"]
+"""Recorded captures on which it must not."""
+
+FIRES = "network-queue-fires"
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
+
+
+def test_the_same_packets_with_other_timestamps_are_a_slow_server() -> None:
+    queued, slow = (analyze([synthetic(name).file]) for name in (FIRES, "network-queue-quiet-slow-server"))
+    assert sum(queued.budget.values()) == sum(slow.budget.values())
+    assert queued.budget["network_queue"] > 0.8 * slow.budget["server"] > 0
+    assert queued.budget["server"] < 0.2 * slow.budget["server"]
+    assert "network_queue" not in slow.budget
+
+
+def test_figures_of_a_queue_of_40_ms() -> None:
+    files = [synthetic(FIRES).file]
+    finding = the_finding(detector, files)
+    assert finding.metrics["queue_p50_ns"] == pytest.approx(scenes.QUEUED, abs=2 * MS)
+    assert finding.metrics["queue_max_ns"] == pytest.approx(scenes.QUEUED, abs=2 * MS)
+    assert finding.metrics["queue_stood_ns"] == pytest.approx(100 * scenes.STEP + scenes.QUEUED, rel=0.05)
+    assert finding.metrics["direction"] == "server"
+    evidence_is_in_the_packets(finding, files)
+
+
+@pytest.mark.parametrize(
+    ("capture", "words"),
+    [
+        (FIRES, "large messages on the same connection filled it"),
+        ("network-queue-other-connection", "its large messages filled the link that connection 0 shares"),
+        ("network-queue-unseen", "traffic that the capture does not show filled it"),
+    ],
+)
+def test_what_filled_the_queue(capture: str, words: str) -> None:
+    finding = the_finding(detector, [synthetic(capture).file])
+    assert words in finding.explanation
+    assert ("find what else" in finding.verdict) == ("does not show" in words)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, "critical"),
+        ({"critical_share": 0.99}, "warning"),
+        ({"least_share": 0.99}, None),
+    ],
+)
+def test_severity_follows_the_share(limits: dict[str, Any], expected: str | None) -> None:
+    assert severity(detector, [synthetic(FIRES).file], **limits) == expected
+
+
+def test_a_filler_has_most_of_the_bytes() -> None:
+    files = [synthetic("network-queue-other-connection").file]
+    assert "together they filled it" in the_finding(detector, files, filler_share=0.999).explanation
+    assert "too few to say" in the_finding(detector, files, filled_bytes=1_000_000).explanation
+    assert "does not show filled it" in the_finding(detector, files, segment_bytes=1_000_000).explanation
+    assert len(the_finding(detector, files, examples=1).evidence) == 1
+
+
+def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:
+    """Recorded at the server, whose stream window is used up because its bytes are in the queue: the link is full."""
+    files = [recorded("wild/bloat-other-server.pcap.zst")]
+    queues = decode(files).queues
+    assert set(queues.behind.tolist()) == set(queues.direction.tolist()) == {1}
+    finding = the_finding(detector, files)
+    assert (finding.severity, finding.confidence, finding.lost_ns) == ("info", "medium", None)
+    assert 400 * MS < int(finding.metrics["queue_p50_ns"]) < 620 * MS
+    evidence_is_in_the_packets(finding, files)
+    assert found(stream_window_stall, files) is None
+    assert found(detector, files, least_share=2.0) is None
+
+
+def test_an_upload_delays_the_calls_beside_it() -> None:
+    """Recorded at the client, whose requests wait behind an upload of 700 kB: the server is not slow."""
+    files = [recorded("lab/network-queueing-upload.pcap.gz")]
+    finding = the_finding(detector, files)
+    assert (finding.metrics["direction"], finding.confidence) == ("client", "medium")
+    assert "large messages on the same connection filled it" in finding.explanation
+    evidence_is_in_the_packets(finding, files)
+    budget = analyze(files).budget
+    assert budget["server"] < 0.1 * budget["network_queue"]
