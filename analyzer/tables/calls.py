@@ -69,6 +69,10 @@ class Failures(Struct, frozen=True, eq=False):
     rpc: Annotated[Counts, "row of the RPC"]
     reset_by: Annotated[Codes, "sender of the RST_STREAM that ended it, 2 for none"]
     reset_code: Annotated[Counts, "its error code (RFC 9113 section 7)"]
+    status_sent: Annotated[Codes, "1 when the server sent `grpc-status`"]
+    silence_ns: Annotated[Ints, "longest time without a packet of its stream"]
+    silence_from_packet: Annotated[Counts, "last packet before it"]
+    silence_to_packet: Annotated[Counts, "packet that ended it"]
 
 
 class Method(Struct, frozen=True):

@@ -33,7 +33,16 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 fn push_failure(call: &Call, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
-        cx.failures.push(FailureRow { rpc: call.rpc, reset_by, reset_code });
+        let (silence_from_packet, silence_to_packet) = call.silence_packets;
+        cx.failures.push(FailureRow {
+            rpc: call.rpc,
+            reset_by,
+            reset_code,
+            status_sent: u8::from(call.status_sent),
+            silence_ns: call.silence_ns,
+            silence_from_packet,
+            silence_to_packet,
+        });
         cx.failure_budgets.push(call.budget);
     }
 }

@@ -143,6 +143,7 @@ fn response_headers(
             call.http_status = http_status;
         }
         call.status_hidden |= summary.unknown > 0;
+        call.status_sent |= summary.grpc_status.is_some();
         let headers = &mut call.directions[side].headers;
         if headers.0 < 0 {
             *headers = (at.time, at.packet);

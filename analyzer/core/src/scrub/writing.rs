@@ -79,7 +79,7 @@ impl Writing {
         let outcome = dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
         let payload = match outcome {
             Outcome::Tcp(ref segment) => payload_of(segment, packet.captured, router, places, &learner.conversations),
-            Outcome::NotTcp(_) => {
+            Outcome::NotTcp(_) | Outcome::Dns(_) => {
                 report.not_tcp += 1;
                 None
             }
