@@ -13,7 +13,7 @@ SYN when each step follows the one before at once, for names that gave the serve
 and `_grpc_config`. Failed attempts count when they follow each other as gRPC's back-off spaces them.
 
 The connection counts when one step took at least 200 ms and the first RPC followed the set-up at once: a connection
-that was opened early delays nothing. Late SETTINGS count only if the client sent its first RPC after them. It is a
+that was opened early delays nothing. Neither does one whose client had another connection with RPCs meanwhile. Late SETTINGS count only if the client sent its first RPC after them. It is a
 warning when the set-up is a large share of set-up and RPC time.
 
 When it cannot tell
@@ -97,6 +97,8 @@ class _Slow(Struct, frozen=True, eq=False):
 
     connection: int
     steps: tuple[_Step, ...]
+    attempts: tuple[int, ...]
+    """The failed attempts before it."""
     rpc: int
     """Row of its first RPC, -1 for none that can be read."""
 
@@ -124,14 +126,47 @@ def _find_slow(tables: Tables, limits: Limits) -> Iterator[_Slow]:
     slow = ready & (_measure_slowest(tables) >= limits.step_ns)
     slow[list(attempts)] |= ready[list(attempts)]
     slow[list(lookups)] |= ready[list(lookups)]
+    others = _Others.collect(tables, first_rpc)
     for row in np.flatnonzero(slow).tolist():
         rpc = int(first_rpc[row])
         steps = [*_list_own_steps(tables, row, rpc)]
         steps += _list_attempts(tables, row, attempts.get(row, []), failures)
         steps += _list_lookups(tables, lookups.get(row))
         long = sorted((step for step in steps if step.excess_ns >= limits.step_ns), key=lambda step: -step.excess_ns)
-        if long and _waited(tables, row, rpc, limits):
-            yield _Slow(row, tuple(long), rpc)
+        if long and _waited(tables, row, rpc, limits) and not others.had_another(tables, row, rpc, long):
+            yield _Slow(row, tuple(long), tuple(attempts.get(row, ())), rpc)
+
+
+_Key = tuple[int, int]
+"""A client's address and a server's port."""
+
+
+class _Others(Struct, frozen=True, eq=False):
+    """For each client and port: when connections began their first RPC, and until when one of those was open."""
+
+    columns: dict[_Key, tuple[Ints, Ints]]
+
+    @classmethod
+    def collect(cls, tables: Tables, first_rpc: Ints) -> _Others:
+        """Collect the connections with RPCs."""
+        c = tables.connections
+        rows = np.flatnonzero(first_rpc >= 0)
+        rows = rows[np.argsort(tables.rpcs.start_time_ns[first_rpc[rows]], kind="stable")]
+        until = np.where(c.closed_time_ns[rows] >= 0, c.closed_time_ns[rows], c.last_time_ns[rows])
+        keys: dict[_Key, list[int]] = {}
+        for place, key in enumerate(zip(c.client_ip[rows].tolist(), c.server_port[rows].tolist(), strict=True)):
+            keys.setdefault(key, []).append(place)
+        starts = tables.rpcs.start_time_ns[first_rpc[rows]]
+        return cls({key: (starts[mine], np.maximum.accumulate(until[mine])) for key, mine in keys.items()})
+
+    def had_another(self, tables: Tables, row: int, rpc: int, steps: list[_Step]) -> bool:
+        """Check whether the client had another connection with RPCs during the whole set-up."""
+        c = tables.connections
+        columns = self.columns.get((int(c.client_ip[row]), int(c.server_port[row])))
+        if rpc < 0 or columns is None:
+            return False
+        place = int(np.searchsorted(columns[0], min(step.begin.time_ns for step in steps), side="right"))
+        return place > 0 and int(columns[1][place - 1]) >= int(tables.rpcs.start_time_ns[rpc])
 
 
 def _find_first_rpcs(tables: Tables) -> Ints:
@@ -261,7 +296,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     worst = next(slow for slow in found if slow.steps[0].kind == kind)
     delay = sum(slow.excess_ns for slow in found)
     share = delay / (delay + rpc_time(tables)) if delay else 0.0
-    rows = sorted(slow.connection for slow in found)
+    rows = sorted({row for slow in found for row in (slow.connection, *slow.attempts)})
     ends = f"{tables.client(worst.connection)} to {tables.server(worst.connection)}"
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"

@@ -12,7 +12,7 @@ const RESPONSE: u16 = 0x8000;
 const OPCODE: u16 = 0x7800;
 const CODE: u16 = 0x000f;
 /// The two high bits of a length octet that make it a pointer (RFC 1035 section 4.1.4).
-const POINTER: u8 = 0xc0;
+pub const POINTER: u8 = 0xc0;
 const LONGEST_NAME: usize = 255;
 const INTERNET: u16 = 1;
 const A: u16 = 1;
