@@ -13,8 +13,9 @@ SYN when each step follows the one before at once, for names that gave the serve
 and `_grpc_config`. Failed attempts count when they follow each other as gRPC's back-off spaces them.
 
 The connection counts when one step took at least 200 ms and the first RPC followed the set-up at once: a connection
-that was opened early delays nothing. Neither does one whose client had another connection with RPCs meanwhile. Late SETTINGS count only if the client sent its first RPC after them. It is a
-warning when the set-up is a large share of set-up and RPC time.
+that was opened early delays nothing. Neither does one whose client had another connection with RPCs meanwhile. Late
+SETTINGS count only if the client sent its first RPC after them. It is a warning when the set-up is a large share of
+set-up and RPC time.
 
 When it cannot tell
 -------------------

@@ -169,9 +169,8 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     rows, everything = timed.rows, tables.rpc_count
     median = float(np.median(timed.times_ns))
     span = f"{milliseconds(int(timed.times_ns.min()))} to {milliseconds(int(timed.times_ns.max()))}"
-    what = (
-        "without a packet of the stream" if timed.measures == _timers.SILENCE else "after the request, whatever flowed"
-    )
+    silent = timed.measures == _timers.SILENCE
+    when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)
     software = _find_software(tables, connections)
     by = f"{_name_ends(tables, connections)}{f' ({software})' if software else ''}"
@@ -180,7 +179,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     sent = int((tables.failures.status_sent[rows.row] == 1).sum())
     return Finding(
         id=ID,
-        title=f"{len(rows):,} RPCs were ended after {milliseconds(median)} {what}",
+        title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
         severity=common.severity_of_count(
             len(rows), everything, limits.rpcs, limits.warning_share, limits.critical_share
         ),
@@ -200,9 +199,9 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         },
         evidence=tuple(_show(tables, rows, timed, limits)),
         explanation=(
-            f"{by} ended {len(rows):,} of {everything:,} RPCs {span} {what} ({len(rows):,} of the {timed.of:,} that were "
-            f"broken off). They ended at different moments, so a timer of that end, or of a host behind it, ended them: "
-            f"not the client's deadline.{likely} HTTP/2 PINGs do not keep a stream open."
+            f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(span)}: {len(rows):,} of the {timed.of:,} "
+            "that were broken off. They ended at different moments, so a timer of that end, or of a host behind it, "
+            f"ended them, and not the client's deadline.{likely} HTTP/2 PINGs do not keep a stream open."
         ),
         remedies=(*remedies, _DEADLINE),
         references=(
@@ -211,7 +210,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             "https://grpc.io/docs/guides/deadlines/",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs were ended by {by} after {milliseconds(median)} {what}: find that timer."
+            f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
         ),
     )
 
@@ -223,7 +222,7 @@ def _find_software(tables: Tables, connections: tuple[int, ...]) -> str | None:
 
 def _name_ends(tables: Tables, connections: tuple[int, ...]) -> str:
     ends = list(dict.fromkeys(tables.server(connection) for connection in connections))
-    return f"server {ends[0]}" if len(ends) == 1 else f"{len(ends):,} servers ({ends[0]} and others)"
+    return f"Server {ends[0]}" if len(ends) == 1 else f"{len(ends):,} servers ({ends[0]} and others)"
 
 
 def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:

@@ -79,10 +79,11 @@ impl Writing {
         let outcome = dissector.dissect(packet.link_type, packet.captured, packet.original_len, packet.time_ns);
         let payload = match outcome {
             Outcome::Tcp(ref segment) => payload_of(segment, packet.captured, router, places, &learner.conversations),
-            Outcome::NotTcp(_) | Outcome::Dns(_) => {
+            Outcome::NotTcp(_) => {
                 report.not_tcp += 1;
                 None
             }
+            Outcome::Dns(_) => None,
             Outcome::Fragment => None,
             Outcome::Malformed(_) | Outcome::UnsupportedLink(_) => {
                 report.unreadable += 1;
