@@ -34,8 +34,8 @@ class Drained(Struct, frozen=True, eq=False):
                 "requests per connection, as nginx's keepalive_requests."
             )
         return (
-            f"The server drained {times} with GOAWAY at an age of about {milliseconds(self.age_ns)}: a limit on the age "
-            "of connections, as MAX_CONNECTION_AGE."
+            f"The server drained {times} with GOAWAY at an age of about {milliseconds(self.age_ns)}: a limit on the "
+            "age of connections, as MAX_CONNECTION_AGE."
         )
 
     def list_remedies(self) -> tuple[Remedy, ...]:
@@ -54,7 +54,13 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
         best = int(np.argmax(counts))
         number = int(counts[best])
         if number >= max(least, most_of * len(connections)) and values[best] > 1:
-            return Drained(int(values[best]), 0, number, len(connections), _find_software(tables, connections))
+            return Drained(
+                int(values[best]),
+                0,
+                number,
+                len(connections),
+                _software.recognise_proxy(tables, tuple(connections.tolist())),
+            )
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
     ages = goaways.time_ns[busy][first] - c.opened_time_ns[connections]
@@ -63,7 +69,9 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
         return None
-    return Drained(0, int(np.median(ages)), len(ages), len(ages), _find_software(tables, connections))
+    return Drained(
+        0, int(np.median(ages)), len(ages), len(ages), _software.recognise_proxy(tables, tuple(connections.tolist()))
+    )
 
 
 def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
@@ -74,11 +82,6 @@ def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
         if tables.connections.complete[connection]:
             last[connection] = (int(tables.goaways.last_stream[row]) + 1) // 2
     return np.array(list(last), dtype=np.int64), np.array(list(last.values()), dtype=np.int64)
-
-
-def _find_software(tables: Tables, connections: Ints) -> str | None:
-    seen = {_software.server_of(tables, int(connection)) for connection in connections.tolist()}
-    return seen.pop() if len(seen) == 1 else None
 
 
 _MORE = "fewer new connections; a leak of memory per connection lives longer"

@@ -172,7 +172,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     silent = timed.measures == _timers.SILENCE
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)
-    software = _find_software(tables, connections)
+    software = _software.recognise_proxy(tables, connections)
     by = f"{_name_ends(tables, connections)}{f' ({software})' if software else ''}"
     remedies = _timers.list_timers(timed.measures, median, software)
     likely = f" Look at {remedies[0].knob} of {remedies[0].implementation}." if software else ""
@@ -213,11 +213,6 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
         ),
     )
-
-
-def _find_software(tables: Tables, connections: tuple[int, ...]) -> str | None:
-    seen = {_software.server_of(tables, connection) for connection in connections}
-    return seen.pop() if len(seen) == 1 else None
 
 
 def _name_ends(tables: Tables, connections: tuple[int, ...]) -> str:
