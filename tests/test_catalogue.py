@@ -36,7 +36,8 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    return recorded(f"{name}.pcap.gz" if (RECORDED / f"{name}.pcap.gz").is_file() else f"{name}.pcap")
+    suffixes = (".pcap.gz", ".pcap.zst", ".pcap")
+    return recorded(next(f"{name}{suffix}" for suffix in suffixes if (RECORDED / f"{name}{suffix}").is_file()))
 
 
 def sections(page: str) -> dict[str, str]:

@@ -17,6 +17,8 @@ Mask = npt.NDArray[np.bool_]
 
 NOTHING, PREFACE, HTTP1, TLS_HELLO = (_core.BEGINNINGS.index(name) for name in ("", "preface", "http1_response", "tls"))
 """Values of `Setups.client_begins` and `server_begins`."""
+OFFERS_H2 = 2
+"""Bit of `Connections.tls_alpn`: the client offers HTTP/2."""
 NO_ALERT = 255
 """`Setups.alert` without an alert."""
 
@@ -89,9 +91,10 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
 
 
 def find_grpc_ports(tables: Tables) -> Ints:
-    """List the ports of servers that speak HTTP/2 or TLS; empty when no connection shows either."""
+    """List the ports of servers that speak HTTP/2, or TLS that offers it; empty when no connection shows either."""
     c = tables.connections
-    speaks = (c.rpcs > 0) | ((c.protocol == HTTP2) & (tables.setups.server_begins != NOTHING)) | (c.protocol == TLS)
+    offers = (c.protocol == TLS) & (c.tls_alpn & OFFERS_H2 != 0)
+    speaks = (c.rpcs > 0) | ((c.protocol == HTTP2) & (tables.setups.server_begins != NOTHING)) | offers
     return np.unique(c.server_port[speaks & (c.packets_server > 0)]).astype(np.int64)
 
 

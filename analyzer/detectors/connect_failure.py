@@ -110,7 +110,8 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
 def _succeeded_later(tables: Tables, group: _Group) -> bool:
     """Check whether a connection to the same port carried RPCs that began after the last of these attempts."""
     c = tables.connections
-    same = (c.server_port == c.server_port[group.rows[0]]) & ((c.rpcs > 0) | (c.tls == 1))
+    works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
+    same = (c.server_port == c.server_port[group.rows[0]]) & works
     return bool((same & (c.last_time_ns > c.first_time_ns[group.rows].max())).any())
 
 
