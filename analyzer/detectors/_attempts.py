@@ -146,6 +146,10 @@ def _longest_gap(chain: Chain, tables: Tables) -> float:
     return backoff + (CONNECT_NS if unanswered else 0)
 
 
+_Chains = dict[tuple[int, bool], dict[int, Chain]]
+"""Chains by the server's port and whether the client has an IPv6 address, and by the client's address."""
+
+
 def find_attempts_before(tables: Tables, failures: Failures) -> dict[int, list[int]]:
     """Find for connections that succeeded the failed attempts to the same port right before them."""
     c = tables.connections
@@ -154,7 +158,7 @@ def find_attempts_before(tables: Tables, failures: Failures) -> dict[int, list[i
     failed = set(failures.connection.tolist())
     ports = np.unique(c.server_port[failures.connection])
     dialed = (tables.setups.syns > 0) & np.isin(c.server_port, ports)
-    chains: dict[tuple[str, int], Chain] = {}
+    chains: _Chains = {}
     found: dict[int, list[int]] = {}
     for row in np.flatnonzero(dialed).tolist():
         if row in failed:
@@ -164,29 +168,28 @@ def find_attempts_before(tables: Tables, failures: Failures) -> dict[int, list[i
     return {row: attempts for row, attempts in found.items() if attempts}
 
 
-def _key(tables: Tables, row: int) -> tuple[str, int]:
+def _has_ipv6(tables: Tables, row: int) -> bool:
+    return ":" in tables.addresses[int(tables.connections.client_ip[row])]
+
+
+def _extend_chain(tables: Tables, chains: _Chains, row: int) -> None:
     c = tables.connections
-    return tables.addresses[int(c.client_ip[row])], int(c.server_port[row])
-
-
-def _extend_chain(tables: Tables, chains: dict[tuple[str, int], Chain], row: int) -> None:
-    now = int(tables.connections.first_time_ns[row])
-    key = _key(tables, row)
-    chain = chains.get(key)
+    client, now = int(c.client_ip[row]), int(c.first_time_ns[row])
+    mine = chains.setdefault((int(c.server_port[row]), _has_ipv6(tables, row)), {})
+    chain = mine.get(client)
     if chain is None or now - chain.last_ns > _longest_gap(chain, tables):
-        chains[key] = Chain([row], now)
+        mine[client] = Chain([row], now)
         return
     chain.waits += now - chain.last_ns >= 0.8 * FIRST_BACKOFF_NS
     chain.attempts.append(row)
     chain.last_ns = now
 
 
-def _take_chains(tables: Tables, chains: dict[tuple[str, int], Chain], row: int) -> Iterator[Chain]:
-    """Take the chains that a connection ends: its client's, also over the other version of IP if one client uses it."""
-    address, port = _key(tables, row)
-    now = int(tables.connections.first_time_ns[row])
-    others = [key for key in chains if key[1] == port and (":" in key[0]) != (":" in address)]
-    for key in ((address, port), *(others if len(others) == 1 else ())):
-        chain = chains.pop(key, None)
-        if chain and now - chain.last_ns <= _longest_gap(chain, tables):
-            yield chain
+def _take_chains(tables: Tables, chains: _Chains, row: int) -> Iterator[Chain]:
+    """Take the chains that a connection ends: its client's, and over the other version of IP if one client uses it."""
+    c = tables.connections
+    client, port, now = int(c.client_ip[row]), int(c.server_port[row]), int(c.first_time_ns[row])
+    six = _has_ipv6(tables, row)
+    own, other = chains.get((port, six), {}), chains.get((port, not six), {})
+    taken = [own.pop(client, None), other.popitem()[1] if len(other) == 1 else None]
+    yield from (chain for chain in taken if chain and now - chain.last_ns <= _longest_gap(chain, tables))

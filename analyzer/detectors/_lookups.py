@@ -53,17 +53,10 @@ def find_lookups_before(
 
 def _find_names(tables: Tables) -> dict[int, set[str]]:
     """Find the names that were answered with each address."""
-    given = tables.lookup_addresses
-    names: dict[int, set[str]] = {}
-    for address, rows in zip(*_group(given.address.astype(np.int64)), strict=True):
-        numbers = np.unique(tables.lookups.name[given.lookup[rows]]).tolist()
-        names[address] = {tables.lookup_names[number] for number in numbers}
+    given, names = tables.lookup_addresses, dict[int, set[str]]()
+    for lookup, address in zip(given.lookup.tolist(), given.address.tolist(), strict=True):
+        names.setdefault(address, set()).add(tables.lookup_names[int(tables.lookups.name[lookup])])
     return names
-
-
-def _group(keys: Ints) -> tuple[list[int], list[Ints]]:
-    values = np.unique(keys).tolist()
-    return values, [np.flatnonzero(keys == value) for value in values]
 
 
 def _is_of(name: str, stems: set[str]) -> bool:
@@ -89,6 +82,8 @@ def _may_be_of(tables: Tables, lookup: int, client_ip: int) -> bool:
 
 def _collect(tables: Tables, wanted: _Wanted, at_once_ns: int) -> Chain | None:
     """Collect lookups backwards from the SYN, as long as each ended right before the next step."""
+    if not wanted.stems:
+        return None
     asked = tables.lookups
     begin, end, chosen = wanted.syn_ns, -1, list[int]()
     lowest, highest = np.searchsorted(asked.time_ns, (wanted.after_ns, wanted.syn_ns))

@@ -55,7 +55,7 @@ from ._shared import milliseconds, quality_allows
 
 ID = "connect-failure"
 ABOUT = About(
-    example="recorded/wild/refused.pcap.zst",
+    example="recorded/wild/connect-refused.pcap.zst",
     figure=_figures.nothing_seen,
     whole_connections=True,
     without_rpcs=True,

@@ -109,7 +109,7 @@ impl Connection {
             budget: content.http2.application.budget,
             directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
             turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
-            setup: set_up::row(&self.tcp, content),
+            setup: summary::setup_row(&self.tcp, content),
         }
     }
 }

@@ -1,27 +1,23 @@
-//! How a connection was set up: its first packets of each kind, and what ended it before it carried RPCs.
+//! How a connection begins: the first bytes of each side, and a TLS alert.
 
 use crate::at::At;
 use crate::http2::connection::detect::{self, Opening};
-use crate::store::tables::SetupRow;
-use crate::tcp::connection::Connection as Tcp;
-
-use super::content::Content;
 
 /// Names of what the first bytes of a direction are, by `SetupRow::client_begins` and `server_begins`.
 pub const BEGINNINGS: [&str; 8] =
     ["", "preface", "settings", "http1_request", "http1_response", "tls", "alert", "other"];
 
 const ALERT: u8 = 6;
-/// No alert, and nobody who sent one.
-const NONE: u8 = 255;
 
 /// The first bytes of a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
-    at: At,
-    kind: u8,
+    /// Their packet.
+    pub at: At,
+    /// What they are, index into [`BEGINNINGS`].
+    pub kind: u8,
     /// Of an HTTP/1 response, 0 of anything else.
-    http1_status: u16,
+    pub http1_status: u16,
 }
 
 impl Beginning {
@@ -63,45 +59,6 @@ pub fn alert_of(bytes: &[u8]) -> Option<u8> {
 fn http1_status(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// The row of a connection.
-pub fn row(tcp: &Tcp, content: &Content) -> SetupRow {
-    let (client, server) = (content.http2.client, 1 - content.http2.client);
-    let place = |at: Option<At>| at.map_or((0, -1), |at| (at.packet, at.time));
-    let first = |side: usize| content.beginnings[side];
-    let settings = |side: usize| place(content.http2.sides[side].settings_at);
-    let (syn_ack_packet, syn_ack_time_ns) = place(tcp.syn_ack);
-    let (reset_packet, reset_time_ns) = place(tcp.reset);
-    let (client_packet, client_time_ns) = place(first(client).map(|first| first.at));
-    let (server_packet, server_time_ns) = place(first(server).map(|first| first.at));
-    let (client_settings_packet, client_settings_time_ns) = settings(client);
-    let (server_settings_packet, server_settings_time_ns) = settings(server);
-    let alert = content.alert();
-    let (alert_packet, alert_time_ns) = place(alert.map(|alert| alert.at));
-    SetupRow {
-        syns: tcp.syns,
-        syn_ack_packet,
-        syn_ack_time_ns,
-        closed_packet: place(tcp.closed_at()).0,
-        reset_packet,
-        reset_time_ns,
-        client_packet,
-        client_time_ns,
-        client_begins: first(client).map_or(0, |first| first.kind),
-        server_packet,
-        server_time_ns,
-        server_begins: first(server).map_or(0, |first| first.kind),
-        http1_status: first(server).map_or(0, |first| first.http1_status.into()),
-        client_settings_packet,
-        client_settings_time_ns,
-        server_settings_packet,
-        server_settings_time_ns,
-        alert: alert.map_or(NONE, |alert| alert.description),
-        alert_by: alert.map_or(NONE, |alert| u8::from(alert.side != client)),
-        alert_packet,
-        alert_time_ns,
-    }
 }
 
 #[cfg(test)]
