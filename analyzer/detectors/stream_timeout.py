@@ -34,9 +34,9 @@ deadline at the client: then both ends know it.
 
 References
 ----------
-- https://nginx.org/en/docs/http/ngx_http_grpc_module.html: grpc_read_timeout
-- https://docs.haproxy.org/3.0/configuration.html: timeout server, timeout client
-- https://www.envoyproxy.io/docs/envoy/latest/faq/configuration/timeouts
+- nginx, module ngx_http_grpc_module: grpc_read_timeout
+- HAProxy, configuration manual: timeout server, timeout client
+- Envoy, FAQ: how do I configure timeouts
 - https://grpc.io/docs/guides/deadlines/
 """
 
@@ -205,8 +205,8 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         ),
         remedies=(*remedies, _DEADLINE),
         references=(
-            "https://nginx.org/en/docs/http/ngx_http_grpc_module.html",
-            "https://www.envoyproxy.io/docs/envoy/latest/faq/configuration/timeouts",
+            "nginx, module ngx_http_grpc_module",
+            "Envoy, FAQ: how do I configure timeouts",
             "https://grpc.io/docs/guides/deadlines/",
         ),
         verdict=(
