@@ -12,6 +12,7 @@ from .. import _core
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS
 from ..tables import Ints, Tables
+from ._shared import distinct
 
 Mask = npt.NDArray[np.bool_]
 
@@ -95,7 +96,7 @@ def find_grpc_ports(tables: Tables) -> Ints:
     c = tables.connections
     offers = (c.protocol == TLS) & (c.tls_alpn & OFFERS_H2 != 0)
     speaks = (c.rpcs > 0) | ((c.protocol == HTTP2) & (tables.setups.server_begins != NOTHING)) | offers
-    return np.unique(c.server_port[speaks & (c.packets_server > 0)]).astype(np.int64)
+    return distinct(c.server_port[speaks & (c.packets_server > 0)])
 
 
 def describe(tables: Tables, connection: int, kind: str) -> str:
@@ -156,7 +157,7 @@ def find_attempts_before(tables: Tables, failures: Failures) -> dict[int, list[i
     if not len(failures.connection):
         return {}
     failed = set(failures.connection.tolist())
-    ports = np.unique(c.server_port[failures.connection])
+    ports = distinct(c.server_port[failures.connection])
     dialed = (tables.setups.syns > 0) & np.isin(c.server_port, ports)
     chains: _Chains = {}
     found: dict[int, list[int]] = {}

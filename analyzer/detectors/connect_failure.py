@@ -101,6 +101,8 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     c, groups = tables.connections, list[_Group]()
     for number, kind in enumerate(_attempts.KINDS):
         rows = failures.connection[failures.kind == number]
+        if not len(rows):
+            continue
         ends = np.stack([c.server_ip[rows], c.server_port[rows]], axis=1)
         _, group = np.unique(ends, axis=0, return_inverse=True)
         groups += [_Group(kind, rows[group.ravel() == place]) for place in range(int(group.max(initial=-1)) + 1)]

@@ -173,8 +173,8 @@ class _Others(Struct, frozen=True, eq=False):
 def _find_first_rpcs(tables: Tables) -> Ints:
     """Find the row of each connection's first RPC, -1 for none."""
     first = np.full(len(tables.connections.rpcs), -1, dtype=np.int64)
-    connections, rows = np.unique(tables.rpcs.connection, return_index=True)
-    first[connections] = rows
+    # in reverse, so that the first row of each connection is written last
+    first[tables.rpcs.connection[::-1]] = np.arange(len(tables.rpcs.connection))[::-1]
     return first
 
 
