@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "BEGINNINGS",
     "CAUSES",
     "FRAME_TYPES",
     "IMPLEMENTATIONS",
@@ -25,6 +26,7 @@ __all__ = [
 
 _Column = npt.NDArray[np.generic]
 
+BEGINNINGS: Final[list[str]]
 CAUSES: Final[list[str]]
 FRAME_TYPES: Final[list[str]]
 STATUSES: Final[list[str]]

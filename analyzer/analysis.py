@@ -47,7 +47,7 @@ def of_tables(
     Raises NoGrpcError.
     """
     if not tables.rpc_count:
-        raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_secrets(tables, notes))
+        raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
     recording = None
     if sidecar is not None:
         from .sidecar.read import Mismatch, apply_sidecar
@@ -80,16 +80,17 @@ def of_tables(
     )
 
 
-def _analyze_without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis | None:
-    """Analyse TLS connections that may carry gRPC in a capture without readable RPCs; None without any."""
+def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
+    """Analyse the connections of a capture without readable RPCs, also TLS connections that may carry gRPC."""
     unread = tls.find_facts(tables)
     mine = [one.connection for one in unread if one.may_be_grpc]
-    if not mine:
-        return None
-    from .detectors import _encrypted
+    answers = [answer for detector in DETECTORS if detector.about.without_rpcs for answer in detector.detect(tables)]
+    if mine:
+        from .detectors import _encrypted
 
-    answers = list(_encrypted.detect(tables, mine))
-    findings = tuple(answer for answer in answers if isinstance(answer, Finding))
+        answers += _encrypted.detect(tables, mine)
+    findings = verdict.link_findings([answer for answer in answers if isinstance(answer, Finding)], ABOUTS)
+    reason = f"No gRPC traffic was found: {figures.why_no_grpc(tables)}."
     return Analysis(
         version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
@@ -98,13 +99,15 @@ def _analyze_without_secrets(tables: Tables, notes: tuple[str, ...]) -> Analysis
         totals=figures.totals(tables),
         traffic=figures.traffic(tables),
         budget={},
-        verdict=tls.write_verdict(unread, findings),
-        connections=figures.connection_facts(tables),
+        verdict=(
+            tls.write_verdict(unread, findings) if mine else verdict.choose_verdict(findings, {}, ABOUTS, reason=reason)
+        ),
+        connections=figures.connection_facts(tables, undecided=True),
         methods=(),
-        findings=verdict.link_findings(findings, ABOUTS),
+        findings=findings,
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
         recording=None,
-        tls=tls.report(unread),
+        tls=tls.report(unread) if mine else None,
     )
 
 

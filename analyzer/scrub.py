@@ -103,6 +103,8 @@ def analyses(
     """
     old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
     named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
+    if len(named.lookup_names) == len(new.lookup_names):  # names of hosts are numbered in the order of first sight
+        named = structs.replace(named, lookup_names=new.lookup_names)
     if sidecar is not None:
         from .sidecar.redact import hidden
 

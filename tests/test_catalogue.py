@@ -36,8 +36,8 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    compressed = [f"{name}.pcap{ending}" for ending in (".gz", ".zst") if (RECORDED / f"{name}.pcap{ending}").is_file()]
-    return recorded(*compressed or [f"{name}.pcap"])
+    suffixes = (".pcap.gz", ".pcap.zst", ".pcap")
+    return recorded(next(f"{name}{suffix}" for suffix in suffixes if (RECORDED / f"{name}{suffix}").is_file()))
 
 
 def sections(page: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ class NoGrpcError(Exception):
     """The capture has no gRPC traffic; the message says what it has."""
 
     def __init__(self, message: str, analysis: Analysis | None = None) -> None:
-        """`analysis` describes TLS without secrets."""
+        """`analysis` describes the connections, also TLS without secrets."""
         super().__init__(message)
         self.analysis = analysis
 

@@ -14,7 +14,8 @@ from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..tables import NO_AGENT, Codes, Counts, Ints, Shorts, Tables
 from ..tables.durations import totals_ns
-from ._shared import distinct, implementation, milliseconds, severity
+from ._shared import distinct, milliseconds, severity
+from ._software import is_of, recognise_end
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,17 +53,6 @@ ERROR_CODES = (
     "HTTP_1_1_REQUIRED",
 )
 """Names of HTTP/2 error codes (RFC 9113 section 7)."""
-
-_FAMILIES = {
-    "grpc-c++": "C-core",
-    "grpc-c": "C-core",
-    "grpc-python": "C-core",
-    "grpc-ruby": "C-core",
-    "grpc-php": "C-core",
-    "grpc-csharp": "C-core",
-    "grpc-objc": "C-core",
-    "grpc-node": "grpc-js",
-}
 
 
 class Failed(Struct, frozen=True, eq=False):
@@ -257,16 +247,9 @@ def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:
         yield ended(tables, rpc, reset_words(tables, rows, place))
 
 
-def family(name: str | None) -> str:
-    """Find the name that remedies use for an implementation: `grpc-c++/1.51.1` is `C-core`."""
-    word = (name or "").split("/")[0].split(" ")[0]
-    known = next((family for prefix, family in _FAMILIES.items() if word.startswith(prefix)), None)
-    return known or next((f for f in ("grpc-go", "grpc-java", "grpc-dotnet", "tonic") if word.startswith(f)), word)
-
-
 def seen_first(
     tables: Tables, connections: Iterable[int], direction: int, remedies: Iterable[Remedy]
 ) -> tuple[Remedy, ...]:
     """Sort remedies so that those of the implementations seen at that end of the connections come first."""
-    seen = {family(implementation(tables, c, direction)) for c in connections}
-    return tuple(sorted(remedies, key=lambda remedy: remedy.implementation not in seen))
+    seen = {recognise_end(tables, connection, direction) for connection in connections}
+    return tuple(sorted(remedies, key=lambda remedy: not any(is_of(remedy.implementation, one) for one in seen)))

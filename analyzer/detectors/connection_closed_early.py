@@ -15,6 +15,9 @@ An RPC is lost when the end of its connection ended it, and neither trailers nor
 when a GOAWAY arrived is not lost by that: a graceful end lets it finish. A client that closes its own connection
 gives up its RPCs itself, which is `info`. A GOAWAY with an error code that cost no RPC is `info`, too.
 
+When a server drains three connections or more with GOAWAY after exactly as many requests each, the report names that
+limit. The last stream of a GOAWAY tells the requests: clients number streams 1, 3, 5. It names an age in the same way.
+
 When it cannot tell
 -------------------
 When packets around the end are missing: a response may have been among them, and such RPCs are left out. A RST that
@@ -56,6 +59,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
+from . import _draining
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
@@ -87,6 +91,12 @@ class Limits(Struct, frozen=True, eq=False):
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
+    drained: int = 3
+    """Fewest connections with the same number of requests or the same age (heuristic: two may be alike by chance)."""
+    drained_share: float = 0.8
+    """Share of the drained connections that must have it (heuristic: a restart may end a few earlier)."""
+    age_spread: float = 0.25
+    """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -163,6 +173,8 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
     words = _describe_end(tables, ends[0])
+    drained = _find_drained(tables, limits)
+    limit = f" {drained.describe()}" if drained else ""
     count, rpcs = common.counted(len(ends), "connection"), common.counted(len(lost), "RPC")
     return Finding(
         id=ID,
@@ -174,11 +186,15 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         share=None,
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, count)}",
-        remedies=_list_remedies(tables, ends[0]),
+        explanation=f"{words} {_describe_loss(tables, lost, count)}{limit}",
+        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words} {_advise(tables, ends[0])}",
     )
+
+
+def _find_drained(tables: Tables, limits: Limits) -> _draining.Drained | None:
+    return _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
 
 
 def _describe_loss(tables: Tables, lost: Counts, count: str) -> str:
@@ -267,11 +283,13 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     ages = goaways.time_ns[rows] - tables.connections.opened_time_ns[connections]
     ages = ages[tables.connections.opened_time_ns[connections] >= 0]
     streams = tables.connections.rpcs[connections]
-    guess = _guess_limit(streams, limits)
+    drained = _find_drained(tables, limits)
+    guess = "" if drained else _guess_limit(streams, limits)
+    limit = f" {drained.describe()}" if drained else guess
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
     text = (
         f"The server ended {common.counted(len(rows), 'connection')} gracefully{age} and "
-        f"{int(np.median(streams)):,} RPCs; no RPC was lost.{guess}"
+        f"{int(np.median(streams)):,} RPCs; no RPC was lost.{limit}"
     )
     return Finding(
         id=ID,
@@ -294,7 +312,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
             for row in rows[: limits.examples]
         ),
         explanation=text,
-        remedies=(_AGE,),
+        remedies=drained.list_remedies() if drained else (_AGE,),
         references=("RFC 9113 section 6.8", "gRFC A9"),
         verdict=text,
     )

@@ -67,7 +67,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _figures, _stalls, _window_settings
+from . import _figures, _software_settings, _stalls
 
 ID = "connection-window-stall"
 ABOUT = About(
@@ -97,7 +97,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
-    return _window_settings.list_settings(implementation, direction, connection_window=True)
+    return _software_settings.list_software_settings(implementation, _software_settings.CONNECTION_WINDOW, direction)
 
 
 _WINDOW = _stalls.Window(

@@ -53,7 +53,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _settings, _shared, _turns
+from . import _settings, _shared, _software_settings, _turns
 from ._failures import counted
 
 ID = "max-concurrent-streams"
@@ -172,22 +172,12 @@ def _show_refill(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
 
 
 def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]:
-    price = "at the server: more RPCs at a time, which need more memory"
     more = "at the client: one more TCP connection for each"
-    raised = (
-        Remedy("grpc-go", "grpc.MaxConcurrentStreams(n)", price),
-        Remedy("grpc-java", "NettyServerBuilder.maxConcurrentCallsPerConnection(n)", price),
-        Remedy(_settings.C_CORE, "GRPC_ARG_MAX_CONCURRENT_STREAMS (grpc.max_concurrent_streams) = n", price),
-        Remedy("grpc-js", "'grpc.max_concurrent_streams': n", price),
-        Remedy("tonic", "Server::builder().max_concurrent_streams(n)", price),
-        Remedy("grpc-dotnet", "KestrelServerOptions.Limits.Http2.MaxStreamsPerConnection = n", price),
-        Remedy("Envoy", "http2_protocol_options: max_concurrent_streams", price),
-    )
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
         Remedy(_settings.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
-    at_server = _settings.sort_by_implementation(raised, server)
+    at_server = _software_settings.list_software_settings(server, _software_settings.STREAM_LIMIT, 1)
     at_client = _settings.sort_by_implementation(opened, client)
     return (at_server[0], at_client[0], *at_server[1:], *at_client[1:])

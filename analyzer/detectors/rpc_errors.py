@@ -74,7 +74,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/rpc-errors.pcap",
     figure=_write_figure,
-    caused_by=("too-many-pings", "connection-closed-early"),
+    caused_by=("too-many-pings", "connection-closed-early", "stream-timeout"),
     precedence=4,
 )
 

@@ -61,7 +61,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _figures, _stalls, _window_settings
+from . import _figures, _software_settings, _stalls
 
 ID = "stream-window-stall"
 ABOUT = About(
@@ -91,7 +91,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
-    return _window_settings.list_settings(implementation, direction, connection_window=False)
+    return _software_settings.list_software_settings(implementation, _software_settings.STREAM_WINDOW, direction)
 
 
 _WINDOW = _stalls.Window(

@@ -26,6 +26,8 @@ class About(Struct, frozen=True, eq=False):
     """Rank among equally severe findings without lost time: the verdict names the lowest."""
     whole_connections: bool = False
     """It counts whole connections: it cannot judge only some RPCs of a connection."""
+    without_rpcs: bool = False
+    """It judges connections, also those of a capture without RPCs."""
     one_direction: bool = False
     """It judges what one side sent: it needs no packet of the other side."""
 

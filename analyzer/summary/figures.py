@@ -39,6 +39,8 @@ LINK_TYPES: Mapping[int, str] = {
 }
 """Names of link types (tcpdump.org/linktypes.html), as tcpdump prints them."""
 
+UNDECIDED = PROTOCOLS.index("undecided")
+"""`Connections.protocol` of connections that did not show what they carry."""
 HTTP2 = PROTOCOLS.index("http2")
 """`Connections.protocol` of HTTP/2."""
 TLS = PROTOCOLS.index("tls")
@@ -209,10 +211,14 @@ def all_budget(tables: Tables) -> Mapping[str, int]:
     return named(total(method.budget for method in tables.methods))
 
 
-def connection_facts(tables: Tables) -> tuple[ConnectionFacts, ...]:
-    """Describe HTTP/2 and TLS connections in the order of their first packets; others cannot carry gRPC."""
+def connection_facts(tables: Tables, *, undecided: bool = False) -> tuple[ConnectionFacts, ...]:
+    """Describe HTTP/2 and TLS connections in the order of their first packets; others cannot carry gRPC.
+
+    With `undecided` also those that ended before they showed what they carry.
+    """
     protocol = tables.connections.protocol
-    return tuple(connection(tables, int(row)) for row in np.flatnonzero((protocol == HTTP2) | (protocol == TLS)))
+    mine = (protocol == HTTP2) | (protocol == TLS) | ((protocol == UNDECIDED) & undecided)
+    return tuple(connection(tables, int(row)) for row in np.flatnonzero(mine))
 
 
 def connection(tables: Tables, row: int) -> ConnectionFacts:

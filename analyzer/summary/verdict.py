@@ -48,13 +48,22 @@ def _rank_severity(finding: Finding) -> int:
 
 
 def choose_verdict(
-    findings: Sequence[Finding], budget: Mapping[str, int], abouts: Abouts, totals: Totals | None = None
+    findings: Sequence[Finding],
+    budget: Mapping[str, int],
+    abouts: Abouts,
+    totals: Totals | None = None,
+    reason: str = "",
 ) -> Verdict:
-    """Choose the verdict of the most severe finding that is not part of another; without one, say what is known."""
+    """Choose the verdict of the most severe finding that is not part of another; without one, say what is known.
+
+    `reason` is why there are no RPCs.
+    """
     grave = [finding for finding in findings if finding.severity != "info" and finding.part_of is None]
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
         return Verdict(worst.verdict, worst.id)
+    if reason:
+        return Verdict(reason, None)
     if totals and totals.rpcs_without_known_end > _HIDDEN * totals.rpcs:
         text = (
             f"No cause was found, but {totals.rpcs_without_known_end:,} of {totals.rpcs:,} RPCs have no known end in "

@@ -35,7 +35,17 @@ from .columns import (
     Shorts,
     Sizes,
 )
-from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
+from .connections import (
+    ConnectionMethods,
+    Connections,
+    Directions,
+    Idles,
+    LookupAddresses,
+    Lookups,
+    Records,
+    Setups,
+    Turns,
+)
 from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
 from .wire import Frames, Goaways, Packets, Pings, Problems, Queues
@@ -50,6 +60,9 @@ Table = TypeVar(
     Waits,
     Directions,
     Turns,
+    Setups,
+    Lookups,
+    LookupAddresses,
     Idles,
     Records,
     Pings,
@@ -111,6 +124,14 @@ class Tables(Struct, frozen=True):
     """See `Directions`."""
     turns: Turns
     """See `Turns`."""
+    setups: Setups
+    """See `Setups`."""
+    lookups: Lookups
+    """See `Lookups`."""
+    lookup_addresses: LookupAddresses
+    """See `LookupAddresses`."""
+    lookup_names: tuple[str, ...]
+    """Names that DNS servers were asked for."""
     idles: Idles
     """See `Idles`."""
     pings: Pings
@@ -226,6 +247,10 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         records=table_of(Records, result["records"]),
         directions=table_of(Directions, result["directions"]),
         turns=table_of(Turns, result["turns"]),
+        setups=table_of(Setups, result["setups"]),
+        lookups=table_of(Lookups, result["lookups"]),
+        lookup_addresses=table_of(LookupAddresses, result["lookup_addresses"]),
+        lookup_names=tuple(result["lookup_names"]),
         idles=table_of(Idles, result["idles"]),
         pings=table_of(Pings, result["pings"]),
         goaways=table_of(Goaways, result["goaways"]),
@@ -275,6 +300,8 @@ __all__ = [
     "Goaways",
     "Idles",
     "Ints",
+    "LookupAddresses",
+    "Lookups",
     "Measured",
     "Messages",
     "Method",
@@ -285,6 +312,7 @@ __all__ = [
     "Queues",
     "Records",
     "Rpcs",
+    "Setups",
     "Shorts",
     "Sizes",
     "Table",

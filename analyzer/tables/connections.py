@@ -145,6 +145,55 @@ class Turns(Struct, frozen=True, eq=False):
     refill_time_ns: Annotated[Ints, "time of that packet"]
 
 
+class Setups(Struct, frozen=True, eq=False):
+    """One row per connection: how it was set up. Packet 0 and time -1 stand for none."""
+
+    syns: Annotated[Counts, "SYNs of the client"]
+    syn_ack_packet: Annotated[Counts, "packet of the server's first SYN-ACK"]
+    syn_ack_time_ns: Annotated[Ints, "time of that packet"]
+    closed_packet: Annotated[Counts, "packet of the FIN or RST that ended it"]
+    reset_packet: Annotated[Counts, "packet of the first RST"]
+    reset_time_ns: Annotated[Ints, "time of that packet"]
+    client_packet: Annotated[Counts, "packet of the client's first byte"]
+    client_time_ns: Annotated[Ints, "time of that packet"]
+    client_begins: Annotated[Codes, "what the client's first bytes are, index into `BEGINNINGS`"]
+    server_packet: Annotated[Counts, "packet of the server's first byte"]
+    server_time_ns: Annotated[Ints, "time of that packet"]
+    server_begins: Annotated[Codes, "what the server's first bytes are, index into `BEGINNINGS`"]
+    http1_status: Annotated[Counts, "status code when these are an HTTP/1 response, else 0"]
+    client_settings_packet: Annotated[Counts, "packet of the client's first SETTINGS"]
+    client_settings_time_ns: Annotated[Ints, "time of that packet"]
+    server_settings_packet: Annotated[Counts, "packet of the server's first SETTINGS"]
+    server_settings_time_ns: Annotated[Ints, "time of that packet"]
+    alert: Annotated[Codes, "first readable TLS alert but close_notify (RFC 8446 section 6), 255 for none"]
+    alert_by: Annotated[Codes, "direction of that alert, 255 for none"]
+    alert_packet: Annotated[Counts, "packet of that alert"]
+    alert_time_ns: Annotated[Ints, "time of that packet"]
+
+
+class Lookups(Struct, frozen=True, eq=False):
+    """One row per DNS question, in the order of the capture; the core keeps a limited number."""
+
+    client_ip: Annotated[Counts, "who asked, index into `Tables.addresses`"]
+    server_ip: Annotated[Counts, "DNS server, index into `Tables.addresses`"]
+    name: Annotated[Counts, "name asked for, index into `Tables.lookup_names`"]
+    kind: Annotated[Counts, "record type: 1 is A, 16 TXT, 28 AAAA, 33 SRV"]
+    packet: Annotated[Counts, "packet of the first query"]
+    time_ns: Annotated[Ints, "time of that packet"]
+    queries: Annotated[Counts, "queries sent until the answer"]
+    last_packet: Annotated[Counts, "packet of the last query"]
+    answer_packet: Annotated[Counts, "packet of the answer, 0 for none"]
+    answer_time_ns: Annotated[Ints, "time of that packet"]
+    code: Annotated[Codes, "response code: 0 is no error, 3 no such name (RFC 1035 section 4.1.1)"]
+
+
+class LookupAddresses(Struct, frozen=True, eq=False):
+    """One row per address in an answer of `Lookups`."""
+
+    lookup: Annotated[Counts, "row of the question"]
+    address: Annotated[Counts, "address, index into `Tables.addresses`"]
+
+
 class Records(Struct, frozen=True, eq=False):
     """Records after the handshake of TLS that was not decrypted: a client's and a server's row per connection.
 

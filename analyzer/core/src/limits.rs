@@ -92,6 +92,13 @@ pub const MAX_FRAGMENT_RANGES: usize = 64;
 /// (`include/net/ip.h`); IPv6 allows 60 s (RFC 8200 section 4.5), which no sender depends on.
 pub const FRAGMENT_TIMEOUT_NS: i64 = 30_000_000_000;
 
+/// DNS questions that are listed, some 400 bytes each; the rest are counted.
+pub const LOOKUPS: usize = 4_096;
+/// Records read of a DNS answer: one of 512 bytes (RFC 1035 section 4.2.1) has 28 addresses.
+pub const DNS_RECORDS: usize = 32;
+/// Addresses kept of a DNS answer: clients try a few of them, one after the other.
+pub const DNS_ADDRESSES: usize = 8;
+
 // --- TCP ---
 
 /// Bytes kept out of order per direction while a hole waits to be filled; above Linux's largest default receive

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::capture_file::{CaptureReader, Source};
-use crate::connection::roles;
+use crate::connection::{roles, set_up};
 use crate::grpc::{protocol, status};
 use crate::http2::frame::header::FrameType;
 use crate::http2::frame::ping::PURPOSES;
@@ -45,6 +45,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ROLES_FROM", roles::NAMES.to_vec())?;
     module.add("PING_PURPOSES", PURPOSES.to_vec())?;
     module.add("PACKET_NOTES", note::NAMES.to_vec())?;
+    module.add("BEGINNINGS", set_up::BEGINNINGS.to_vec())?;
     module.add("IMPLEMENTATIONS", implementation::NAMES.to_vec())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -115,15 +115,19 @@ def command(
 def _analyze_whole(
     files: list[str], chosen: DecodeOptions, report_progress: Progress | None, format_: Format, output: Path | None
 ) -> Analysis:
-    """Analyze the capture. If it has only TLS without secrets, report what that shows and end the command."""
+    """Analyze the capture. Without RPCs report what its connections show, and end the command."""
     from ..analyzer.decode.errors import NoGrpcError
 
     try:
         return _analyze(files, chosen, report_progress)
     except NoGrpcError as error:
-        if error.analysis is None or format_ not in (Format.terminal, Format.json):
+        seen = error.analysis
+        shown = format_ is Format.json or (format_ is Format.terminal and seen and (seen.tls or seen.findings))
+        if seen is None or not shown:
             raise
-        _report(error.analysis, format_, output, None)
+        _report(seen, format_, output, None)
+        if seen.tls is None:
+            raise
         text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "
         fail(f"no gRPC traffic found: {text}the report has what is visible without them", NO_GRPC)
 

@@ -11,6 +11,7 @@ use crate::tcp::transport::Transport;
 use crate::waits::{self, Layers, Stop};
 
 use super::encrypted::Encrypted;
+use super::set_up::{Alert, Beginning, alert_of};
 use super::shared::Shared;
 
 /// The layers above TCP.
@@ -20,8 +21,10 @@ pub struct Content {
     pub http2: Http2,
     /// TLS, if the connection begins with a TLS record.
     pub tls: Option<Box<Encrypted>>,
-    /// Payload was read, so it is decided whether it is TLS.
-    begun: bool,
+    /// The first bytes of each side; those that came first decide whether it is TLS.
+    pub beginnings: [Option<Beginning>; 2],
+    /// The first alert, of a peer that speaks TLS to one that does not.
+    alert: Option<Alert>,
     /// By side: what was binding when it sent its last data, if it owed more.
     stops: [Option<Stop>; 2],
 }
@@ -29,7 +32,7 @@ pub struct Content {
 impl Content {
     /// The content of a connection of which nothing was read.
     pub fn new(http2: Http2) -> Self {
-        Self { http2, tls: None, begun: false, stops: [None; 2] }
+        Self { http2, tls: None, beginnings: [None; 2], alert: None, stops: [None; 2] }
     }
 
     /// Whether `side` has begun something that it has not sent completely.
@@ -44,13 +47,21 @@ impl Content {
         Layers { tcp, http2: &mut self.http2, record_rest }
     }
 
-    /// Decides by the first bytes whether they are TLS.
-    #[inline]
-    fn begin(&mut self, bytes: &[u8]) {
-        if !self.begun {
-            self.begun = true;
+    /// Decides by the first bytes of a side what they are.
+    #[cold]
+    fn begin(&mut self, side: usize, bytes: &[u8], at: At) {
+        if self.beginnings.iter().all(Option::is_none) {
             self.tls = Encrypted::if_begins(bytes);
         }
+        self.beginnings[side] = Some(Beginning::new(bytes, at));
+        if self.tls.is_none() {
+            self.alert = self.alert.or(alert_of(bytes).map(|description| Alert { side, description, at }));
+        }
+    }
+
+    /// The first alert that was readable and is more than the notice of an end.
+    pub fn alert(&self) -> Option<Alert> {
+        self.tls.as_ref().map_or(self.alert, |tls| tls.alert())
     }
 
     /// The connection is over: what is open ends at `at`.
@@ -137,7 +148,9 @@ impl Events for ContentReader<'_> {
 
     #[inline]
     fn deliver(&mut self, transport: &Transport, side: usize, offset: i64, bytes: &[u8], at: At) {
-        self.content.begin(bytes);
+        if self.content.beginnings[side].is_none() {
+            self.content.begin(side, bytes, at);
+        }
         if self.shared.tap.is_some() {
             return self.show(transport, side, offset, bytes, at);
         }

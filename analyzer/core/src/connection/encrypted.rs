@@ -10,9 +10,13 @@ use crate::tls::record::HANDSHAKE_RECORD;
 use crate::tls::{Decryptor, Event, Facts, Session};
 
 use super::records::Timing;
+use super::set_up::Alert;
 
 /// A gap of unknown length: longer than any frame, so that the next frame boundary is searched.
 const UNKNOWN_GAP: u64 = u32::MAX as u64;
+
+/// The alert that ends a connection as intended (RFC 8446 section 6.1).
+const CLOSE_NOTIFY: u8 = 0;
 
 /// TLS of one connection.
 pub struct Encrypted {
@@ -21,6 +25,7 @@ pub struct Encrypted {
     bytes: u64,
     plaintext: u64,
     timing: Timing,
+    alert: Option<Alert>,
 }
 
 impl std::fmt::Debug for Encrypted {
@@ -35,13 +40,21 @@ impl std::fmt::Debug for Encrypted {
 impl Encrypted {
     /// TLS if the connection's first bytes are those of a handshake record.
     pub fn if_begins(bytes: &[u8]) -> Option<Box<Self>> {
-        let new = || Box::new(Self { session: Session::new(), bytes: 0, plaintext: 0, timing: Timing::default() });
+        let new = || {
+            let (session, timing) = (Session::new(), Timing::default());
+            Box::new(Self { session, bytes: 0, plaintext: 0, timing, alert: None })
+        };
         bytes.starts_with(&HANDSHAKE_RECORD).then(new)
     }
 
     /// What is known of it.
     pub fn facts(&self) -> &Facts<At> {
         self.session.facts()
+    }
+
+    /// The first readable alert, but for the notice of an end.
+    pub fn alert(&self) -> Option<Alert> {
+        self.alert
     }
 
     /// Whether application data were decrypted.
@@ -82,9 +95,10 @@ impl Encrypted {
             http2.protocol = Protocol::Tls;
         }
         self.bytes += bytes.len() as u64;
-        let Self { session, plaintext, timing, .. } = self;
+        let Self { session, plaintext, timing, alert, .. } = self;
         session.feed(side, bytes, at, decryptor, &mut |event, at| {
             timing.take(&event, at);
+            note_alert(alert, &event, at);
             take(event, at, plaintext, http2, reading);
         });
     }
@@ -99,22 +113,32 @@ impl Encrypted {
         decryptor: &mut Decryptor,
         reading: &mut Reading<'_>,
     ) {
-        let Self { session, plaintext, timing, .. } = self;
+        let Self { session, plaintext, timing, alert, .. } = self;
         timing.doubt();
         session.gap(side, length, at, decryptor, &mut |event, at| {
             timing.take(&event, at);
+            note_alert(alert, &event, at);
             take(event, at, plaintext, http2, reading);
         });
     }
 
     /// The connection is over; what its records hold besides plaintext is counted as encrypted.
     pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_>) {
-        let Self { session, plaintext, timing, .. } = self;
+        let Self { session, plaintext, timing, alert, .. } = self;
         session.finish(at, decryptor, &mut |event, at| {
             timing.take(&event, at);
+            note_alert(alert, &event, at);
             take(event, at, plaintext, http2, reading);
         });
         http2.bytes.encrypted += self.bytes.saturating_sub(self.plaintext);
+    }
+}
+
+fn note_alert(alert: &mut Option<Alert>, event: &Event<'_, At>, at: At) {
+    if let &Event::Alert { side, description, .. } = event
+        && description != CLOSE_NOTIFY
+    {
+        alert.get_or_insert(Alert { side, description, at });
     }
 }
 

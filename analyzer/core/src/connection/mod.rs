@@ -4,6 +4,7 @@ pub mod content;
 pub mod encrypted;
 mod records;
 pub mod roles;
+pub mod set_up;
 pub mod shared;
 mod summary;
 pub mod tap;
@@ -14,7 +15,7 @@ use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
-use crate::store::tables::{ConnectionRow, DirectionRow, TurnRow};
+use crate::store::tables::{ConnectionRow, DirectionRow, SetupRow, TurnRow};
 use crate::tcp::connection::Connection as Tcp;
 
 use content::{Content, ContentReader};
@@ -32,6 +33,8 @@ pub struct Ended {
     pub directions: [DirectionRow; 2],
     /// Whose turn it was.
     pub turns: TurnRow,
+    /// How it was set up.
+    pub setup: SetupRow,
 }
 
 /// Where the capture ends, and up to where it is whole.
@@ -106,6 +109,7 @@ impl Connection {
             budget: content.http2.application.budget,
             directions: [client, 1 - client].map(|side| content.http2.sides[side].habits.row()),
             turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
+            setup: summary::setup_row(&self.tcp, content),
         }
     }
 }

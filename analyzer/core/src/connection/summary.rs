@@ -1,8 +1,8 @@
-//! Makes a connection's row of the connections table.
+//! Makes a connection's rows of the tables of connections and set-ups.
 
 use crate::at::At;
 use crate::http2::connection::state::Protocol;
-use crate::store::tables::ConnectionRow;
+use crate::store::tables::{ConnectionRow, SetupRow};
 use crate::tcp::connection::Connection as Tcp;
 use crate::tls::Facts;
 
@@ -10,6 +10,8 @@ use super::content::Content;
 use super::roles::{self, RolesFrom};
 
 const NOT_KNOWN: i64 = -1;
+/// No alert, and nobody who sent one.
+const NO_ALERT: u8 = 255;
 
 /// The row; addresses are filled in by the connection table.
 pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow {
@@ -80,6 +82,45 @@ pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow
         goaway_client: goaway(client),
         goaway_server: goaway(server),
         ..tls(content)
+    }
+}
+
+/// The row that says how the connection was set up.
+pub fn setup_row(tcp: &Tcp, content: &Content) -> SetupRow {
+    let (client, server) = (content.http2.client, 1 - content.http2.client);
+    let place = |at: Option<At>| at.map_or((0, -1), |at| (at.packet, at.time));
+    let first = |side: usize| content.beginnings[side];
+    let settings = |side: usize| place(content.http2.sides[side].settings_at);
+    let (syn_ack_packet, syn_ack_time_ns) = place(tcp.syn_ack);
+    let (reset_packet, reset_time_ns) = place(tcp.reset);
+    let (client_packet, client_time_ns) = place(first(client).map(|first| first.at));
+    let (server_packet, server_time_ns) = place(first(server).map(|first| first.at));
+    let (client_settings_packet, client_settings_time_ns) = settings(client);
+    let (server_settings_packet, server_settings_time_ns) = settings(server);
+    let alert = content.alert();
+    let (alert_packet, alert_time_ns) = place(alert.map(|alert| alert.at));
+    SetupRow {
+        syns: tcp.syns,
+        syn_ack_packet,
+        syn_ack_time_ns,
+        closed_packet: place(tcp.closed_at()).0,
+        reset_packet,
+        reset_time_ns,
+        client_packet,
+        client_time_ns,
+        client_begins: first(client).map_or(0, |first| first.kind),
+        server_packet,
+        server_time_ns,
+        server_begins: first(server).map_or(0, |first| first.kind),
+        http1_status: first(server).map_or(0, |first| first.http1_status.into()),
+        client_settings_packet,
+        client_settings_time_ns,
+        server_settings_packet,
+        server_settings_time_ns,
+        alert: alert.map_or(NO_ALERT, |alert| alert.description),
+        alert_by: alert.map_or(NO_ALERT, |alert| u8::from(alert.side != client)),
+        alert_packet,
+        alert_time_ns,
     }
 }
 

@@ -79,6 +79,12 @@ pub struct Call {
     pub end_missing: bool,
     /// Fields of its request's headers are not known.
     pub headers_unknown: bool,
+    /// `grpc-status` came.
+    pub status_sent: bool,
+    /// The longest time without a packet of the stream, nanoseconds.
+    pub silence_ns: i64,
+    /// The packets before and behind it.
+    pub silence_packets: (u32, u32),
     /// Who reset it and with what error code.
     pub reset: Option<(u8, u32)>,
     /// When the latest request message that has no answer yet was whole; negative when there is none.
@@ -176,6 +182,10 @@ impl Call {
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
         if at.ready_time > self.since {
+            if at.ready_time - self.since > self.silence_ns {
+                self.silence_ns = at.ready_time - self.since;
+                self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
+            }
             let passed = usize::from(self.last_side) != side;
             // bytes that waited for others came in another packet
             let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };

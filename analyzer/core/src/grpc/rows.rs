@@ -33,12 +33,17 @@ pub(super) fn push_delay(place: [u32; 3], direction: u8, headers: (i64, u32), at
 fn push_failure(call: &Call, cx: &mut Context) {
     if cx.failures.len() < limits::FAILURES + limits::ROWS_AHEAD {
         let (reset_by, reset_code) = call.reset.unwrap_or((2, 0));
+        let (silence_from_packet, silence_to_packet) = call.silence_packets;
         cx.failures.push(FailureRow {
             rpc: call.rpc,
             reset_by,
             reset_code,
             answered_by: call.answered_by,
             foreign: u8::from(call.is_answered_otherwise()),
+            status_sent: u8::from(call.status_sent),
+            silence_ns: call.silence_ns,
+            silence_from_packet,
+            silence_to_packet,
         });
         cx.failure_budgets.push(call.budget);
     }

@@ -48,7 +48,7 @@ pub(super) fn ether_type(view: View<'_>) -> Option<u16> {
 pub(super) fn payload<'a>(protocol: u8, view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     match protocol {
         protocol::TCP => Ok(Found { view, network: *network, context }),
-        protocol::UDP => udp::dissect(view, context),
+        protocol::UDP => udp::dissect(view, network, context),
         protocol::GRE => gre::dissect(view, context),
         protocol::IPV4 => ipv4::dissect(view, context.enter(Tunnel::IpInIp, Layer::Ipv4, view)?),
         protocol::IPV6 => ipv6::dissect(view, context.enter(Tunnel::IpInIp, Layer::Ipv6, view)?),

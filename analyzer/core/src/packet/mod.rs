@@ -12,6 +12,7 @@ mod around;
 mod bytes;
 mod cooked;
 mod datagram;
+pub mod dns;
 mod ethernet;
 mod fragment;
 mod geneve;

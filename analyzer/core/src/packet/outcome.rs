@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::dns::Datagram;
 use super::segment::Segment;
 
 /// The result of dissecting one packet.
@@ -9,6 +10,8 @@ use super::segment::Segment;
 pub enum Outcome<'a> {
     /// A TCP segment: whole, or cut by the snapshot length behind its fixed header.
     Tcp(Segment<'a>),
+    /// A UDP datagram from or to a DNS server.
+    Dns(Datagram<'a>),
     /// A packet of another protocol.
     NotTcp(NotTcp),
     /// An IP fragment, stored until the rest of its datagram comes. The packet that completes it yields the segment.

@@ -3,6 +3,7 @@
 use super::around::{Context, Network};
 use super::bytes::View;
 use super::datagram::Fragment;
+use super::dns::Datagram;
 use super::outcome::{Malformed, NotTcp, Outcome};
 
 /// Where the TCP header is, or why the way to it ended. The segment itself is large; it is written once, at the end.
@@ -20,14 +21,16 @@ pub(super) struct Found<'a> {
 #[derive(Debug)]
 pub(super) enum Stop<'a> {
     NotTcp(NotTcp),
+    Dns(Datagram<'a>),
     Malformed(Malformed),
     UnsupportedLink(u32),
     Fragment(Fragment<'a>),
 }
 
-impl Stop<'_> {
-    pub fn into_outcome(self) -> Outcome<'static> {
+impl<'a> Stop<'a> {
+    pub fn into_outcome(self) -> Outcome<'a> {
         match self {
+            Self::Dns(datagram) => Outcome::Dns(datagram),
             Self::NotTcp(protocol) => Outcome::NotTcp(protocol),
             Self::Malformed(malformed) => Outcome::Malformed(malformed),
             Self::UnsupportedLink(link_type) => Outcome::UnsupportedLink(link_type),

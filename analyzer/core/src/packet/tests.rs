@@ -44,6 +44,7 @@ fn hex(digits: &str) -> Vec<u8> {
 fn describe(outcome: &Outcome<'_>) -> String {
     match outcome {
         Outcome::Tcp(segment) => describe_segment(segment),
+        Outcome::Dns(_) => "other UDP".to_owned(),
         Outcome::NotTcp(protocol) => format!("other {protocol}"),
         Outcome::Fragment => "fragment".to_owned(),
         Outcome::Malformed(malformed) => {

@@ -1,13 +1,15 @@
-//! UDP (RFC 768), of interest only for the tunnels inside it.
+//! UDP (RFC 768), of interest for the tunnels inside it, and for DNS.
 
-use super::around::Context;
+use super::around::{Context, Network};
 use super::bytes::View;
+use super::dns;
 use super::outcome::{Layer, NotTcp};
-use super::step::Step;
+use super::step::{Step, Stop};
 use super::{geneve, vxlan};
 
 mod field {
     pub const LENGTH: usize = 8;
+    pub const SOURCE_PORT: usize = 0;
     pub const DESTINATION_PORT: usize = 2;
 }
 
@@ -19,11 +21,17 @@ const VXLAN_LINUX: u16 = 8472;
 const GENEVE: u16 = 6081;
 
 /// Ports are a hint, not a promise: what does not look like the tunnel is ordinary UDP.
-pub(super) fn dissect(view: View<'_>, context: Context) -> Step<'_> {
+pub(super) fn dissect<'a>(view: View<'a>, network: &Network, context: Context) -> Step<'a> {
     let (header, rest) = view.split::<{ field::LENGTH }>(Layer::Udp)?;
-    match header.be16::<{ field::DESTINATION_PORT }>() {
+    let (source, destination) = (header.be16::<{ field::SOURCE_PORT }>(), header.be16::<{ field::DESTINATION_PORT }>());
+    match destination {
         VXLAN | VXLAN_GPE | VXLAN_LINUX => vxlan::dissect(rest, context),
         GENEVE => geneve::dissect(rest, context),
+        _ if source == dns::PORT || destination == dns::PORT => Err(Stop::Dns(dns::Datagram {
+            source: (network.source, source),
+            destination: (network.destination, destination),
+            message: rest.bytes,
+        })),
         _ => Err(NotTcp::Udp.into()),
     }
 }

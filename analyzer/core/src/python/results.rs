@@ -47,6 +47,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("connections", to_dict(py, end.connections.take_columns())?)?;
     result.set_item("connection_budgets", budgets(py, end.budgets)?)?;
     result.set_item("addresses", end.addresses)?;
+    result.set_item("lookup_names", end.lookup_names)?;
     cx.handed_on.settle_all();
     result.set_item("settled", settled(py, &mut cx)?)?;
     result.set_item("renumbered", std::mem::take(&mut cx.handed_on.renumbered).into_pyarray(py))?;
@@ -66,6 +67,9 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("records", cx.records.take_columns()),
         ("directions", end.directions.take_columns()),
         ("turns", end.turns.take_columns()),
+        ("setups", end.setups.take_columns()),
+        ("lookups", end.lookups.take_columns()),
+        ("lookup_addresses", end.lookup_addresses.take_columns()),
         ("idles", cx.idles.take_columns()),
         ("pings", cx.pings.take_columns()),
         ("goaways", cx.goaways.take_columns()),
@@ -246,6 +250,7 @@ fn add_counts(dict: &Bound<'_, PyDict>, counts: &CaptureCounts) -> PyResult<()> 
     dict.set_item("clock_steps", steps)?;
     dict.set_item("clock_steps_not_listed", counts.clock_steps_not_listed)?;
     dict.set_item("connections_not_listed", counts.connections_not_listed)?;
+    dict.set_item("lookups_not_listed", counts.lookups_not_listed)?;
     dict.set_item("tunnelled_packets", counts.tunnelled)?;
     dict.set_item("link_types", counts.link_types.clone())
 }

@@ -6,6 +6,7 @@ pub mod merge;
 pub mod opening;
 pub mod order_rows;
 pub mod pipeline;
+pub mod questions;
 pub mod replay;
 pub mod route;
 pub mod router;

@@ -12,11 +12,14 @@ use crate::limits;
 use crate::packet::{Address, Dissector, Malformed, Outcome};
 use crate::store::budget::Budget;
 use crate::store::context::{Context, Options};
-use crate::store::tables::{ConnectionRow, Connections, Directions, Layer, NO_CONNECTION, Turns};
+use crate::store::tables::{
+    ConnectionRow, Connections, Directions, Layer, LookupAddresses, Lookups, NO_CONNECTION, Setups, Turns,
+};
 use crate::tls::KeyLog;
 
 use super::opening::Opening;
 use super::order_rows::order_rows;
+use super::questions::Questions;
 use super::replay::Replay;
 use super::router::{Routed, Router};
 use super::shards::Shards;
@@ -56,6 +59,8 @@ pub struct CaptureCounts {
     pub clock_steps_not_listed: u64,
     /// Connections that carried no payload beyond those with rows.
     pub connections_not_listed: u64,
+    /// DNS questions beyond those with rows.
+    pub lookups_not_listed: u64,
     /// Packets that came in a tunnel.
     pub tunnelled: u64,
     /// Link types in the order of first sight.
@@ -69,6 +74,7 @@ pub struct Pipeline {
     router: Router,
     shards: Shards,
     replay: Replay,
+    questions: Questions,
     /// Counts of what was recorded.
     pub counts: CaptureCounts,
     last_time: i64,
@@ -90,6 +96,14 @@ pub struct Finished {
     pub directions: Directions,
     /// One row per connection.
     pub turns: Turns,
+    /// One row per connection.
+    pub setups: Setups,
+    /// DNS questions.
+    pub lookups: Lookups,
+    /// Addresses in their answers.
+    pub lookup_addresses: LookupAddresses,
+    /// Names that were asked for.
+    pub lookup_names: Vec<String>,
     /// Addresses by number.
     pub addresses: Vec<String>,
     /// The tap, if there was one.
@@ -116,6 +130,7 @@ impl Pipeline {
             dissector: Dissector::new(),
             router: Router::keeping_openings(weights),
             replay: Replay::new(options.ports.clone()),
+            questions: Questions::default(),
             shards: Shards::new(options, keys, remote),
             counts: CaptureCounts::default(),
             last_time: i64::MIN,
@@ -204,6 +219,10 @@ impl Pipeline {
                     Routed::Ignored => note_ignored(&mut self.shards.here.cx, self.router.ignored, at),
                 }
             }
+            Outcome::Dns(ref datagram) => {
+                self.counts.not_tcp += 1;
+                self.questions.take(datagram, packet.number, packet.time_ns);
+            }
             Outcome::NotTcp(_) => self.counts.not_tcp += 1,
             Outcome::Fragment => self.counts.fragments += 1,
             Outcome::Malformed(malformed) => {
@@ -248,8 +267,9 @@ impl Pipeline {
             self.counts.clock_steps = std::mem::take(&mut clock.steps);
             self.counts.clock_steps_not_listed = clock.steps_not_listed;
         }
-        let Self { router, shards, mut replay, mut counts, end_packet, end_time, .. } = self;
+        let Self { router, shards, mut replay, questions, mut counts, end_packet, end_time, .. } = self;
         counts.connections_not_listed = router.not_listed;
+        counts.lookups_not_listed = questions.not_listed;
         let Shards { here: shard, remote, .. } = shards;
         let end = CaptureEnd { last: At::new(end_packet, end_time), damage };
         let (mut rows, mut cx, tap) = shard.into_finished(end);
@@ -268,13 +288,19 @@ impl Pipeline {
         }
         rows.sort_unstable_by_key(|finished| finished.number);
         order_rows(&mut cx);
-        let finished = Finished { tap, ..connections(&router, rows, &mut replay, end) };
+        let finished = Finished { tap, ..connections(&router, rows, &mut replay, questions, end) };
         (finished, cx, counts)
     }
 }
 
 /// The connections table: rows with the addresses that the router knows, also of connections that never carried payload.
-fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay, end: CaptureEnd) -> Finished {
+fn connections(
+    router: &Router,
+    rows: Vec<shard::Finished>,
+    replay: &mut Replay,
+    questions: Questions,
+    end: CaptureEnd,
+) -> Finished {
     let mut numbers: HashMap<Address, u32> = HashMap::new();
     let mut addresses = Vec::new();
     let mut number = |address: Address| {
@@ -284,7 +310,8 @@ fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay,
         })
     };
     let mut table = Connections::default();
-    let (mut budgets, mut directions, mut turns) = (Vec::new(), Directions::default(), Turns::default());
+    let (mut budgets, mut directions) = (Vec::new(), Directions::default());
+    let (mut turns, mut setups) = (Turns::default(), Setups::default());
     let mut rows = rows.into_iter();
     for (row, known) in (0..).zip(router.known()) {
         let ended = match known.opening() {
@@ -306,8 +333,21 @@ fn connections(router: &Router, rows: Vec<shard::Finished>, replay: &mut Replay,
         budgets.push(ended.budget);
         ended.directions.into_iter().for_each(|row| directions.push(row));
         turns.push(ended.turns);
+        setups.push(ended.setup);
     }
-    Finished { connections: table, budgets, directions, turns, addresses, tap: None }
+    let (lookups, lookup_addresses, lookup_names) = questions.into_tables(number);
+    Finished {
+        connections: table,
+        budgets,
+        directions,
+        turns,
+        setups,
+        lookups,
+        lookup_addresses,
+        lookup_names,
+        addresses,
+        tap: None,
+    }
 }
 
 /// Writes the row of a packet that is kept, if rows of packets are wanted.

@@ -89,12 +89,18 @@ fn known_settings(text: &[u8]) -> Vec<u8> {
     text.iter().map(|c| if *c == b'=' { b'=' } else { character(c) }).collect()
 }
 
-/// Of a head of `length` octets, 0 when its end is not there, what tells HTTP/1: `HTTP/1.`, or a token of capitals and a
-/// space; and its end.
+/// Of a head of `length` octets, 0 when its end is not there, what tells HTTP/1: `HTTP/1.` with a status, or a token of
+/// capitals and a space; and its end.
 pub(super) fn shape(bytes: &[u8], length: usize) -> Vec<u8> {
     let mut out = vec![0; length.max(17).min(bytes.len())];
     let token = bytes.iter().take_while(|c| c.is_ascii_uppercase()).count();
     let mark = match bytes {
+        // with the version's digit and the status code, which nobody chose freely
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor, b' ', a, b, c, ..]
+            if [minor, a, b, c].iter().all(|octet| octet.is_ascii_digit()) =>
+        {
+            bytes.get(..12).unwrap_or_default().to_vec()
+        }
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', ..] => b"HTTP/1.".to_vec(),
         _ => [vec![b'X'; token], b" ".to_vec()].concat(),
     };

@@ -3,6 +3,7 @@
 //! zero.
 
 use crate::limits::{MAX_EXTENSION_HEADERS, MAX_VLAN_TAGS};
+use crate::packet::dns::PORT;
 use crate::packet::{ether_type, protocol};
 
 use super::addresses::{Addresses, link_layer};
@@ -10,6 +11,7 @@ use super::checksum::Sum;
 use super::edits::Edits;
 use super::replace::Key;
 
+mod dns;
 mod tunnels;
 
 /// The payload of the packet's TCP segment.
@@ -377,6 +379,7 @@ impl Rewriter {
         let done = match self.be16(at + 2)? {
             4789 | 4790 | 8472 => self.vxlan(at + 8, inside, payload, key),
             6081 => self.geneve(at + 8, inside, payload, key),
+            to if to == PORT || self.be16(at)? == PORT => self.dns(at + 8, end, key),
             _ => None,
         };
         if !unchecked {

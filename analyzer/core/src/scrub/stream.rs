@@ -2,6 +2,7 @@
 //! field, header blocks, message prefixes. Only what is put into the edits is ever written; any byte of which nothing
 //! was told is zero.
 
+use crate::connection::set_up::alert_of;
 use crate::grpc::call::Call;
 use crate::grpc::protocol::Kind;
 use crate::grpc::tail;
@@ -119,6 +120,7 @@ impl Conversation {
             Opening::Preface => side.edits.put(from, detect::PREFACE),
             // the three octets that say so
             Opening::Tls => side.edits.put(from, kept.get(..3).unwrap_or_default()),
+            Opening::Other if alert_of(kept).is_some() => side.edits.put(from, kept.get(..7).unwrap_or_default()),
             _ => {}
         }
         match what {

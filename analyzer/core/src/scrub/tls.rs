@@ -12,6 +12,9 @@ use crate::tls::record_search::{Boundary, Search};
 use super::edits::Edits;
 use super::hello;
 
+/// Octets of an alert that is not encrypted (RFC 8446 section 6): its level and what it says, which stay.
+const ALERT_LENGTH: usize = 2;
+
 /// Where one side is in its records.
 #[derive(Debug, Default)]
 pub(super) struct Records {
@@ -76,7 +79,8 @@ impl Records {
             self.read_head(part, edits);
         } else {
             self.left -= taken;
-            if self.head.kind() == kind::HANDSHAKE && !self.damaged {
+            let is_alert = self.head.kind() == kind::ALERT && self.left + self.body.len() + taken == ALERT_LENGTH;
+            if (self.head.kind() == kind::HANDSHAKE || is_alert) && !self.damaged {
                 self.body.extend_from_slice(part);
             }
         }
@@ -107,6 +111,9 @@ impl Records {
             return;
         }
         let length = self.head.length().unwrap_or_default();
+        if self.head.kind() == kind::ALERT && !self.damaged && length == ALERT_LENGTH {
+            edits.put(self.position - length as i64, &self.body);
+        }
         if self.head.kind() == kind::HANDSHAKE {
             if self.damaged {
                 self.messages.skip(length);

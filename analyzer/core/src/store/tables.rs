@@ -205,6 +205,36 @@ table!(
 );
 
 table!(
+    /// One row per connection, in its order: how it was set up, and what ended it before that was done. Packet 0 and
+    /// time -1 stand for none.
+    Setups, SetupRow {
+        syns: u32, syn_ack_packet: u32, syn_ack_time_ns: i64,
+        closed_packet: u32, reset_packet: u32, reset_time_ns: i64,
+        client_packet: u32, client_time_ns: i64, client_begins: u8,
+        server_packet: u32, server_time_ns: i64, server_begins: u8, http1_status: u32,
+        client_settings_packet: u32, client_settings_time_ns: i64,
+        server_settings_packet: u32, server_settings_time_ns: i64,
+        alert: u8, alert_by: u8, alert_packet: u32, alert_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per DNS question that a client asked, in the order of the capture; bounded by [`limits::LOOKUPS`].
+    Lookups, LookupRow {
+        client_ip: u32, server_ip: u32, name: u32, kind: u32,
+        packet: u32, time_ns: i64, queries: u32, last_packet: u32,
+        answer_packet: u32, answer_time_ns: i64, code: u8,
+    }
+);
+
+table!(
+    /// One row per address in an answer of [`Lookups`].
+    LookupAddresses, LookupAddressRow {
+        lookup: u32, address: u32,
+    }
+);
+
+table!(
     /// One row per connection and length class of the idle intervals of the client.
     Idles, IdleRow {
         connection: u32, length_class: u8, count: u32, total_ns: i64,
@@ -247,7 +277,8 @@ table!(
 table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
     Failures, FailureRow {
-        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
+        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8, status_sent: u8,
+        silence_ns: i64, silence_from_packet: u32, silence_to_packet: u32,
     }
 );
 

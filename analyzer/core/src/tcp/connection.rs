@@ -76,6 +76,10 @@ pub struct Connection {
     pub syn_time: Option<i64>,
     /// When the SYN-ACK came.
     pub syn_ack_time: Option<i64>,
+    /// SYNs, without SYN-ACKs.
+    pub syns: u32,
+    /// The first SYN-ACK.
+    pub syn_ack: Option<At>,
     /// The server's and the client's half of the handshake, nanoseconds.
     pub handshake: Option<(i64, i64)>,
     /// The first packet.
@@ -109,6 +113,8 @@ impl Connection {
             counters: Counters::default(),
             syn_time: None,
             syn_ack_time: None,
+            syns: 0,
+            syn_ack: None,
             handshake: None,
             first: at,
             last: at,

@@ -151,12 +151,12 @@ fn announce<A: Application>(
     at: At,
     cx: &mut Context,
 ) -> Result<(), FrameError> {
-    if !h2.sides[side].settings_seen && h2.sides[side].implementation == Implementation::Unknown {
+    if h2.sides[side].settings_at.is_none() && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_settings(pairs, side != h2.client);
     }
     let sender = &mut h2.sides[side];
     let (announced, wrong) = sender.newest().with(pairs);
-    if !sender.announce(announced) {
+    if !sender.announce(announced, at) {
         h2.problem(Layer::Http2, "too many SETTINGS frames without an acknowledgement", at, cx);
     }
     h2.sides[1 - side].announce_table_size(announced.header_table_size);

@@ -96,8 +96,8 @@ pub struct Side<A: Application> {
     /// Settings announced last.
     pub announced: Settings,
     pub(in crate::http2) pending: VecDeque<Settings>,
-    /// Whether any SETTINGS of this side was seen.
-    pub settings_seen: bool,
+    /// The first SETTINGS of this side.
+    pub settings_at: Option<At>,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
     /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
@@ -195,7 +195,7 @@ impl<A: Application> Side<A> {
             in_force: Settings::default(),
             announced: Settings::default(),
             pending: VecDeque::new(),
-            settings_seen: false,
+            settings_at: None,
             connection_credit: 0,
             least_connection_credit: 0,
             least_stream_credit: 0,
@@ -258,8 +258,8 @@ impl<A: Application> Side<A> {
     }
 
     /// Queues announced settings until the peer acknowledges them; `false` when too many wait.
-    pub(in crate::http2) fn announce(&mut self, settings: Settings) -> bool {
-        self.settings_seen = true;
+    pub(in crate::http2) fn announce(&mut self, settings: Settings, at: At) -> bool {
+        self.settings_at.get_or_insert(at);
         self.announced = settings;
         if self.pending.len() >= limits::PENDING_SETTINGS {
             return false;

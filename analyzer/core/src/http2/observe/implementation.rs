@@ -21,10 +21,36 @@ pub enum Implementation {
     CCore = 5,
     /// Node's http2 (nghttp2): grpc-js.
     Node = 6,
+    /// nginx.
+    Nginx = 7,
+    /// HAProxy.
+    Haproxy = 8,
+    /// nghttpx.
+    Nghttpx = 9,
+    /// Envoy.
+    Envoy = 10,
+    /// Go's net/http: connect-go, Caddy, Traefik.
+    GoHttp = 11,
+    /// hyper-h2 of Python: grpclib.
+    Hyper = 12,
 }
 
 /// Names in the order of [`Implementation`].
-pub const NAMES: [&str; 7] = ["", "grpc-go", "grpc-java", "tonic (h2)", "grpc-dotnet", "grpc-c-core", "grpc-node"];
+pub const NAMES: [&str; 13] = [
+    "",
+    "grpc-go",
+    "grpc-java",
+    "tonic (h2)",
+    "grpc-dotnet",
+    "grpc-c-core",
+    "grpc-node",
+    "nginx",
+    "haproxy",
+    "nghttpx",
+    "envoy",
+    "Go net/http (connect-go, Caddy, Traefik)",
+    "grpclib",
+];
 
 impl Implementation {
     /// By the eight octets of a PING that is no acknowledgement; constants of each implementation's source:
@@ -47,9 +73,11 @@ impl Implementation {
 
     /// By the first SETTINGS of a side, in the order sent: gRPC's own settings 0xfe03 to 0xfe05 are C-core's alone;
     /// servers' defaults are those of grpc-go internal/transport/http2_server.go, grpc-java NettyServerBuilder and
-    /// hyper src/proto/h2/server.rs, as seen in captures of each.
+    /// hyper src/proto/h2/server.rs, as seen in captures of each. The same of nginx src/http/v2/ngx_http_v2.c and
+    /// ngx_http_grpc_module.c, haproxy src/mux_h2.c, nghttpx src/shrpx_http2_upstream.cc, golang.org/x/net/http2
+    /// server.go and transport.go, hyper-h2 src/h2/settings.py. Envoy's windows of 256 MiB are its own (protocol.proto).
     pub fn from_settings(pairs: Pairs<'_>, server: bool) -> Self {
-        let mut first = [(0_u16, 0_u32); 4];
+        let mut first = [(0_u16, 0_u32); 8];
         let mut count = 0;
         for (place, pair) in first.iter_mut().zip(pairs) {
             *place = pair;
@@ -59,9 +87,16 @@ impl Implementation {
             return Self::CCore;
         }
         match (server, first.get(..count).unwrap_or_default()) {
-            (true, [(5, 16_384)]) => Self::Go,
+            (true, [(5, 16_384)] | [(5, 16_384), (3, _)]) => Self::Go,
             (true, [(3, 0x7fff_ffff), (4, _), (6, 8_192)]) => Self::JavaNetty,
             (true, [(4, 0x0010_0000), (5, 16_384), (6, 16_384)]) => Self::RustH2,
+            (true, [(3, _), (4, _), (5, 16_777_215)]) | (false, [(1, 0), (2, 0), (4, 0x7fff_ffff)]) => Self::Nginx,
+            (true, [(8, 1), (3, _)] | [(8, 1), (4, _), (3, _)]) => Self::Haproxy,
+            (true, [(3, _), (4, _), (9, 1), (8, 1)]) => Self::Nghttpx,
+            (_, [.., (4, 0x1000_0000)] | [.., (4, 0x1000_0000), _]) => Self::Envoy,
+            (true, [(5, 1_048_576), (3, _), (6, _), (1, _), (4, _)])
+            | (false, [(2, 0), (4, 4_194_304), (5, 16_384), (6, 10_485_760)]) => Self::GoHttp,
+            (_, [(1, 4_096), (2, _), (4, 65_535), (5, 16_384), (8, 0), (3, 100), (6, 65_536), (4, _)]) => Self::Hyper,
             _ => Self::Unknown,
         }
     }
@@ -83,6 +118,13 @@ mod tests {
         assert_eq!(server(&[(4, 1 << 20), (5, 16_384), (6, 16_384)]), Implementation::RustH2);
         assert_eq!(server(&[(3, 0x7fff_ffff), (4, 1 << 20), (6, 8_192)]), Implementation::JavaNetty);
         assert_eq!(server(&[(4, 4_194_303), (5, 4_194_303), (6, 8_192), (0xfe03, 1)]), Implementation::CCore);
+        assert_eq!(server(&[(5, 16_384), (3, u32::MAX)]), Implementation::Go);
+        assert_eq!(server(&[(3, 128), (4, 65_536), (5, 16_777_215)]), Implementation::Nginx);
+        assert_eq!(server(&[(8, 1), (3, 100)]), Implementation::Haproxy);
+        assert_eq!(server(&[(3, 100), (4, 65_535), (9, 1), (8, 1)]), Implementation::Nghttpx);
+        assert_eq!(server(&[(1, 4_096), (3, 100), (4, 1 << 28)]), Implementation::Envoy);
+        let go_http = [(5, 1 << 20), (3, 250), (6, 1_048_896), (1, 4_096), (4, 1 << 20)];
+        assert_eq!(server(&go_http), Implementation::GoHttp);
         assert_eq!(server(&[]), Implementation::Unknown);
     }
 

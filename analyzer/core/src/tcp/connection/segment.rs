@@ -112,7 +112,9 @@ impl Connection {
         half.answered_syn = segment.flags.contains(TcpFlags::ACK);
         if segment.flags.contains(TcpFlags::ACK) {
             self.syn_ack_time = Some(at.time);
+            self.syn_ack.get_or_insert(at);
         } else {
+            self.syns += 1;
             self.syn_time = Some(at.time);
         }
     }

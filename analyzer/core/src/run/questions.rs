@@ -1,0 +1,150 @@
+//! Ties the answers of DNS servers to the questions of clients.
+
+use std::collections::HashMap;
+
+use crate::limits;
+use crate::packet::Address;
+use crate::packet::dns::{Datagram, Message, PORT};
+use crate::store::tables::{LookupAddressRow, LookupAddresses, LookupRow, Lookups};
+
+use super::route::End;
+
+/// Silence after which the same message is another query and not a second record of the same packet: a tenth of the
+/// second that resolvers wait at least (resolv.conf(5), `timeout`).
+const AGAIN_NS: i64 = 100_000_000;
+
+/// Who asked whom for what; the number is the name's.
+type Key = (End, End, u16, u16, u32);
+
+/// A question, its answer, and who asked whom.
+#[derive(Debug)]
+struct Asked {
+    client: Address,
+    server: Address,
+    addresses: Vec<Address>,
+    row: LookupRow,
+    last_time: i64,
+}
+
+/// The questions so far.
+#[derive(Debug, Default)]
+pub struct Questions {
+    asked: Vec<Asked>,
+    names: HashMap<String, u32>,
+    open: HashMap<Key, usize>,
+    /// Questions that were asked when the table was full.
+    pub not_listed: u64,
+}
+
+impl Questions {
+    /// Takes a message from or to a DNS server.
+    #[cold]
+    pub fn take(&mut self, datagram: &Datagram<'_>, packet: u32, time: i64) {
+        let Some(message) = Message::parse(datagram.message) else { return };
+        let (source, destination) = (datagram.source, datagram.destination);
+        if message.is_response && source.1 == PORT {
+            self.answer(destination, source, message, packet, time);
+        } else if !message.is_response && destination.1 == PORT {
+            self.ask(source, destination, &message, packet, time);
+        }
+    }
+
+    fn ask(&mut self, client: End, server: End, message: &Message, packet: u32, time: i64) {
+        let known = self
+            .names
+            .get(&message.name)
+            .and_then(|&name| self.open.get(&(client, server, message.id, message.kind, name)));
+        if let Some(asked) = known.and_then(|&place| self.asked.get_mut(place)) {
+            if time.saturating_sub(asked.last_time) >= AGAIN_NS {
+                asked.row.queries += 1;
+                (asked.row.last_packet, asked.last_time) = (packet, time);
+            }
+            return;
+        }
+        if self.asked.len() >= limits::LOOKUPS {
+            self.not_listed += 1;
+            return;
+        }
+        let next = self.names.len() as u32;
+        let name = *self.names.entry(message.name.clone()).or_insert(next);
+        self.open.insert((client, server, message.id, message.kind, name), self.asked.len());
+        let row = LookupRow {
+            name,
+            kind: message.kind.into(),
+            packet,
+            time_ns: time,
+            queries: 1,
+            last_packet: packet,
+            answer_time_ns: -1,
+            ..LookupRow::default()
+        };
+        self.asked.push(Asked { client: client.0, server: server.0, addresses: Vec::new(), row, last_time: time });
+    }
+
+    fn answer(&mut self, client: End, server: End, message: Message, packet: u32, time: i64) {
+        let Some(&name) = self.names.get(&message.name) else { return };
+        let place = self.open.remove(&(client, server, message.id, message.kind, name));
+        let Some(asked) = place.and_then(|place| self.asked.get_mut(place)) else { return };
+        asked.row.answer_packet = packet;
+        asked.row.answer_time_ns = time;
+        asked.row.code = message.code;
+        asked.addresses = message.addresses;
+    }
+
+    /// The tables, with the `number` of each address, and the names by their numbers.
+    pub fn into_tables(self, mut number: impl FnMut(Address) -> u32) -> (Lookups, LookupAddresses, Vec<String>) {
+        let (mut lookups, mut addresses) = (Lookups::default(), LookupAddresses::default());
+        for (lookup, asked) in (0..).zip(self.asked) {
+            lookups.push(LookupRow { client_ip: number(asked.client), server_ip: number(asked.server), ..asked.row });
+            for address in asked.addresses {
+                addresses.push(LookupAddressRow { lookup, address: number(address) });
+            }
+        }
+        let mut names: Vec<(String, u32)> = self.names.into_iter().collect();
+        names.sort_unstable_by_key(|&(_, number)| number);
+        (lookups, addresses, names.into_iter().map(|(name, _)| name).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: u8, is_response: bool, name: &[u8]) -> Vec<u8> {
+        let flags = if is_response { 0x81 } else { 1 };
+        let header = [0, id, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
+        [&header, name, &[0, 0, 1, 0, 1]].concat()
+    }
+
+    fn send(questions: &mut Questions, id: u8, is_response: bool, name: &[u8], at: (u32, i64)) {
+        let (client, server) = ((Address::v4([10, 0, 0, 1]), 4000), (Address::v4([10, 0, 0, 2]), PORT));
+        let (source, destination) = if is_response { (server, client) } else { (client, server) };
+        questions.take(&Datagram { source, destination, message: &message(id, is_response, name) }, at.0, at.1);
+    }
+
+    #[test]
+    fn an_answer_finds_its_question() {
+        let mut questions = Questions::default();
+        send(&mut questions, 1, false, b"a", (1, 0));
+        send(&mut questions, 2, false, b"b", (2, 10));
+        send(&mut questions, 1, false, b"a", (3, AGAIN_NS));
+        send(&mut questions, 1, false, b"a", (4, AGAIN_NS + 5)); // recorded twice
+        send(&mut questions, 2, true, b"b", (5, AGAIN_NS + 10));
+        send(&mut questions, 9, true, b"a", (6, AGAIN_NS + 20)); // of no question
+        let (lookups, _, names) = questions.into_tables(|_| 0);
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(lookups.queries, [2, 1]);
+        assert_eq!(lookups.answer_packet, [0, 5]);
+        assert_eq!(lookups.answer_time_ns, [-1, AGAIN_NS + 10]);
+    }
+
+    #[test]
+    fn questions_are_bounded_but_counted() {
+        let mut questions = Questions::default();
+        for number in 0..limits::LOOKUPS as u32 + 7 {
+            send(&mut questions, 1, false, format!("{number}").as_bytes(), (number, 0));
+        }
+        assert_eq!(questions.not_listed, 7);
+        assert_eq!(questions.into_tables(|_| 0).0.len(), limits::LOOKUPS);
+    }
+}

@@ -1,0 +1,102 @@
+//! DNS messages: names with their labels replaced, addresses mapped, and types, codes and lengths. Times to live and data
+//! of other records are zero.
+
+use crate::limits::DNS_RECORDS;
+use crate::packet::dns::{Message, POINTER};
+
+use super::super::replace::Key;
+use super::Rewriter;
+
+/// Labels that gRPC's resolvers put in front of names (gRFC A2, gRFC A26), which are nobody's.
+const KNOWN: [&[u8]; 3] = [b"_grpc_config", b"_grpclb", b"_tcp"];
+const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+/// Labels up to this length are permuted: drawn ones would often be alike.
+const SHORT: usize = 2;
+
+impl Rewriter {
+    /// The message from `at` to `end`; what is no message stays zero.
+    pub(super) fn dns(&mut self, at: usize, end: usize, key: &Key) -> Option<()> {
+        Message::parse(self.input.get(at..end)?)?;
+        self.keep(at, 12)?;
+        let records: usize = [6, 8, 10].into_iter().filter_map(|field| self.be16(at + field)).map(usize::from).sum();
+        let mut next = self.dns_name(at + 12, key)?;
+        self.keep(next, 4)?;
+        next += 4;
+        for _ in 0..records.min(DNS_RECORDS) {
+            next = self.dns_record(next, key)?;
+        }
+        Some(())
+    }
+
+    /// A record that begins at `at`; where the next one does.
+    fn dns_record(&mut self, at: usize, key: &Key) -> Option<usize> {
+        let fixed = self.dns_name(at, key)?;
+        self.keep(fixed, 4)?;
+        let length = self.keep16(fixed + 8)?;
+        match (self.be16(fixed)?, length) {
+            (1, 4) => self.address_v4(fixed + 10, key)?,
+            (28, 16) => self.address_v6(fixed + 10, key)?,
+            _ => {}
+        }
+        Some(fixed + 10 + usize::from(length))
+    }
+
+    /// A name that begins at `at`; what is behind it.
+    fn dns_name(&mut self, mut at: usize, key: &Key) -> Option<usize> {
+        loop {
+            let length = self.byte(at)?;
+            self.keep(at, 1)?;
+            if length & POINTER == POINTER {
+                self.keep(at, 2)?;
+                return Some(at + 2);
+            }
+            let whole = at + 1..at + 1 + usize::from(length);
+            let label = replace_label(self.input.get(whole.clone())?, key);
+            self.put(whole.start, &label);
+            at = whole.end;
+            if length == 0 {
+                return Some(at);
+            }
+        }
+    }
+}
+
+/// Another label of the same length, the same one for the same label in capitals or not.
+fn replace_label(label: &[u8], key: &Key) -> Vec<u8> {
+    let plain = label.to_ascii_lowercase();
+    if KNOWN.contains(&plain.as_slice()) {
+        return plain;
+    }
+    let draw = |nth: usize| {
+        let seed: &[u8] = if plain.len() > SHORT { &plain } else { b"" };
+        key.number(&[b"dns", seed, &nth.to_be_bytes()]) as usize
+    };
+    let moved = |nth: usize, octet: u8| {
+        let place = LETTERS.iter().position(|&letter| letter == octet).filter(|_| plain.len() <= SHORT);
+        LETTERS[place.unwrap_or(0).wrapping_add(draw(nth) % LETTERS.len()) % LETTERS.len()]
+    };
+    plain.iter().enumerate().map(|(nth, &octet)| moved(nth, octet)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_their_length_and_their_sameness() {
+        let key = Key::new(b"key");
+        let replaced = |label: &[u8]| replace_label(label, &key);
+        assert_eq!(replaced(b"secret"), replaced(b"SecreT"));
+        assert_ne!(replaced(b"secret"), b"secret");
+        assert_ne!(replaced(b"secret"), replaced(b"Secret2")[..6]);
+        assert_eq!(replaced(b"_grpc_config"), b"_grpc_config");
+    }
+
+    #[test]
+    fn short_labels_stay_different() {
+        let key = Key::new(b"key");
+        let labels: std::collections::HashSet<_> =
+            LETTERS.iter().map(|&letter| replace_label(&[letter], &key)).collect();
+        assert_eq!(labels.len(), LETTERS.len());
+    }
+}

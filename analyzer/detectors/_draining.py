@@ -1,0 +1,96 @@
+"""Limits on a connection's requests or age, from the GOAWAY frames with which servers drain connections."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.finding import Remedy
+from ..tables import Ints, Tables
+from . import _software
+from ._failures import counted
+from ._shared import milliseconds
+
+ALL_STREAMS = 0x7FFF_FFFF
+"""Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
+
+
+class Drained(Struct, frozen=True, eq=False):
+    """Connections that a server drained at the same number of requests, or at the same age."""
+
+    requests: int
+    """0 when they have the same age instead."""
+    age_ns: int
+    connections: int
+    of: int
+    software: str | None
+
+    def describe(self) -> str:
+        """Say what they have in common: `after exactly 50 requests, 12 times`."""
+        times = f"{self.connections:,} of {counted(self.of, 'connection')}"
+        if self.requests:
+            return (
+                f"The server drained {times} with GOAWAY after exactly {self.requests:,} requests each: a limit on "
+                "requests per connection, as nginx's keepalive_requests."
+            )
+        return (
+            f"The server drained {times} with GOAWAY at an age of about {milliseconds(self.age_ns)}: a limit on the "
+            "age of connections, as MAX_CONNECTION_AGE."
+        )
+
+    def list_remedies(self) -> tuple[Remedy, ...]:
+        """List the settings of that limit."""
+        return REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+
+
+def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) -> Drained | None:
+    """Find what the connections that servers ended with GOAWAY NO_ERROR have in common; None when it is nothing."""
+    goaways, c = tables.goaways, tables.connections
+    rows = np.flatnonzero((goaways.direction == 1) & (goaways.code == 0))
+    final = rows[goaways.last_stream[rows] != ALL_STREAMS]
+    connections, requests = _count_requests(tables, final)
+    if len(connections) >= least:
+        values, counts = np.unique(requests, return_counts=True)
+        best = int(np.argmax(counts))
+        number = int(counts[best])
+        if number >= max(least, most_of * len(connections)) and values[best] > 1:
+            return Drained(
+                int(values[best]),
+                0,
+                number,
+                len(connections),
+                _software.recognise_proxy(tables, tuple(connections.tolist())),
+            )
+    busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
+    connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
+    ages = goaways.time_ns[busy][first] - c.opened_time_ns[connections]
+    if len(ages) < least or int(ages.max() - ages.min()) > age_spread * float(np.median(ages)):
+        return None
+    starts = c.opened_time_ns[connections]
+    if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
+        return None
+    return Drained(
+        0, int(np.median(ages)), len(ages), len(ages), _software.recognise_proxy(tables, tuple(connections.tolist()))
+    )
+
+
+def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:
+    """Count the requests of each connection up to its last GOAWAY: clients number streams 1, 3, 5 and so on."""
+    last: dict[int, int] = {}
+    for row in goaways.tolist():
+        connection = int(tables.goaways.connection[row])
+        if tables.connections.complete[connection]:
+            last[connection] = (int(tables.goaways.last_stream[row]) + 1) // 2
+    return np.array(list(last), dtype=np.int64), np.array(list(last.values()), dtype=np.int64)
+
+
+_MORE = "fewer new connections; a leak of memory per connection lives longer"
+REMEDIES_REQUESTS = (
+    Remedy("nginx", "keepalive_requests 100000", f"1,000 by default (nginx 1.19.10 and later); {_MORE}"),
+    Remedy("application", "maximum connection age below the load balancer's limit", "AWS ALB ends at 10,000 requests"),
+)
+REMEDIES_AGE = (
+    Remedy("grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", f"off by default, varied by 10 %; {_MORE}"),
+    Remedy("C-core", "grpc.max_connection_age_ms", f"off by default, varied by 10 %; {_MORE}"),
+    Remedy("envoy", "common_http_protocol_options.max_connection_duration", f"off by default; {_MORE}"),
+)

@@ -1,0 +1,132 @@
+"""DNS lookups in front of a connection."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.finding import Evidence
+from ..model.text import count, safe
+from ..tables import Ints, Tables
+
+TYPES = {1: "A", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
+"""Names of record types (IANA DNS parameters)."""
+NO_SUCH_NAME = 3
+"""Response code NXDOMAIN (RFC 1035 section 4.1.1)."""
+PREFIXES = ("_grpc_config.", "_grpclb._tcp.")
+"""What gRPC's resolvers put in front of a name: service config (gRFC A2), balancers."""
+UNANSWERED_NS = 30_000_000_000
+"""Longest time that an unanswered question delays: two queries of 5 s to three servers (resolv.conf(5))."""
+
+
+class Chain(Struct, frozen=True, eq=False):
+    """Lookups that followed each other until the first SYN."""
+
+    lookups: tuple[int, ...]
+    """Rows of the lookups, by the time of their questions."""
+    begin_ns: int
+    end_ns: int
+
+
+def find_lookups_before(
+    tables: Tables, connections: Ints, attempts: dict[int, list[int]], at_once_ns: int
+) -> dict[int, Chain]:
+    """Find the lookups of each connection's name that ended right before its first SYN or its first failed attempt."""
+    asked, c = tables.lookups, tables.connections
+    if not len(asked.time_ns):
+        return {}
+    names = _find_names(tables)
+    previous: dict[tuple[int, int], int] = {}
+    found: dict[int, Chain] = {}
+    for row in connections.tolist():
+        first = attempts.get(row, [row])[0]
+        key, syn = (int(c.server_port[row]), int(c.client_ip[row])), int(c.first_time_ns[first])
+        stems = {stem for one in {first, row} for stem in names.get(int(c.server_ip[one]), ())}
+        chain = _collect(tables, _Wanted(stems, int(c.client_ip[first]), previous.get(key, -1), syn), at_once_ns)
+        if chain is not None:
+            found[row] = chain
+        previous[key] = int(c.first_time_ns[row])
+    return found
+
+
+def _find_names(tables: Tables) -> dict[int, set[str]]:
+    """Find the names that were answered with each address."""
+    given, names = tables.lookup_addresses, dict[int, set[str]]()
+    for lookup, address in zip(given.lookup.tolist(), given.address.tolist(), strict=True):
+        names.setdefault(address, set()).add(tables.lookup_names[int(tables.lookups.name[lookup])])
+    return names
+
+
+def _is_of(name: str, stems: set[str]) -> bool:
+    """Check whether a lookup was made for one of the names: by itself, with a search domain, or for its TXT record."""
+    bare = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
+    return any(bare == stem or bare.startswith(f"{stem}.") for stem in stems)
+
+
+class _Wanted(Struct, frozen=True, eq=False):
+    """Whose lookups are wanted, and of which names and time."""
+
+    stems: set[str]
+    client_ip: int
+    after_ns: int
+    syn_ns: int
+
+
+def _may_be_of(tables: Tables, lookup: int, client_ip: int) -> bool:
+    """Check whether a host may have asked: by the same address, by loopback, or over the other version of IP."""
+    asked, client = (tables.addresses[number] for number in (int(tables.lookups.client_ip[lookup]), client_ip))
+    return asked == client or asked.startswith("127.") or asked == "::1" or (":" in asked) != (":" in client)
+
+
+def _collect(tables: Tables, wanted: _Wanted, at_once_ns: int) -> Chain | None:
+    """Collect lookups backwards from the SYN, as long as each ended right before the next step."""
+    if not wanted.stems:
+        return None
+    asked = tables.lookups
+    begin, end, chosen = wanted.syn_ns, -1, list[int]()
+    lowest, highest = np.searchsorted(asked.time_ns, (wanted.after_ns, wanted.syn_ns))
+    for row in range(int(highest) - 1, int(lowest) - 1, -1):
+        start, answered = int(asked.time_ns[row]), int(asked.answer_time_ns[row])
+        if start < begin - UNANSWERED_NS:
+            break
+        if not _is_of(tables.lookup_names[int(asked.name[row])], wanted.stems):
+            continue
+        if (answered < 0 or answered >= begin - at_once_ns) and _may_be_of(tables, row, wanted.client_ip):
+            chosen.append(row)
+            begin = min(begin, start)
+            end = max(end, min(answered, wanted.syn_ns) if answered >= 0 else wanted.syn_ns)
+    return Chain(tuple(reversed(chosen)), begin, end) if chosen else None
+
+
+def describe(tables: Tables, row: int) -> str:
+    """Name a question: `svc.test (A)`."""
+    asked = tables.lookups
+    kind = int(asked.kind[row])
+    return f"{safe(tables.lookup_names[int(asked.name[row])])} ({TYPES.get(kind, f'type {kind}')})"
+
+
+def sum_up(tables: Tables, chain: Chain) -> str:
+    """Say what was asked and answered: `9 questions, 7 of them for names that do not exist`."""
+    asked, rows = tables.lookups, list(chain.lookups)
+    codes = Counter(int(asked.code[row]) for row in rows if asked.answer_packet[row])
+    unanswered = sum(1 for row in rows if not asked.answer_packet[row])
+    names = list(dict.fromkeys(describe(tables, row) for row in rows))
+    parts = [f"{count(len(rows), 'question')}, {', '.join(names[:3])}{' and others' if len(names) > 3 else ''}"]
+    if codes[NO_SUCH_NAME]:
+        parts.append(f"{codes[NO_SUCH_NAME]:,} answered with no such name (NXDOMAIN)")
+    if unanswered:
+        parts.append(f"{unanswered:,} not answered")
+    slowest = max(
+        (int(asked.answer_time_ns[row] - asked.time_ns[row]) for row in rows if asked.answer_packet[row]), default=0
+    )
+    return "; ".join([*parts, f"the slowest answer took {slowest / 1e6:,.0f} ms"] if slowest else parts)
+
+
+def show_end(tables: Tables, row: int) -> Evidence:
+    """Show the answer of a lookup, or its last query."""
+    asked, name = tables.lookups, describe(tables, row)
+    if asked.answer_packet[row]:
+        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}")
+    return Evidence(int(asked.last_packet[row]), int(asked.time_ns[row]), f"DNS query for {name}, not answered")

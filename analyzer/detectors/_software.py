@@ -1,0 +1,76 @@
+"""Recognise software by the product tokens that it sends, or by what the core inferred from its frames."""
+
+from __future__ import annotations
+
+from ..model.finding import Remedy
+from ..summary import figures
+from ..tables import Tables
+
+C_CORE = "C-core (C++, Python, Ruby, PHP)"
+"""How remedies name the implementations that share grpc-core."""
+
+PROXIES = {
+    "nginx": ("nginx", "openresty"),
+    "haproxy": ("haproxy",),
+    "envoy": ("envoy", "istio-envoy"),
+    "nghttpx": ("nghttpx",),
+    "caddy": ("caddy",),
+    "traefik": ("traefik",),
+    "AWS ALB": ("awselb",),
+    "GCP load balancer": ("google",),
+}
+"""Proxies and load balancers by the tokens of their `server` and `via` fields, in lower case."""
+
+LIBRARIES = {
+    "grpclib": ("grpc-python-grpclib", "grpclib"),
+    "grpc-java-okhttp": ("grpc-java-okhttp",),
+    "grpc-java": ("grpc-java",),
+    "connect-go": ("grpc-go-connect", "connect-go"),
+    "connect-es": ("grpc-es-connect", "connect-es"),
+    "grpc-go": ("grpc-go",),
+    "grpc-js": ("grpc-node", "grpc-js"),
+    "grpc-dotnet": ("grpc-dotnet", "kestrel"),
+    "grpc-swift": ("grpc-swift",),
+    "tonic": ("tonic",),
+    "Armeria": ("armeria",),
+    "Go net/http": ("go",),
+    C_CORE: ("grpc-c", "grpc-c++", "grpc-python", "grpc-ruby", "grpc-php", "grpc-csharp", "grpc-objc"),
+}
+"""gRPC implementations by the tokens of their `user-agent` and `server` fields; the first one that fits counts."""
+
+SOFTWARE = PROXIES | LIBRARIES
+"""All software that is recognised, by the name that remedies use."""
+
+
+def recognise(*names: str | None) -> str | None:
+    """Recognise software by `user-agent`, `server` and `via` fields or inferred names: `nginx/1.22.1` is `nginx`."""
+    tokens = [token for name in names if name for token in (part.partition("/")[0] for part in name.lower().split())]
+    for token in tokens:
+        for known, products in SOFTWARE.items():
+            if any(token == product or token.startswith(f"{product}-") for product in products):
+                return known
+    return None
+
+
+def recognise_end(tables: Tables, connection: int, direction: int) -> str | None:
+    """Recognise the software at the end of a connection that sends in `direction`."""
+    if direction == 0:
+        return recognise(figures.client_implementation(tables, connection)[0])
+    return recognise(figures.server_implementation(tables, connection))
+
+
+def recognise_proxy(tables: Tables, connections: tuple[int, ...]) -> str | None:
+    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
+    seen = {recognise_end(tables, connection, 1) for connection in connections}
+    only = seen.pop() if len(seen) == 1 else None
+    return only if only in PROXIES else None
+
+
+def is_of(implementation: str, software: str | None) -> bool:
+    """Check whether a remedy is for the software; `C-core` is short for C-core's long name."""
+    return software is not None and implementation.partition(" (")[0].lower() == software.partition(" (")[0].lower()
+
+
+def find_none(software: str) -> Remedy:
+    """Say that no setting of the software that was seen is known."""
+    return Remedy(software, "no setting is known", "none is known for this; the others are of other software")

@@ -1,0 +1,71 @@
+"""Timers of proxies and servers that end streams or connections: setting, default, source.
+
+Defaults are those of the versions named. They are shown as what to look at, never as a proof.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..model.finding import Remedy
+
+MS = 1_000_000
+S = 1_000 * MS
+
+SILENCE, DURATION = "silence", "duration"
+"""What a timer measures: time without a byte of the stream, or the stream's age."""
+
+
+class Timer(Struct, frozen=True):
+    """A setting that ends streams."""
+
+    software: str
+    setting: str
+    measures: str
+    default_ns: int | None
+    """None where it is off, or has no default."""
+    source: str
+    """Where the default stands, with its version."""
+
+
+TIMERS = (
+    Timer("nginx", "grpc_read_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
+    Timer("nginx", "grpc_send_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
+    Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27"),
+    Timer("nginx", "grpc_connect_timeout", DURATION, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
+    Timer("haproxy", "timeout server", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
+    Timer("haproxy", "timeout client", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
+    Timer("haproxy", "timeout tunnel", SILENCE, None, "configuration manual, HAProxy 3.0"),
+    Timer("envoy", "stream_idle_timeout", SILENCE, 300 * S, "http_connection_manager.proto, Envoy 1.31"),
+    Timer("envoy", "route.timeout", DURATION, 15 * S, "route_components.proto, Envoy 1.31"),
+    Timer("envoy", "max_stream_duration", DURATION, None, "protocol.proto, Envoy 1.31"),
+    Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
+    Timer("nghttpx", "--frontend-http2-idle-timeout", SILENCE, 180 * S, "nghttpx(1), nghttp2 1.62"),
+    Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
+    Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1"),
+    Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),
+    Timer("AWS NLB", "tcp.idle_timeout.seconds", SILENCE, 350 * S, "Network Load Balancers, User Guide"),
+    Timer(
+        "GCP load balancer", "backend service timeoutSec", DURATION, 30 * S, "Cloud Load Balancing, backend services"
+    ),
+    Timer("Azure load balancer", "idleTimeoutInMinutes", SILENCE, 240 * S, "Azure Load Balancer, TCP reset and idle"),
+    Timer("Istio", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
+)
+"""All timers known, those of one product together."""
+
+_NEAR = 0.10
+"""How far a measured time may be from a default to be compared with it (heuristic: a round trip and the wheel)."""
+
+
+def list_timers(measures: str, time_ns: float, software: str | None) -> tuple[Remedy, ...]:
+    """List the timers of the software that was seen; without any, those whose default is near the time, or all."""
+    mine = [timer for timer in TIMERS if timer.measures == measures]
+    own = [timer for timer in mine if software and timer.software == software]
+    near = [t for t in mine if t.default_ns is not None and abs(time_ns - t.default_ns) <= _NEAR * t.default_ns]
+    return tuple(Remedy(t.software, t.setting, _describe(t)) for t in own or near or mine)
+
+
+def _describe(timer: Timer) -> str:
+    default = "no default" if timer.default_ns is None else f"{timer.default_ns / S:g} s by default"
+    ends = "without a byte of the stream" if timer.measures == SILENCE else "after the request"
+    return f"ends a stream at that time {ends}; {default} ({timer.source}); longer ones keep dead streams"

@@ -1,0 +1,293 @@
+"""Connections failed before they could carry an RPC.
+
+What it finds
+-------------
+Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN),
+or no answer came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1, a server that closed the connection
+or sent nothing. It also finds names that DNS did not resolve in a capture without RPCs.
+
+How it is decided
+-----------------
+By the first packets of each side. A SYN without any answer counts when the capture goes on for a second after it:
+then a sender with RFC 6298's initial timeout would have retransmitted it. A connection without payload from the client
+is a port check, not a failure. In a capture with HTTP/2 or TLS, attempts to other ports are left out.
+
+It is `info` when the client reached the same port later: `slow-connect` reports what that cost. Otherwise it is a
+warning, and critical in a capture without RPCs.
+
+When it cannot tell
+-------------------
+Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted. A SYN
+without an answer may have been lost before or behind the server: capture there as well.
+
+What would refute it
+--------------------
+A capture at the server shows no such SYN, or an answer to it.
+
+What to do
+----------
+Refused: nobody listens on that address and port. Unanswered: a firewall, a route, or a host that is down. An alert: its
+name says what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there.
+Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections.
+
+References
+----------
+- RFC 9293 section 3.5.2: reset of a connection that does not exist
+- RFC 6298 section 2: the initial retransmission timeout is one second
+- RFC 8446 section 6: TLS alerts
+- RFC 9113 section 3.4: the server's preface is a SETTINGS frame
+- grpc/grpc doc/connection-backoff.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count, safe
+from ..tables import Ints, Tables
+from . import _attempts, _figures
+from ._shared import milliseconds, quality_allows
+
+ID = "connect-failure"
+ABOUT = About(
+    example="recorded/wild/connect-refused.pcap.zst",
+    figure=_figures.nothing_seen,
+    whole_connections=True,
+    without_rpcs=True,
+    one_direction=True,
+    precedence=2,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    unanswered_ns: int = 1_000_000_000
+    """Time without an answer after which a SYN counts as unanswered (RFC 6298 section 2: initial timeout)."""
+    groups: int = 4
+    """Servers and ways to fail that the text names (heuristic: a sentence each)."""
+    examples: int = 3
+    """Attempts of each shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Group(Struct, frozen=True, eq=False):
+    """Attempts to one server that failed in one way."""
+
+    kind: str
+    rows: Ints
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all attempts that failed, or about names that were not resolved."""
+    failures = _attempts.find_failures(tables, limits.unanswered_ns)
+    ports = _attempts.find_grpc_ports(tables)
+    if len(ports):
+        ours = np.isin(tables.connections.server_port[failures.connection], ports)
+        failures = _attempts.Failures(failures.connection[ours], failures.kind[ours])
+    groups = _group(tables, failures)
+    if groups:
+        yield _make_finding(tables, groups, limits)
+    elif not tables.rpc_count and not len(ports):
+        yield from _find_names(tables, limits)
+
+
+def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
+    """Group the failed attempts by server and way to fail, the largest group first."""
+    c, groups = tables.connections, list[_Group]()
+    for number, kind in enumerate(_attempts.KINDS):
+        rows = failures.connection[failures.kind == number]
+        if not len(rows):
+            continue
+        ends = np.stack([c.server_ip[rows], c.server_port[rows]], axis=1)
+        _, group = np.unique(ends, axis=0, return_inverse=True)
+        groups += [_Group(kind, rows[group.ravel() == place]) for place in range(int(group.max(initial=-1)) + 1)]
+    return sorted(groups, key=lambda group: (-len(group.rows), int(group.rows[0])))
+
+
+def _succeeded_later(tables: Tables, group: _Group) -> bool:
+    """Check whether a connection to the same port carried RPCs that began after the last of these attempts."""
+    c = tables.connections
+    works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
+    same = (c.server_port == c.server_port[group.rows[0]]) & works
+    return bool((same & (c.last_time_ns > c.first_time_ns[group.rows].max())).any())
+
+
+def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:
+    if all(_succeeded_later(tables, group) for group in groups):
+        return "info"
+    return "warning" if tables.rpc_count else "critical"
+
+
+def _rate_confidence(tables: Tables, groups: list[_Group]) -> Confidence:
+    unproved = all(group.kind == "unanswered" for group in groups) and not _hears_both(tables)
+    return "low" if unproved else quality_allows(tables)
+
+
+def _hears_both(tables: Tables) -> bool:
+    """Check whether the capture has packets of any server, so that an answer would have been recorded."""
+    return bool((tables.connections.packets_server > 0).any() or (tables.lookups.answer_packet > 0).any())
+
+
+def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Finding:
+    rows = np.sort(np.concatenate([group.rows for group in groups]))
+    first = groups[0]
+    severity = _rate_severity(tables, groups)
+    sentences = [_describe(tables, group) for group in groups[: limits.groups]]
+    more = len(groups) - limits.groups
+    last = [f"{count(more, 'further server')} or way to fail are not named here."] if more > 0 else []
+    later = " A later connection to the same port succeeded." if severity == "info" else ""
+    c = tables.connections
+    return Finding(
+        id=ID,
+        title=f"{count(len(rows), 'connection attempt')} failed: {_name(tables, first)}",
+        severity=severity,
+        confidence=_rate_confidence(tables, groups),
+        scope=Scope(tuple(rows.tolist()), ()),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "attempts": len(rows),
+            **{f"{kind}_attempts": n for kind, n in _count_kinds(groups).items()},
+            "servers": len(np.unique(np.stack([c.server_ip[rows], c.server_port[rows]]), axis=1).T),
+            "first_time_ns": int(c.first_time_ns[rows].min()),
+            "last_time_ns": int(c.first_time_ns[rows].max()),
+        },
+        evidence=tuple(
+            shown
+            for group in groups[: limits.groups]
+            for row in group.rows[: limits.examples].tolist()
+            for shown in _show(tables, row, group.kind)
+        ),
+        explanation=" ".join([*sentences, *last]) + later,
+        remedies=tuple(REMEDIES[kind] for kind in _count_kinds(groups)),
+        references=("RFC 9293 section 3.5.2", "RFC 8446 section 6", "grpc/grpc doc/connection-backoff.md"),
+        verdict=f"{_describe(tables, first, times=False)[:-1]}: {ADVICE[first.kind]}.",
+    )
+
+
+def _count_kinds(groups: list[_Group]) -> dict[str, int]:
+    return {
+        kind: n for kind in _attempts.KINDS if (n := sum(len(group.rows) for group in groups if group.kind == kind))
+    }
+
+
+def _name(tables: Tables, group: _Group) -> str:
+    row = int(group.rows[0])
+    return f"{tables.server(row)} {_attempts.describe(tables, row, group.kind)}"
+
+
+def _describe(tables: Tables, group: _Group, *, times: bool = True) -> str:
+    """Say in a sentence who tried what, how often and when: `10.0.0.2:80 refused ... 3 times ...`."""
+    c, rows = tables.connections, group.rows
+    begin = int(tables.capture["first_time_ns"])
+    clients = list(dict.fromkeys(tables.client(int(row)).rsplit(":", 1)[0] for row in rows.tolist()))
+    who = f"client {clients[0]}" if len(clients) == 1 else count(len(clients), "client")
+    often = "once" if len(rows) == 1 else f"in {len(rows):,} attempts"
+    when = [(int(c.first_time_ns[rows].min()) - begin) / 1e9, (int(c.first_time_ns[rows].max()) - begin) / 1e9]
+    span = f" at {when[0]:.3f} s" if len(rows) == 1 else f" from {when[0]:.3f} s to {when[1]:.3f} s"
+    syns = int(tables.setups.syns[rows].sum())
+    sent = f", {count(syns, 'SYN')} in all" if group.kind == "unanswered" and syns > len(rows) else ""
+    return f"{_name(tables, group)} {often}{sent} (by {who}){span + ' of the capture' if times else ''}."
+
+
+def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
+    c, s = tables.connections, tables.setups
+    ends = f"{tables.client(row)} to {tables.server(row)}"
+    yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), f"SYN of {ends}: connection {row}")
+    what = _attempts.describe(tables, row, kind)
+    packet, time = {
+        "refused": (s.reset_packet, s.reset_time_ns),
+        "unanswered": (c.last_packet, c.last_time_ns),
+        "alert": (s.alert_packet, s.alert_time_ns),
+        "http1": (s.server_packet, s.server_time_ns),
+        "closed": (s.closed_packet, c.closed_time_ns),
+        "silent": (s.closed_packet, c.closed_time_ns),
+    }[kind]
+    if kind != "unanswered":
+        after = milliseconds(max(0, int(time[row]) - int(c.first_time_ns[row])))
+        yield Evidence(int(packet[row]), int(time[row]), f"the server {what}, {after} later")
+    elif s.syns[row] > 1:
+        yield Evidence(int(packet[row]), int(time[row]), f"its last of {s.syns[row]:,} SYNs, none was answered")
+
+
+def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
+    """Yield a finding about names without an address, where no connection was opened."""
+    asked = tables.lookups
+    kinds = np.isin(asked.kind, (1, 28))  # A and AAAA: the other types give no address to connect to
+    waited = int(tables.capture["last_time_ns"] or 0) - asked.time_ns
+    lost = kinds & (
+        ((asked.answer_packet > 0) & (asked.code > 0)) | ((asked.answer_packet == 0) & (waited >= limits.unanswered_ns))
+    )
+    rows = np.flatnonzero(lost)
+    if not len(rows) or len(tables.connections.rpcs) or (kinds & ~lost).any():
+        return
+    names = list(dict.fromkeys(safe(tables.lookup_names[int(asked.name[row])]) for row in rows.tolist()))
+    unanswered = int((asked.answer_packet[rows] == 0).sum())
+    missing = int((asked.code[rows] == NO_SUCH_NAME).sum())
+    shown = ", ".join(names[: limits.groups])
+    words = (
+        f"{count(len(rows), 'DNS question')} for {shown} gave no address: {missing:,} with no such name (NXDOMAIN), "
+        f"{unanswered:,} without an answer, {len(rows) - missing - unanswered:,} with another error"
+    )
+    yield Finding(
+        id=ID,
+        title=f"DNS gave no address for {shown}",
+        severity="critical",
+        confidence=quality_allows(tables),
+        scope=Scope((), ()),
+        lost_ns=None,
+        share=None,
+        metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
+        evidence=tuple(_show_question(tables, row) for row in rows[: limits.examples].tolist()),
+        explanation=f"{words}. No connection was opened.",
+        remedies=(
+            Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),
+        ),
+        references=("RFC 1035 section 4.1.1", "grpc/grpc doc/naming.md"),
+        verdict=f"DNS gave no address for {shown}, so no connection was opened: check the name and the DNS server.",
+    )
+
+
+NO_SUCH_NAME = 3
+"""Response code of DNS (RFC 1035 section 4.1.1)."""
+
+
+def _show_question(tables: Tables, row: int) -> Evidence:
+    asked = tables.lookups
+    name = safe(tables.lookup_names[int(asked.name[row])])
+    if asked.answer_packet[row]:
+        what = f"response code {asked.code[row]} for {name}"
+        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), what)
+    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name} without an answer")
+
+
+ADVICE = {
+    "refused": "check that the server is running and listens on that port",
+    "unanswered": "check firewalls, routes and whether that host is up",
+    "alert": "check certificates, TLS versions and ALPN of both ends",
+    "http1": "turn HTTP/2 on there, or use the port that has it",
+    "closed": "check whether one end expects TLS and the other cleartext",
+    "silent": "check what blocks the server process",
+}
+"""What to do first, by way to fail."""
+
+REMEDIES = {
+    "refused": Remedy("linux", "ss -ltn", "on the server: shows the addresses and ports on which a process listens"),
+    "unanswered": Remedy(
+        "linux", "tcpdump -ni any 'tcp[tcpflags] & tcp-syn != 0'", "on the server: shows whether the SYNs arrive there"
+    ),
+    "alert": Remedy(
+        "linux", "openssl s_client -alpn h2 -connect HOST:PORT", "shows certificates, version and ALPN of the server"
+    ),
+    "http1": Remedy("linux", "curl -v --http2-prior-knowledge http://HOST:PORT", "shows whether HTTP/2 is offered"),
+    "closed": Remedy("application", "the channel's credentials", "TLS for a TLS port, insecure for a cleartext port"),
+    "silent": Remedy(
+        "application", "the server's accept loop and its thread pool", "the kernel accepts, not the process"
+    ),
+}
+"""A check for each way to fail."""

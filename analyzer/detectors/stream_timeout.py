@@ -1,0 +1,238 @@
+"""RPCs ended after the same time: a timer ended them.
+
+What it finds
+-------------
+RPCs that failed after the same silence, or after the same duration, though they ended at different moments. A timer of
+the server or of a proxy ends streams like that: nginx's `grpc_read_timeout`, HAProxy's `timeout server`, Envoy's
+`stream_idle_timeout` and route timeout. The report gives the time, how equal it is, and the settings with that default.
+
+How it is decided
+-----------------
+Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, an HTTP status. `UNAVAILABLE`,
+`CANCELLED` or `DEADLINE_EXCEEDED` in trailers count when messages flowed until then. At least three such RPCs, and at
+least half of them, have the same longest silence or the same duration, within 5 %. The time is at least 100 ms and
+three round trips: an error that is returned at once takes one round trip each time.
+
+RPCs that ended at their own `grpc-timeout`, that their client cancelled, or that ended with their connection do not
+count, and neither do RPCs that all ended at one moment.
+
+When it cannot tell
+-------------------
+A handler that works equally long and then breaks its stream looks the same. Behind a proxy the timer may be the
+proxy's or the server's: what is visible is the end of the connection that sent it. Where the capture lacks packets, a
+silence may not be one.
+
+What would refute it
+--------------------
+The server's log has an error of its own at these times, or no setting on the way has this time.
+
+What to do
+----------
+Find the timer of that length at the end that closed the streams. Make it longer than the longest pause of the
+application, or send messages more often; HTTP/2 PINGs do not reset stream timers. For calls that may last, set a
+deadline at the client: then both ends know it.
+
+References
+----------
+- nginx, module ngx_http_grpc_module: grpc_read_timeout
+- HAProxy, configuration manual: timeout server, timeout client
+- Envoy, FAQ: how do I configure timeouts
+- https://grpc.io/docs/guides/deadlines/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Ints, Tables
+from . import _failures as common
+from . import _figures, _software, _timers
+from ._failures import Failed
+from ._shared import lower, milliseconds, quality_allows
+
+ID = "stream-timeout"
+ABOUT = About(
+    example="recorded/wild/haproxy-streamtimeout.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=3,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    rpcs: int = 3
+    """Fewest RPCs with the same time (heuristic: two may be alike by chance)."""
+    most_of: float = 0.5
+    """Share of the RPCs that ended like this which must have it (heuristic: most of them)."""
+    same_time: float = 0.05
+    """Largest spread of these times, by their median (heuristic: as in `cancelled`)."""
+    shortest_ns: int = 100_000_000
+    """Shortest time (heuristic: no proxy has a shorter timer by default)."""
+    round_trips: float = 3.0
+    """Shortest time in round trips (heuristic: an error returned at once takes one)."""
+    flowing: float = 0.8
+    """Largest share of the silence in the duration where messages flowed (heuristic: a fifth of the time)."""
+    apart: float = 3.0
+    """The ends must spread this many times wider than the times (as in `cancelled`: not one common stop)."""
+    warning_share: float = 0.01
+    """As in `rpc-errors` (heuristic: usual objectives)."""
+    critical_share: float = 0.10
+    """As in `rpc-errors` (heuristic: one call in ten)."""
+    examples: int = 3
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Timed(Struct, frozen=True, eq=False):
+    """RPCs that ended after the same time."""
+
+    rows: Failed
+    times_ns: Ints
+    measures: str
+    of: int
+    """RPCs that ended in such a way."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the RPCs that the same timer ended."""
+    if not len(tables.failures.rpc):
+        return
+    rows = common.failed(tables)
+    rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~_has_deadline(rows))
+    if len(rows) < limits.rpcs:
+        return
+    failures = tables.failures
+    sent = failures.status_sent[rows.row] == 1
+    silence = failures.silence_ns[rows.row]
+    flowed = silence < limits.flowing * rows.duration_ns
+    quiet = _find_same(tables, rows.where(~sent), silence[~sent], _timers.SILENCE, limits)
+    lasting = ~sent | flowed
+    old = _find_same(tables, rows.where(lasting), rows.duration_ns[lasting], _timers.DURATION, limits)
+    found = [timed for timed in (quiet, old) if timed]
+    if found:
+        yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
+
+
+def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
+    """Mark ends that a timer of the server or a proxy may have caused, on connections that went on."""
+    failures, rpcs = tables.failures, tables.rpcs
+    sent = failures.status_sent[rows.row] == 1
+    by_timer = np.isin(rows.status, (common.UNAVAILABLE, common.CANCELLED, common.DEADLINE_EXCEEDED))
+    by_client = (rows.reset_by == 0) & (rows.reset_code == common.CANCEL)
+    closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
+    end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    broken: common.Mask = (~sent | by_timer) & ~by_client & ~((closed >= 0) & (closed <= end))
+    return broken
+
+
+def _has_deadline(rows: Failed) -> common.Mask:
+    """Mark RPCs that lasted until their own deadline, which C-core rounds up by some per cent."""
+    over: common.Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns * (1 - EARLY_SHARE))
+    return over
+
+
+EARLY_SHARE = 0.05
+"""As in `deadline-exceeded`."""
+
+
+def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits: Limits) -> _Timed | None:
+    """Find the largest set of RPCs with the same time; None when they are too few, or the time is too short."""
+    if len(rows) < limits.rpcs:
+        return None
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    # for each time, how many of the following ones lie within the tolerance
+    counts = np.searchsorted(ordered, ordered * (1 + limits.same_time), side="right") - np.arange(len(ordered))
+    begin = int(np.argmax(counts))
+    chosen = np.sort(order[begin : begin + int(counts[begin])])
+    same, mine = times[chosen], rows.where(chosen)
+    trips = np.maximum(tables.connections.min_rtt_ns[tables.rpcs.connection[mine.rpc]], 0)
+    long = float(np.median(same)) >= max(limits.shortest_ns, limits.round_trips * float(np.median(trips)))
+    enough = len(chosen) >= max(limits.rpcs, limits.most_of * len(rows))
+    if not (long and enough and _end_apart(tables, mine, same, limits)):
+        return None
+    return _Timed(mine, same, measures, len(rows))
+
+
+def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:
+    """Check whether they ended at different moments; RPCs begun and stopped together do not count."""
+    ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
+    return int(ends.max() - ends.min()) >= limits.apart * int(times.max() - times.min()) and len(np.unique(ends)) > 1
+
+
+def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
+    rows, everything = timed.rows, tables.rpc_count
+    median = float(np.median(timed.times_ns))
+    span = f"{milliseconds(int(timed.times_ns.min()))} to {milliseconds(int(timed.times_ns.max()))}"
+    silent = timed.measures == _timers.SILENCE
+    when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
+    connections = common.connections_of(tables, rows.rpc)
+    software = _software.recognise_proxy(tables, connections)
+    by = f"{_name_ends(tables, connections)}{f' ({software})' if software else ''}"
+    remedies = _timers.list_timers(timed.measures, median, software)
+    likely = f" Look at {remedies[0].knob} of {remedies[0].implementation}." if software else ""
+    sent = int((tables.failures.status_sent[rows.row] == 1).sum())
+    return Finding(
+        id=ID,
+        title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
+        severity=common.severity_of_count(
+            len(rows), everything, limits.rpcs, limits.warning_share, limits.critical_share
+        ),
+        confidence=lower("medium" if sent else "high", quality_allows(tables)),
+        scope=Scope(connections, common.methods_of(tables, rows.rpc)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "ended_rpcs": len(rows),
+            "alike_ends": timed.of,
+            "rpcs": everything,
+            "measures": timed.measures,
+            "time_p50_ns": int(median),
+            "time_min_ns": int(timed.times_ns.min()),
+            "time_max_ns": int(timed.times_ns.max()),
+            "ended_by_method": common.listed(common.by_method(tables, rows.rpc)),
+        },
+        evidence=tuple(_show(tables, rows, timed, limits)),
+        explanation=(
+            f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(span)}: {len(rows):,} of the {timed.of:,} "
+            "that were broken off. They ended at different moments, so a timer of that end, or of a host behind it, "
+            f"ended them, and not the client's deadline.{likely} HTTP/2 PINGs do not keep a stream open."
+        ),
+        remedies=(*remedies, _DEADLINE),
+        references=(
+            "nginx, module ngx_http_grpc_module",
+            "Envoy, FAQ: how do I configure timeouts",
+            "https://grpc.io/docs/guides/deadlines/",
+        ),
+        verdict=(
+            f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
+        ),
+    )
+
+
+def _name_ends(tables: Tables, connections: tuple[int, ...]) -> str:
+    ends = list(dict.fromkeys(tables.server(connection) for connection in connections))
+    return f"Server {ends[0]}" if len(ends) == 1 else f"{len(ends):,} servers ({ends[0]} and others)"
+
+
+def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:
+    rpcs, failures = tables.rpcs, tables.failures
+    for place in range(min(limits.examples, len(rows))):
+        rpc, row = int(rows.rpc[place]), int(rows.row[place])
+        yield common.began(tables, rpc)
+        before = int(failures.silence_from_packet[row])
+        end = int(rpcs.start_time_ns[rpc]) + int(rows.duration_ns[place])
+        if timed.measures == _timers.SILENCE and before != rpcs.first_packet[rpc]:
+            start = end - int(failures.silence_ns[row])
+            yield Evidence(before, start, f"the last packet of stream {rpcs.stream[rpc]} before the silence")
+        yield common.ended(tables, rpc, common.reset_words(tables, rows, place))
+
+
+_DEADLINE = Remedy(
+    "application", "a deadline at the client, shorter than the timer", "both ends know it, and the status says so"
+)

@@ -1,0 +1,155 @@
+"""`connect-failure`: connections that failed before they could carry an RPC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from support import grpcdiag, recorded, synthetic
+
+from grpcdiag.analyzer import _core
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _attempts
+from grpcdiag.analyzer.detectors import connect_failure as detector
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.packet import ACK, FIN, SYN, Captured
+from grpcdiag.fixtures.synthetic.scenes_connect import answer, beside, packet, refuse, shake_hands
+from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, START_NS
+
+FIRES_ON = ["wild/connect-refused", "wild/connect-dead-first", "wild/connect-v6-first", "wild/rolling-restart-ok"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "wild/connect-settings-slow", "wild/connect-dns-slow", "wild/nginx-goaway50"]
+"""Recorded captures on which it must not."""
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+CLIENT_HELLO = bytes.fromhex("16030100f8010000f40303") + bytes(241)
+S = 1_000 * MS
+
+
+def file_of(folder: Path, packets: Sequence[Captured]) -> str:
+    path = folder / "attempts.pcap"
+    path.write_bytes(write_pcap(packets))
+    return str(path)
+
+
+def test_a_refused_connection_is_reported_without_rpcs() -> None:
+    """ghz opened two connections to a port without a listener, and reported the refusal."""
+    path = recorded("wild/refused.pcap.zst")
+    outcome = grpcdiag("analyze", path, "--json")
+    analysis = json.loads(outcome.text)
+    assert outcome.code == 4
+    assert analysis["verdict"]["finding"] == "connect-failure"
+    assert [connection["server"] for connection in analysis["connections"]] == ["10.91.3.2:8020"] * 2
+    finding = the_finding(detector, [path])
+    assert (finding.severity, finding.confidence) == ("critical", "high")
+    assert finding.metrics["refused_attempts"] == 2
+    assert "2 attempts (by client 10.91.3.1)" in finding.verdict
+    evidence_is_in_the_packets(finding, [path])
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_a_port_that_works_later_is_info(name: str) -> None:
+    path = recorded(f"{name}.pcap.zst")
+    finding = the_finding(detector, [path])
+    assert finding.severity == "info"
+    assert "A later connection to the same port succeeded." in finding.explanation
+    evidence_is_in_the_packets(finding, [path])
+
+
+def test_a_server_that_is_gone_is_a_warning() -> None:
+    capture = synthetic("connect-failure-fires")
+    finding = the_finding(detector, [capture.file])
+    assert (finding.severity, finding.metrics["attempts"]) == ("warning", 2)
+    assert "from 1.001 s to 2.001 s of the capture" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "kind", "says"),
+    [
+        (PREFACE, b"HTTP/1.1 400 Bad Request\r\n\r\n", "http1", "in HTTP/1.1 with status 400"),
+        (CLIENT_HELLO, b"HTTP/1.0 400 Bad Request\r\n\r\n", "http1", "the ClientHello in HTTP/1.1 with status 400"),
+        (CLIENT_HELLO, bytes.fromhex("15030300020228"), "alert", "TLS alert 40 (handshake_failure)"),
+        (CLIENT_HELLO, bytes.fromhex("15030300020278"), "alert", "TLS alert 120 (no_application_protocol)"),
+        (PREFACE, bytes.fromhex("15030100020246"), "alert", "the HTTP/2 preface with TLS alert 70 (protocol_version)"),
+        (PREFACE, b"", "closed", "closed the connection (RST) after the HTTP/2 preface and sent nothing"),
+        (CLIENT_HELLO, b"", "closed", "closed the connection (RST) after the ClientHello and sent nothing"),
+    ],
+)
+def test_ways_to_fail(tmp_path: Path, request_: bytes, response: bytes, kind: str, says: str) -> None:
+    path = file_of(tmp_path, answer(START_NS, 41_000, request_, response))
+    finding = the_finding(detector, [path])
+    assert (finding.severity, finding.metrics["attempts"]) == ("critical", 1)
+    assert finding.metrics[f"{kind}_attempts"] == 1
+    assert says in finding.explanation
+    evidence_is_in_the_packets(finding, [path])
+
+
+def test_other_answers_are_no_failure(tmp_path: Path) -> None:
+    settings = bytes.fromhex("000000040000000000")
+    assert found(detector, [file_of(tmp_path, answer(START_NS, 41_000, PREFACE, settings))]) is None
+    assert found(detector, [file_of(tmp_path, answer(START_NS, 41_000, b"SSH-2.0-x\r\n", b"SSH-2.0-y\r\n"))]) is None
+
+
+@pytest.mark.parametrize(("after_ns", "fires"), [(S - MS, False), (S, True)])
+def test_a_syn_without_an_answer_counts_after_a_second(tmp_path: Path, after_ns: int, fires: bool) -> None:
+    """The capture goes on with a port check."""
+    packets = [packet(START_NS, 41_000, SYN), *shake_hands(START_NS + after_ns - RTT_NS, 41_001)]
+    finding = found(detector, [file_of(tmp_path, packets)])
+    assert (finding is not None) == fires
+    if finding:
+        assert (finding.metrics["unanswered_attempts"], finding.confidence) == (1, "high")
+
+
+def test_nothing_but_syns_proves_little(tmp_path: Path) -> None:
+    """Without a packet of any server the capture may have one direction only."""
+    finding = the_finding(detector, [file_of(tmp_path, [packet(START_NS + s * S, 41_000, SYN) for s in (0, 1, 3)])])
+    assert (finding.metrics["unanswered_attempts"], finding.confidence) == (1, "low")
+    assert "3 SYNs in all" in finding.explanation
+
+
+@pytest.mark.parametrize(("waited_ns", "fires"), [(S - MS, False), (S + 10 * MS, True)])
+def test_a_silent_server_counts_after_a_second(tmp_path: Path, waited_ns: int, fires: bool) -> None:
+    asked = START_NS + 2 * RTT_NS
+    packets = [
+        *shake_hands(START_NS, 41_000),
+        packet(asked, 41_000, ACK, payload=PREFACE),
+        packet(asked + waited_ns, 41_000, FIN | ACK),
+    ]
+    finding = found(detector, [file_of(tmp_path, packets)])
+    assert (finding is not None) == fires
+    if finding:
+        assert finding.metrics["silent_attempts"] == 1
+
+
+def test_other_ports_do_not_count_beside_grpc(tmp_path: Path) -> None:
+    elsewhere = [packet_to(port, *refuse(START_NS + S, 41_000)) for port in (50051, 5432)]
+    assert [found(detector, [file_of(tmp_path, beside(packets).packets)]) is None for packets in elsewhere] == [
+        False,
+        True,
+    ]
+
+
+def packet_to(port: int, *packets: Captured) -> list[Captured]:
+    """The packets with another port of the server; checksums are not read."""
+    old, new = (50051).to_bytes(2, "big"), port.to_bytes(2, "big")
+    return [
+        Captured(packet.time_ns, packet.data[:34] + packet.data[34:38].replace(old, new) + packet.data[38:])
+        for packet in packets
+    ]
+
+
+def test_every_kind_is_described() -> None:
+    tables = decode([recorded("wild/refused.pcap.zst")])
+    assert set(detector.ADVICE) == set(detector.REMEDIES) == set(_attempts.KINDS)
+    for kind in _attempts.KINDS:
+        assert _attempts.describe(tables, 0, kind)
+    assert len(_core.BEGINNINGS) == 8
+    assert np.array_equal(_attempts.find_grpc_ports(tables), [])
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []

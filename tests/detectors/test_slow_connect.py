@@ -1,0 +1,135 @@
+"""`slow-connect`: the set-up of a connection delayed its first RPC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, found, the_finding
+from judging import changed
+from support import RECORDED, recorded, synthetic
+
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import slow_connect as detector
+from grpcdiag.analyzer.model.finding import Finding
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.scene import scene
+from grpcdiag.fixtures.synthetic.scenes_connect import S, late_settings
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = [
+    "wild/connect-dead-first",
+    "wild/connect-dns-nxdomain",
+    "wild/connect-dns-slow",
+    "wild/connect-refused",
+    "wild/connect-settings-slow",
+    "wild/connect-syn-retry",
+    "wild/connect-v6-first",
+]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["impl-go", "ipv6", "rtt205-go-16000", "wild/rolling-restart-ok", "wild/nginx-goaway50"]
+"""Recorded captures on which it must not."""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "connections", "delay_ms", "says"),
+    [
+        ("connect-dead-first", "unanswered", 4, 250, "10.77.114.9:9000 did not answer the SYN"),
+        ("connect-dns-nxdomain", "dns", 1, 1_625, "10 answered with no such name (NXDOMAIN)"),
+        ("connect-dns-slow", "dns", 1, 3_054, "_grpc_config.svc.test (TXT)"),
+        ("connect-refused", "refused", 1, 5_117, "3 earlier attempts failed"),
+        ("connect-settings-slow", "settings", 3, 702, "after the client's, at a round trip of 21 ms"),
+        ("connect-syn-retry", "syn", 1, 3_056, "the SYN was sent 4 times"),
+        ("connect-v6-first", "unanswered", 4, 250, "[2001:db8:60::2]:9000 did not answer the SYN"),
+    ],
+)
+def test_recorded_captures(name: str, kind: str, connections: int, delay_ms: int, says: str) -> None:
+    """The client measured first calls that took the delay and some 60 to 110 ms more."""
+    finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
+    assert (finding.severity, finding.metrics[f"{kind}_connections"]) == ("warning", connections)
+    assert int(finding.metrics["delay_p50_ns"]) == pytest.approx(delay_ms * MS, rel=0.01)
+    assert says in finding.explanation
+
+
+def test_tls_with_its_secrets() -> None:
+    """The server sends its first bytes 500 ms late, on each of three connections."""
+    secrets = (RECORDED / "wild/connect-tls-slow.keys").read_bytes()
+    tables = decode([recorded("wild/connect-tls-slow.pcap.zst")], keylog=secrets)
+    (finding,) = detector.detect(tables, detector.Limits())
+    assert isinstance(finding, Finding)
+    assert (finding.confidence, finding.metrics["tls_connections"]) == ("high", 3)
+    assert int(finding.metrics["delay_p50_ns"]) == pytest.approx(500 * MS, rel=0.03)
+
+
+def test_tls_without_its_secrets_is_less_certain() -> None:
+    finding = the_finding(detector, [recorded("wild/connect-tls-slow.pcap.zst")])
+    assert (finding.confidence, finding.metrics["tls_connections"]) == ("low", 3)
+    assert "encrypted" in finding.explanation
+
+
+@pytest.mark.parametrize("name", ["connect-dns-slow", "connect-v6-first", "connect-syn-retry"])
+def test_the_evidence_is_in_time_order_and_exists(name: str) -> None:
+    path = recorded(f"wild/{name}.pcap.zst")
+    finding, capture = the_finding(detector, [path]), decode([path]).capture
+    for item in finding.evidence:
+        assert 1 <= item.packet <= capture["packets"]
+        assert capture["first_time_ns"] <= item.time_ns <= capture["last_time_ns"]
+
+
+@pytest.mark.parametrize(("delay_ms", "fires"), [(199, False), (201, True)])
+def test_a_step_counts_from_200_ms_beyond_its_round_trip(tmp_path: Path, delay_ms: int, fires: bool) -> None:
+    """Half a round trip of the link is in the SETTINGS' time already."""
+    conv = late_settings(delay_ms * MS)
+    path = tmp_path / "late.pcap"
+    path.write_bytes(write_pcap(scene(conv).packets))
+    assert bool(found(detector, [str(path)])) == fires
+
+
+@pytest.mark.parametrize(("pause_ms", "fires"), [(99, True), (103, False)])
+def test_the_first_rpc_must_follow_at_once(tmp_path: Path, pause_ms: int, fires: bool) -> None:
+    path = tmp_path / "pause.pcap"
+    path.write_bytes(write_pcap(scene(late_settings(250 * MS, pause_ns=pause_ms * MS)).packets))
+    assert bool(found(detector, [str(path)])) == fires
+
+
+def test_a_small_share_of_the_time_is_info() -> None:
+    finding = the_finding(detector, [synthetic("slow-connect-fires").file], warning_share=0.999, critical_share=1.0)
+    assert finding.severity == "info"
+
+
+def test_few_connections_are_never_critical() -> None:
+    files = [synthetic("slow-connect-fires").file]
+    assert the_finding(detector, files).severity == "warning"
+    assert the_finding(detector, files, critical_connections=1).severity == "critical"
+
+
+def test_lookups_of_another_host_do_not_count() -> None:
+    tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
+    other = tables.lookups.client_ip * 0 + tables.connections.server_ip[0]
+    moved = changed(tables, "lookups", client_ip=other)
+    assert list(detector.detect(moved, detector.Limits())) == []
+
+
+def test_lookups_long_before_do_not_count() -> None:
+    tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
+    asked = tables.lookups
+    earlier = changed(tables, "lookups", time_ns=asked.time_ns - S, answer_time_ns=asked.answer_time_ns - S)
+    assert list(detector.detect(earlier, detector.Limits())) == []
+
+
+def test_an_unanswered_lookup_counts_until_the_syn() -> None:
+    """An AAAA question without an answer, asked again, keeps the resolver until it gives up."""
+    tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
+    asked = tables.lookups
+    lost = asked.kind == 28
+    packets, times = asked.answer_packet.copy(), asked.answer_time_ns.copy()
+    packets[lost], times[lost] = 0, -1
+    (finding,) = detector.detect(
+        changed(tables, "lookups", answer_packet=packets, answer_time_ns=times), detector.Limits()
+    )
+    assert isinstance(finding, Finding)
+    assert "1 not answered" in finding.explanation
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []

@@ -1,0 +1,80 @@
+"""Software that is recognised, and the settings known of it."""
+
+from __future__ import annotations
+
+import pytest
+from support import recorded
+
+from grpcdiag.analyzer import _core
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import _settings, _software, _software_settings
+from grpcdiag.analyzer.detectors._software_settings import STREAM_LIMIT, STREAM_WINDOW, list_software_settings
+from grpcdiag.analyzer.model.finding import Remedy
+
+
+@pytest.mark.parametrize(
+    ("names", "software"),
+    [
+        (("grpc-go/1.85.0",), "grpc-go"),
+        (("grpc-java-netty/1.75.0",), "grpc-java"),
+        (("grpc-java-okhttp/1.68.1",), "grpc-java-okhttp"),
+        (("grpc-python-grpclib/0.4.9 (linux; cpython/3.11.7)",), "grpclib"),
+        (("grpc-python/1.85.1 grpc-c/58.0.0 (linux; chttp2)",), _software.C_CORE),
+        (("grpc-go-connect/1.21.1 (go1.26.8)",), "connect-go"),
+        (("grpc-node-js/1.14.7",), "grpc-js"),
+        (("nginx/1.22.1",), "nginx"),
+        ((None, "1.1 envoy"), "envoy"),
+        (("tonic (h2)",), "tonic"),
+        (("Go net/http (connect-go, Caddy, Traefik)",), "Go net/http"),
+        (("grpc-synthetic/1.0",), None),
+        (("", None), None),
+    ],
+)
+def test_recognise(names: tuple[str | None, ...], software: str | None) -> None:
+    assert _software.recognise(*names) == software
+
+
+def test_everything_that_the_core_infers_is_recognised() -> None:
+    assert [name for name in _core.IMPLEMENTATIONS if name and _software.recognise(name) is None] == []
+
+
+def test_every_setting_is_of_software_that_is_recognised() -> None:
+    """A dead name would never be shown."""
+    settings = _software_settings.SETTINGS
+    assert {setting.software for setting in settings} <= set(_software.SOFTWARE)
+    assert all(setting.source and setting.knob and setting.note for setting in settings)
+    assert len({(s.software, s.sets, s.ends, s.knob) for s in settings}) == len(settings)
+    assert set(_software_settings.COMMON) <= {setting.software for setting in settings}
+
+
+def test_settings_of_the_software_that_was_seen_come_first() -> None:
+    first = list_software_settings("nginx/1.22.1", STREAM_LIMIT, 1)[0]
+    assert (first.implementation, first.knob) == ("nginx", "http2_max_concurrent_streams n")
+    assert {r.implementation for r in list_software_settings("grpc-java-okhttp/1.68.1", STREAM_WINDOW, 0)} == {
+        "grpc-java-okhttp",
+        "envoy",
+    }
+    assert len(list_software_settings(None, STREAM_WINDOW, 0)) == len(_software_settings.COMMON)
+
+
+def test_software_without_a_known_setting_is_named() -> None:
+    assert list_software_settings("caddy", STREAM_LIMIT, 1)[0].knob == "no setting is known"
+    sorted_ = _settings.sort_by_implementation([Remedy("grpc-go", "a", "b")], "nginx/1")
+    assert [remedy.implementation for remedy in sorted_] == ["nginx", "grpc-go"]
+    general = [Remedy("any gRPC implementation", "a", "b")]
+    assert list(_settings.sort_by_implementation(general, "nginx/1")) == general
+
+
+@pytest.mark.parametrize(
+    ("name", "id_", "knob"),
+    [
+        ("nginx-mcs4", "max-concurrent-streams", "http2_max_concurrent_streams n"),
+        ("okhttp-win64k", "connection-window-stall", "OkHttpChannelBuilder.flowControlWindow(n)"),
+        ("nginx-goaway50", "connection-closed-early", "keepalive_requests 100000"),
+    ],
+)
+def test_recorded_captures(name: str, id_: str, knob: str) -> None:
+    findings = {finding.id: finding for finding in analyze([recorded(f"wild/{name}.pcap.zst")]).findings}
+    assert findings[id_].remedies[0].knob == knob
+    if name == "nginx-goaway50":
+        assert "12 of 12 connections with GOAWAY after exactly 50 requests each" in findings[id_].explanation

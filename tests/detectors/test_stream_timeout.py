@@ -1,0 +1,135 @@
+"""`stream-timeout`: streams that a timer ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from judging import changed
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _software, _timers
+from grpcdiag.analyzer.detectors import stream_timeout as detector
+from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.scene import opened, scene
+from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, cut_streams
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = [
+    "wild/haproxy-streamtimeout",
+    "wild/nginx-readtimeout",
+    "wild/route-timeout",
+    "wild/stream-idle-timeout",
+]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["rpc-errors", "deadline-exceeded", "lab/cancelled", "wild/otlp-unavail", "wild/nghttpx-backendkill"]
+"""Recorded captures on which it must not."""
+
+
+@pytest.mark.parametrize(
+    ("name", "ended", "measures", "time_ms", "setting"),
+    [
+        ("haproxy-streamtimeout", 6, "silence", 1_002, "timeout server"),
+        ("nginx-readtimeout", 40, "silence", 325, "grpc_read_timeout"),
+        ("route-timeout", 10, "duration", 3_021, "route.timeout"),
+        ("stream-idle-timeout", 6, "silence", 3_010, "grpc_read_timeout"),
+    ],
+)
+def test_recorded_captures(name: str, ended: int, measures: str, time_ms: int, setting: str) -> None:
+    """Timers of 1 s (timeout server), 300 ms (grpc_read_timeout), 3 s of age, and 3 s (grpc_read_timeout)."""
+    path = recorded(f"wild/{name}.pcap.zst")
+    finding = the_finding(detector, [path])
+    assert (finding.metrics["ended_rpcs"], finding.metrics["measures"]) == (ended, measures)
+    assert int(finding.metrics["time_p50_ns"]) == pytest.approx(time_ms * MS, rel=0.01)
+    assert setting in {remedy.knob for remedy in finding.remedies}
+    assert analyze([path]).verdict.finding == "stream-timeout"
+    evidence_is_in_the_packets(finding, [path])
+
+
+def play(folder: Path, silences_ms: Sequence[int]) -> str:
+    path = folder / "streams.pcap"
+    path.write_bytes(write_pcap(scene(cut_streams([ms * MS for ms in silences_ms])).packets))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("silences_ms", "fires"),
+    [
+        ([500, 500], False),  # two are too few
+        ([500, 500, 500], True),
+        ([500, 512, 524], True),  # within 5 %
+        ([500, 514, 528], False),
+        ([500, 500, 500, 700, 900, 1_100, 1_300], False),  # most of them differ
+        ([500, 500, 500, 700, 900, 1_100], True),
+        ([98, 98, 98], False),  # 1 ms of round trip is in it
+        ([102, 102, 102], True),
+    ],
+)
+def test_each_limit(tmp_path: Path, silences_ms: Sequence[int], fires: bool) -> None:
+    assert bool(found(detector, [play(tmp_path, silences_ms)], same_time=0.05)) == fires
+
+
+def test_the_time_of_a_few_round_trips_is_no_timer() -> None:
+    """An error that is returned at once takes one round trip, which is the same each time."""
+    tables = decode([synthetic("stream-timeout-fires").file])
+    assert list(detector.detect(tables, detector.Limits()))
+    far = changed(tables, "connections", min_rtt_ns=tables.connections.min_rtt_ns * 0 + 180 * MS)
+    assert list(detector.detect(far, detector.Limits())) == []
+
+
+def test_streams_that_end_together_are_no_timer() -> None:
+    tables = decode([synthetic("stream-timeout-fires").file])
+    ends = tables.rpcs.start_time_ns + tables.rpcs.duration_ns
+    together = changed(tables, "rpcs", start_time_ns=ends.max() - tables.rpcs.duration_ns)
+    assert list(detector.detect(together, detector.Limits())) == []
+
+
+def test_errors_of_the_application_are_no_timer(tmp_path: Path) -> None:
+    """NOT_FOUND in trailers after equally long work."""
+    conv = opened()
+    for _ in range(5):
+        conv.unary(METHOD, response=None, server_delay_ns=500 * MS, status=5)
+    path = tmp_path / "errors.pcap"
+    path.write_bytes(write_pcap(scene(conv).packets))
+    assert found(detector, [str(path)]) is None
+
+
+@pytest.mark.parametrize(("messages", "fires"), [(1, False), (8, True)])
+def test_unavailable_in_trailers_counts_when_messages_flowed(tmp_path: Path, messages: int, fires: bool) -> None:
+    conv = opened()
+    for _ in range(4):
+        call = conv.start_rpc(METHOD)
+        call.send_message(16, end_stream=True)
+        conv.settle()
+        for _ in range(messages):
+            call.reply_message(16)
+            conv.settle()
+            conv.advance(800 * MS // messages)
+        call.finish(14)
+        conv.settle()
+    path = tmp_path / "route.pcap"
+    path.write_bytes(write_pcap(scene(conv).packets))
+    assert bool(found(detector, [str(path)])) == fires
+
+
+def test_a_default_that_is_near_is_named() -> None:
+    assert {r.knob for r in _timers.list_timers(_timers.SILENCE, 60.02e9, None)} >= {"grpc_read_timeout"}
+    assert [r.knob for r in _timers.list_timers(_timers.DURATION, 15.02e9, None)] == ["route.timeout"]
+    assert {r.implementation for r in _timers.list_timers(_timers.SILENCE, 3e9, "haproxy")} == {"haproxy"}
+    assert len(_timers.list_timers(_timers.DURATION, 3e9, None)) > 3
+
+
+def test_every_timer_has_a_source_and_a_version() -> None:
+    for timer in _timers.TIMERS:
+        assert timer.source
+        assert timer.measures in (_timers.SILENCE, _timers.DURATION)
+    recognised = {timer.software for timer in _timers.TIMERS} & set(_software.SOFTWARE)
+    assert recognised >= {"nginx", "haproxy", "envoy", "nghttpx"}
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
