@@ -28,8 +28,11 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
-CLIENT_RESET = _core.STATUS_SOURCES.index("client_reset")
-"""`Failed.source` of an RPC that its client reset before any deadline that is known."""
+TRAILERS, CLIENT_DEADLINE, CLIENT_RESET = (
+    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset")
+)
+"""`Failed.source` of an RPC with a status of its own, and of one that its client reset after its deadline, or before any
+deadline that is known."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3

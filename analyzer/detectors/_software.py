@@ -56,7 +56,7 @@ def recognise_end(tables: Tables, connection: int, direction: int) -> str | None
     """Recognise the software at the end of a connection that sends in `direction`."""
     if direction == 0:
         return recognise(figures.client_implementation(tables, connection)[0])
-    return recognise(figures.server_implementation(tables, connection))
+    return recognise(figures.server_implementation(tables, connection)[0])
 
 
 def recognise_proxy(tables: Tables, connections: tuple[int, ...]) -> str | None:

@@ -107,7 +107,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if len(rows) < limits.rpcs:
         return
     failures = tables.failures
-    sent = failures.status_sent[rows.row] == 1
+    sent = rows.source == common.TRAILERS
     silence = failures.silence_ns[rows.row]
     flowed = silence < limits.flowing * rows.duration_ns
     quiet = _find_same(tables, rows.where(~sent), silence[~sent], _timers.SILENCE, limits)
@@ -120,10 +120,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
     """Mark ends that a timer of the server or a proxy may have caused, on connections that went on."""
-    failures, rpcs = tables.failures, tables.rpcs
-    sent = failures.status_sent[rows.row] == 1
+    rpcs, sent = tables.rpcs, rows.source == common.TRAILERS
     by_timer = np.isin(rows.status, (common.UNAVAILABLE, common.CANCELLED, common.DEADLINE_EXCEEDED))
-    by_client = (rows.reset_by == 0) & (rows.reset_code == common.CANCEL)
+    by_client = np.isin(rows.source, (common.CLIENT_RESET, common.CLIENT_DEADLINE))
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     broken: common.Mask = (~sent | by_timer) & ~by_client & ~((closed >= 0) & (closed <= end))
@@ -176,7 +175,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     by = f"{_name_ends(tables, connections)}{f' ({software})' if software else ''}"
     remedies = _timers.list_timers(timed.measures, median, software)
     likely = f" Look at {remedies[0].knob} of {remedies[0].implementation}." if software else ""
-    sent = int((tables.failures.status_sent[rows.row] == 1).sum())
+    sent = int((rows.source == common.TRAILERS).sum())
     return Finding(
         id=ID,
         title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",

@@ -76,7 +76,6 @@ class Failures(Struct, frozen=True, eq=False):
         Counts, "software named by `server` or `via` of the response, index into `Tables.agents`, `NO_AGENT` for none"
     ]
     foreign: Annotated[Codes, "1 when the response has an HTTP status or a media type that the protocol does not have"]
-    status_sent: Annotated[Codes, "1 when the server sent `grpc-status`"]
     silence_ns: Annotated[Ints, "longest time without a packet of its stream"]
     silence_from_packet: Annotated[Counts, "last packet before it"]
     silence_to_packet: Annotated[Counts, "packet that ended it"]

@@ -79,8 +79,6 @@ pub struct Call {
     pub end_missing: bool,
     /// Fields of its request's headers are not known.
     pub headers_unknown: bool,
-    /// `grpc-status` came.
-    pub status_sent: bool,
     /// The longest time without a packet of the stream, nanoseconds.
     pub silence_ns: i64,
     /// The packets before and behind it.

@@ -40,7 +40,6 @@ fn push_failure(call: &Call, cx: &mut Context) {
             reset_code,
             answered_by: call.answered_by,
             foreign: u8::from(call.is_answered_otherwise()),
-            status_sent: u8::from(call.status_sent),
             silence_ns: call.silence_ns,
             silence_from_packet,
             silence_to_packet,

@@ -141,7 +141,6 @@ fn response_headers(
             call.answered_by = summary.server.unwrap_or(NONE);
         }
         call.status_hidden |= summary.unknown > 0;
-        call.status_sent |= summary.grpc_status.is_some();
         let headers = &mut call.directions[side].headers;
         if headers.0 < 0 {
             *headers = (at.time, at.packet);

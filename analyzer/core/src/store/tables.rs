@@ -277,7 +277,7 @@ table!(
 table!(
     /// One row per RPC that ended otherwise than OK, with its budget beside it; bounded by [`limits::FAILURES`].
     Failures, FailureRow {
-        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8, status_sent: u8,
+        rpc: u32, reset_by: u8, reset_code: u32, answered_by: u32, foreign: u8,
         silence_ns: i64, silence_from_packet: u32, silence_to_packet: u32,
     }
 );
