@@ -36,7 +36,8 @@ def file_of(detector: Detector) -> str:
 
 def capture(name: str) -> str:
     """Path of a committed capture, compressed or not."""
-    return recorded(f"{name}.pcap.gz" if (RECORDED / f"{name}.pcap.gz").is_file() else f"{name}.pcap")
+    compressed = [f"{name}.pcap{ending}" for ending in (".gz", ".zst") if (RECORDED / f"{name}.pcap{ending}").is_file()]
+    return recorded(*compressed or [f"{name}.pcap"])
 
 
 def sections(page: str) -> dict[str, str]:
