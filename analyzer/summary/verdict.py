@@ -70,8 +70,8 @@ def _choose(findings: Sequence[Finding], budget: Mapping[str, int], abouts: Abou
     place = _find_place(own, abouts)
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
-        if place and _is_smaller(worst):
-            return Verdict(f"{place.verdict} {_mention(worst)}", place.id)
+        if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
+            return Verdict(f"{larger.verdict} {_mention(worst)}", larger.id)
         return Verdict(worst.verdict, worst.id)
     if totals and totals.rpcs_without_known_end > _HIDDEN * totals.rpcs:
         text = (
@@ -100,6 +100,12 @@ def _find_place(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:
     """Find the `info` finding that says where most of the RPC time passes."""
     places = [f for f in findings if f.severity == "info" and weigh(f, abouts[f.id]) >= _MOST and f.share is None]
     return max(places, key=lambda finding: weigh(finding, abouts[finding.id]), default=None)
+
+
+def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:
+    """Find the finding with the largest cost, if that is more than the worst one's: it may be `info`."""
+    costly = [finding for finding in findings if (finding.share or 0.0) > (worst.share or 0.0)]
+    return max(costly, key=lambda finding: finding.share or 0.0, default=None)
 
 
 def _is_smaller(worst: Finding) -> bool:

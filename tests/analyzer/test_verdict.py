@@ -94,6 +94,17 @@ def test_the_place_of_most_time_comes_before_a_small_cost() -> None:
     assert choose_verdict([less, window], {}, ABOUTS).finding == window.id
 
 
+def test_the_larger_cost_comes_first() -> None:
+    """One connection's beginning is `info`, but it cost more than what is a warning."""
+    beginning = finding("initial-congestion-window", severity="info", share=0.7)
+    window = finding("receive-window-stall", share=0.12)
+    said = choose_verdict([beginning, window], {}, ABOUTS)
+    assert said.finding == "initial-congestion-window"
+    assert said.text == f"{beginning.verdict} Less important: receive-window-stall costs 12%."
+    for grave in (finding("stream-window-stall", share=0.71), finding("stream-window-stall", severity="critical")):
+        assert choose_verdict([beginning, grave], {}, ABOUTS).finding == "stream-window-stall"
+
+
 def test_a_part_of_a_story_is_no_verdict() -> None:
     told = link_findings([finding("client-idle-gap", lost_ns=9_000), finding("shared-connection")], ABOUTS)
     assert choose_verdict(told, {}, ABOUTS).finding == "shared-connection"

@@ -7,7 +7,7 @@ use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::WaitRow;
 use crate::tcp::send_queue::BlockedInterval;
 
-use super::cause::{cause, credit, stands_at_its_window};
+use super::cause::{cause, credit, stands_at_its_window, window_grew};
 use super::layers::{Layers, SHORTEST};
 use super::release::release;
 use super::row::row;
@@ -39,7 +39,8 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
     let interval = BlockedInterval { start, end: at.time, cause, after_loss };
     let streams = charge_wait(layers.http2, side, &interval);
-    let row = row(layers, side, stop, released, at);
+    let grew = (cause == Cause::ReceiveWindow).then(|| window_grew(layers, side, stop, at)).flatten();
+    let row = row(layers, side, stop, released.or(grew), at);
     hold(layers, side, interval);
     let congestion_window_bytes = at_its_window(layers, side, stop, cause, after_loss, released.is_some(), at);
     let waits = if layers.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };

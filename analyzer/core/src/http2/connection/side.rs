@@ -100,6 +100,8 @@ pub struct Side<A: Application> {
     pub settings_seen: bool,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
+    /// The most that `connection_credit` was so far: the size of the window.
+    pub(in crate::http2) most_connection_credit: i64,
     /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
     pub(in crate::http2) least_connection_credit: i64,
     /// The same of the streams that were opened in the capture.
@@ -197,6 +199,7 @@ impl<A: Application> Side<A> {
             pending: VecDeque::new(),
             settings_seen: false,
             connection_credit: 0,
+            most_connection_credit: 0,
             least_connection_credit: 0,
             least_stream_credit: 0,
             used_up: UsedUp::default(),
