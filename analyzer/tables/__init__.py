@@ -33,7 +33,7 @@ from .columns import (
     Ints,
     Sizes,
 )
-from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Turns
+from .connections import ConnectionMethods, Connections, Directions, Idles, Records, Stalls, Turns
 from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
 from .wire import Frames, Goaways, Packets, Pings, Problems
@@ -50,6 +50,7 @@ Table = TypeVar(
     Turns,
     Idles,
     Records,
+    Stalls,
     Pings,
     Goaways,
     Delays,
@@ -110,6 +111,8 @@ class Tables(Struct, frozen=True):
     """See `Turns`."""
     idles: Idles
     """See `Idles`."""
+    stalls: Stalls
+    """See `Stalls`."""
     pings: Pings
     """See `Pings`."""
     goaways: Goaways
@@ -222,6 +225,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         directions=table_of(Directions, result["directions"]),
         turns=table_of(Turns, result["turns"]),
         idles=table_of(Idles, result["idles"]),
+        stalls=table_of(Stalls, result["stalls"]),
         pings=table_of(Pings, result["pings"]),
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
@@ -278,6 +282,7 @@ __all__ = [
     "Records",
     "Rpcs",
     "Sizes",
+    "Stalls",
     "Table",
     "Tables",
     "Turns",

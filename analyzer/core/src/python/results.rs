@@ -66,6 +66,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("directions", end.directions.take_columns()),
         ("turns", end.turns.take_columns()),
         ("idles", cx.idles.take_columns()),
+        ("stalls", cx.stalls.take_columns()),
         ("pings", cx.pings.take_columns()),
         ("goaways", cx.goaways.take_columns()),
         ("delays", cx.delays.take_columns()),

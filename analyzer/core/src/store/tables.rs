@@ -212,6 +212,15 @@ table!(
 );
 
 table!(
+    /// One row per silence of a side for which its peer waited; bounded by [`limits::STALLS`].
+    Stalls, StallRow {
+        connection: u32, direction: u8, start_time_ns: i64, duration_ns: i64, stopped_at_packet: u32,
+        stopped_time_ns: i64, resumed_at_packet: u32, waiting: u32, ping_packet: u32, ping_time_ns: i64,
+        acked_time_ns: i64,
+    }
+);
+
+table!(
     /// One row per PING frame, the first ones of a connection and the last ones before a GOAWAY; bounded by
     /// [`limits::PINGS`].
     Pings, PingRow {

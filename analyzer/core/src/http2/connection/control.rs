@@ -139,6 +139,11 @@ fn note_ping<A: Application>(
 ) {
     let is_ack = header.has(flag::ACK);
     pings::ping(h2, side, is_ack, payload, at, cx);
+    if is_ack {
+        h2.sides[side].pinged = None;
+    } else {
+        h2.sides[1 - side].pinged.get_or_insert(at);
+    }
     if !is_ack && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_ping(payload);
     }

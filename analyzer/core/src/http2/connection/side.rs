@@ -98,6 +98,8 @@ pub struct Side<A: Application> {
     pub(in crate::http2) pending: VecDeque<Settings>,
     /// Whether any SETTINGS of this side was seen.
     pub settings_seen: bool,
+    /// The peer's first PING that this side has not acknowledged.
+    pub pinged: Option<At>,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
     /// The most that `connection_credit` was so far: the size of the window.
@@ -198,6 +200,7 @@ impl<A: Application> Side<A> {
             announced: Settings::default(),
             pending: VecDeque::new(),
             settings_seen: false,
+            pinged: None,
             connection_credit: 0,
             most_connection_credit: 0,
             least_connection_credit: 0,
