@@ -416,7 +416,7 @@ def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_
     span = int(directions.last_message_time_ns[end] - directions.first_message_time_ns[end])
     return _Reading(
         size_bytes=of_window,
-        unread_bytes=int(np.median(unread)) if len(known) else None,
+        unread_bytes=max(0, int(np.median(unread))) if len(known) else None,
         carries=of_window * 1e9 / round_trip_ns,
         rate=int(directions.message_bytes[end]) * 1e9 / span if span > 0 else 0.0,
     )

@@ -104,8 +104,7 @@ class Limits(Struct, frozen=True, eq=False):
     tail_answers: int = 100
     """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
     recovery: float = 0.5
-    """Longest recovery from a loss, as a share of the tail, from which the tail is not judged (heuristic: a recovery
-    of half that time may have been followed by another)."""
+    """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
     unary_messages: float = 2.1
     """Messages per RPC up to which a method has one response per request (heuristic: two, and some rounding)."""
     examples: int = 3
