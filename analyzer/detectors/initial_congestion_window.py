@@ -64,7 +64,7 @@ from . import _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
 ABOUT = About(
-    example="recorded/rtt205-go-14000.pcap",
+    example="recorded/wild/etcd-bigrange.pcap.zst",
     figure=_figures.blocked_time("congestion_window"),
 )
 
