@@ -1,4 +1,4 @@
-"""A host's process stood still: everything in flight waited for it at the same moments.
+"""A host's process was paused: everything in flight waited for it at the same moments.
 
 What it finds
 -------------
@@ -27,7 +27,7 @@ When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
 late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a
-PING was late. If the kernel stood still as well, the host cannot be told from the path.
+PING was late. If the kernel was paused as well, the host cannot be told from the path.
 
 What would refute it
 --------------------
@@ -123,7 +123,7 @@ class _Stalls(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the host that stood still for longest."""
+    """Yield one finding about the host that was paused for longest."""
     if not len(tables.stalls.connection):
         return
     by_ping, by_rpcs = _mark_pings(tables, limits), _mark_rpcs(tables, limits)
@@ -232,7 +232,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     period = _find_period(stalls, limits)
     return Finding(
         id=ID,
-        title=f"{who} stood still {often} for {length}" + (f"; {period}" if period else ""),
+        title=f"{who} was paused {often} for {length}" + (f"; {period}" if period else ""),
         severity=_rate_severity(tables, stalls, share, limits),
         confidence=_shared.lower("high" if stalls.pings >= limits.pings else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -251,7 +251,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         remedies=_list_remedies(who),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
-            f"{who} stood still {often} for {length} (median), with everything in flight: look for garbage collection, "
+            f"{who} was paused {often} for {length} (median), with everything in flight: look for garbage collection, "
             "a CPU quota or a paused host there."
         ),
     )
@@ -288,7 +288,7 @@ def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
     if stalls.pings:
         parts.append(
             f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "
-            "the application does: the process stood still, not a handler."
+            "the application does: the process was paused, not a handler."
         )
     else:
         parts.append("A lock, a pool or a service that all calls need would look the same.")

@@ -35,7 +35,7 @@ def test_a_stopped_server_is_named_and_its_tail_is_a_part_of_it() -> None:
     assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.1)  # less the ACK of what came before
     assert finding.metrics["rpcs_waiting"] == 30
     assert finding.lost_ns == pytest.approx(30 * 300 * MS, rel=0.1)
-    assert "server 10.77.188.2 stood still 5 times" in finding.title
+    assert "server 10.77.188.2 was paused 5 times" in finding.title
     assert "they come every 2,010 ms" in finding.title
     assert analysis.verdict.finding == detector.ID
     tail = next(f for f in analysis.findings if f.id == "server-latency")
@@ -48,7 +48,7 @@ def test_a_stopped_client_is_named_by_its_late_pings() -> None:
     finding = the_finding(detector, files)
     assert (finding.severity, finding.lost_ns, finding.metrics["late_pings"]) == ("warning", None, 3)
     assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.06)
-    assert finding.title.startswith("client 10.77.232.1 stood still 3 times")
+    assert finding.title.startswith("client 10.77.232.1 was paused 3 times")
     assert "before their first packet" in finding.explanation
     evidence_is_in_the_packets(finding, files)
 
@@ -56,7 +56,7 @@ def test_a_stopped_client_is_named_by_its_late_pings() -> None:
 def test_a_client_without_cpu_time_is_named_and_not_its_server() -> None:
     """A quota of 3.5 ms per 100 ms."""
     finding = the_finding(detector, [recorded("wild/cpu-client.pcap.zst")])
-    assert finding.title.startswith("client 10.77.83.1 stood still")
+    assert finding.title.startswith("client 10.77.83.1 was paused")
     assert int(finding.metrics["longest_stall_ns"]) < 100 * MS
 
 
