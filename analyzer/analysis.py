@@ -69,7 +69,7 @@ def of_tables(
         totals=totals,
         traffic=figures.traffic(tables),
         budget=budget,
-        verdict=verdict.choose_verdict(findings, budget, ABOUTS, totals),
+        verdict=verdict.choose_verdict(findings, budget, ABOUTS, totals, calls=figures.summarize_calls(tables)),
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
         findings=findings,

@@ -138,7 +138,8 @@ def remarks(analysis: Analysis) -> list[Finding]:
 def cost(finding: Finding) -> str:
     """Say what a finding costs, with its confidence and scope."""
     if finding.lost_ns is not None and finding.share is not None:
-        text = f"Lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
+        least = ">= " * finding.at_least
+        text = f"Lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
     elif finding.part_of:
         text = f"Part of {code(finding.part_of)}"
     else:

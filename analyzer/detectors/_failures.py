@@ -31,8 +31,8 @@ HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 TRAILERS, CLIENT_DEADLINE, CLIENT_RESET = (
     _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset")
 )
-"""`Failed.source` of an RPC with a status of its own, and of one that its client reset after its deadline, or before any
-deadline that is known."""
+"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, and of one that
+its client reset before any deadline that is known."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Counts, Ints, Tables
+from ..model.text import size
+from ..tables import WINDOW_NOT_KNOWN, Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared
 
@@ -20,6 +21,10 @@ INITIAL_SEGMENTS = 10
 
 _MANY = 10_000
 """Blocked intervals from which methods are named by connection and no longer by stream."""
+
+_UNREAD = 0.5
+"""Share of a window that a prompt reader may have received and not given back (nghttp2 sends a WINDOW_UPDATE when half
+of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
 
 
 class Thresholds(Protocol):
@@ -115,13 +120,14 @@ def measure(tables: Tables, stalls: Stalls) -> dict[str, int | float | str]:
     """Give number and length of the blocked intervals, and the bytes in flight."""
     waits, rows = tables.waits, stalls.rows
     known = waits.rtt_ns[rows] >= 0
+    in_flight = waits.in_flight_bytes[rows][waits.in_flight_bytes[rows] >= 0]
     return {
         "waits": len(rows),
         "wait_ns": total_ns(waits.duration_ns[rows]),
         "median_wait_ns": int(np.median(waits.duration_ns[rows])),
         "longest_wait_ns": int(waits.duration_ns[rows].max()),
         "round_trip_ns": int(np.median(waits.rtt_ns[rows][known])) if known.any() else -1,
-        "bytes_in_flight_at_stop": int(np.median(waits.in_flight_bytes[rows])),
+        **({"bytes_in_flight_at_stop": int(np.median(in_flight))} if len(in_flight) else {}),
         "owed_bytes_at_stop": int(np.median(waits.owed_bytes[rows].astype(np.int64))),
         "waits_of_clients": int((waits.direction[rows] == 0).sum()),
         "waits_of_servers": int((waits.direction[rows] == 1).sum()),
@@ -316,6 +322,25 @@ def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> I
         )
 
 
+class _Reading(Struct, frozen=True, eq=False):
+    """How fast a window was given back, and how fast it could have been."""
+
+    size_bytes: int
+    """Size of the window at the stops, the smallest: a receiver may enlarge it."""
+    unread_bytes: int | None
+    """Bytes that the reader had acknowledged and not given back at a stop, median; None where not known."""
+    carries: float
+    """Bytes per second that one window per round trip carries."""
+    rate: float
+    """Bytes per second of the messages that were sent."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Say whether the reader left most of the window unread, and the window would have carried more."""
+        unread = self.unread_bytes or 0
+        return unread > _UNREAD * self.size_bytes and 0 < self.rate < _UNREAD * self.carries
+
+
 class _Words(Struct, frozen=True, eq=False):
     """Words that several texts of a window's finding share."""
 
@@ -324,6 +349,7 @@ class _Words(Struct, frozen=True, eq=False):
     slow_reader: bool | None
     why: str
     first_step: str
+    reading: _Reading | None = None
 
 
 def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> Finding:
@@ -340,7 +366,8 @@ def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stal
         lost_ns=stalls.lost_ns,
         share=stalls.share,
         metrics=measure(tables, stalls)
-        | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)},
+        | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)}
+        | _list_figures(words.reading),
         evidence=tuple(
             item
             for row in sort_longest(tables, stalls.rows, limits.examples)
@@ -354,7 +381,7 @@ def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stal
         remedies=_list_remedies(tables, window, words, connection, direction),
         references=window.references,
         verdict=(
-            f"{words.blocked} was blocked by {window.name} for {total} of RPC time ({stalls.share:.0%}): "
+            f"{words.blocked} was blocked by {window.name} for {total} ({stalls.share:.0%} of RPC time): "
             f"{words.first_step}."
         ),
     )
@@ -374,6 +401,48 @@ def _measure_late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) ->
     return float(duration[late].sum() / max(1, int(duration.sum())))
 
 
+def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_ns: int) -> _Reading | None:
+    """Measure how a reader gives back the window that blocked longest; None where the window's size is not known."""
+    waits, directions = tables.waits, tables.directions
+    connection, direction = stalls.first
+    rows = stalls.rows[(waits.connection[stalls.rows] == connection) & (waits.direction[stalls.rows] == direction)]
+    sizes = getattr(waits, f"{window.cause}_size_bytes", None)
+    if sizes is None or round_trip_ns <= 0 or not len(rows := rows[sizes[rows] >= 0]):
+        return None
+    of_window = int(sizes[rows].min())
+    known = rows[waits.in_flight_bytes[rows] >= 0]
+    unread = of_window - np.maximum(getattr(waits, f"{window.cause}_bytes")[known], 0) - waits.in_flight_bytes[known]
+    end = 2 * connection + direction
+    span = int(directions.last_message_time_ns[end] - directions.first_message_time_ns[end])
+    return _Reading(
+        size_bytes=of_window,
+        unread_bytes=max(0, int(np.median(unread))) if len(known) else None,
+        carries=of_window * 1e9 / round_trip_ns,
+        rate=int(directions.message_bytes[end]) * 1e9 / span if span > 0 else 0.0,
+    )
+
+
+def _list_figures(reading: _Reading | None) -> dict[str, int]:
+    if reading is None:
+        return {}
+    unread = {} if reading.unread_bytes is None else {"unread_bytes_at_stop": reading.unread_bytes}
+    return {"window_size_bytes": reading.size_bytes, "window_carries_bytes_per_s": round(reading.carries)} | unread
+
+
+def _are_both_shut(tables: Tables, window: Window, rows: Ints) -> bool:
+    """Check whether stream and connection window both had no room for more than half of the blocked time."""
+    waits = tables.waits
+    if window.cause not in ("stream_window", "connection_window"):
+        return False
+    least = np.maximum(1, np.minimum(waits.owed_bytes[rows].astype(np.int64), waits.mss[rows]))
+    left = (waits.stream_window_bytes[rows], waits.connection_window_bytes[rows])
+    both = np.logical_and(*((window < least) & (window != WINDOW_NOT_KNOWN) for window in left))
+    return bool(2 * waits.duration_ns[rows][both].sum() > waits.duration_ns[rows].sum())
+
+
+_BOTH = " The stream window and the connection window were both used up: to enlarge one alone will not help."
+
+
 def _choose_words(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> _Words:
     connection, direction = stalls.first
     blocked, reader = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
@@ -382,19 +451,46 @@ def _choose_words(tables: Tables, limits: ReaderThresholds, window: Window, stal
     if rtt < 0:
         why = "No round trip was measured, so the cause may be a small window or a slow reader."
         return _Words(blocked, reader, None, why, window.enlarge.format(reader=reader))
+    trip = _shared.milliseconds(rtt)
+    reading = _measure_reading(tables, window, stalls, rtt)
+    if reading and reading.is_slow:
+        longest = int(figures["longest_wait_ns"])
+        if 2 * longest > int(figures["wait_ns"]):
+            why = (
+                f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not "
+                f"read them when {blocked} stopped (median). It read nothing for {_shared.milliseconds(longest)}, at a "
+                f"round trip of {trip}. A larger window only buffers more."
+            )
+            step = f"the application on {reader} did not read for {_shared.milliseconds(longest)}; find out why"
+            return _Words(blocked, reader, True, why, step, reading)
+        rate, carries = f"{size(reading.rate)}/s", f"{size(reading.carries)}/s"
+        why = (
+            f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not "
+            f"read them when {blocked} stopped (median). The application there reads slowly: {rate}; this window "
+            f"carries {carries} at a round trip of {trip}. A larger window only buffers more."
+        )
+        step = f"the application on {reader} reads slowly, {rate} where the window carries {carries}"
+        return _Words(blocked, reader, True, why, step, reading)
     if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
         why = (
-            f"The median wait for the {window.opened_by} was {each}, longer than the round trip of "
-            f"{_shared.milliseconds(rtt)}: {reader} was slow to read, or the network queued packets. "
-            "A larger window only buffers more."
+            f"The median wait for the {window.opened_by} was {each}, longer than the round trip of {trip}: {reader} "
+            "was slow to read, or the network queued packets. A larger window only buffers more."
         )
-        return _Words(blocked, reader, True, why, f"the application on {reader} reads slowly; make it read sooner")
+        step = f"the application on {reader} reads slowly; make it read sooner"
+        return _Words(blocked, reader, True, why, step, reading)
+    both = _are_both_shut(tables, window, stalls.rows)
+    known = f"The window of {reading.size_bytes:,} bytes" if reading else "The window"
+    in_flight = figures.get("bytes_in_flight_at_stop")
+    seen = "" if in_flight is None else f" ({in_flight:,} bytes were in flight at a stop)"
     why = (
-        f"The median wait for the {window.opened_by} was {each}, within the round trip of "
-        f"{_shared.milliseconds(rtt)}: {reader} sent it promptly. The window is too small for this round trip "
-        f"({int(figures['bytes_in_flight_at_stop']):,} bytes were in flight at a stop)."
+        f"The median wait for the {window.opened_by} was {each}, at a round trip of {trip}: {reader} sent it promptly. "
+        f"{known} is too small for this round trip{seen}.{_BOTH if both else ''}"
     )
-    return _Words(blocked, reader, False, why, window.enlarge.format(reader=reader))
+    enlarge = _ENLARGE_BOTH if both else window.enlarge
+    return _Words(blocked, reader, False, why, enlarge.format(reader=reader), reading)
+
+
+_ENLARGE_BOTH = "enlarge stream and connection window on {reader}, or leave both unset where they adapt"
 
 
 def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
@@ -405,13 +501,18 @@ def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidenc
     yield from show_interval(
         tables,
         row,
-        f"{blocked} stops with {describe_owed(tables, row)} still to send and "
-        f"{int(waits.in_flight_bytes[row]):,} bytes in flight: {_describe_window(tables, window, row)}",
+        f"{blocked} stops with {describe_owed(tables, row)} still to send{_describe_in_flight(tables, row)}: "
+        f"{_describe_window(tables, window, row)}",
         f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
         f"{blocked} resumes {after} after that packet, {waited} after the stop"
         if waits.released_by_packet[row]
         else f"{blocked} resumes {waited} after the stop",
     )
+
+
+def _describe_in_flight(tables: Tables, row: int) -> str:
+    in_flight = int(tables.waits.in_flight_bytes[row])
+    return f" and {in_flight:,} bytes in flight" if in_flight >= 0 else ""
 
 
 def _describe_window(tables: Tables, window: Window, row: int) -> str:

@@ -15,15 +15,18 @@ A blocked interval counts when all of this holds:
 - The sender stopped inside a message. gRPC's length prefix says how many bytes were still to come.
 - The connection's window had less left than a segment, and less than the bytes still to come. The window is counted
   from WINDOW_UPDATE and DATA.
-- Nothing was retransmitted during the interval.
+- Nothing was retransmitted during the interval, or all of it was acknowledged long before the sender resumed.
 - The sender resumed right after a WINDOW_UPDATE reached it, or the WINDOW_UPDATE arrived when most of the interval
   was over.
 
 Where the sender is far from the capture, a WINDOW_UPDATE counts from the time at which it can have reached the
 sender. Where the windows of stream and connection are both at zero, the connection's is named. The time lost is the
-RPC time in these intervals, summed over all RPCs that waited. A WINDOW_UPDATE within about a round trip means that
-the window is too small for this path. A later one means that the reader is slow. The report names the reason with
-more of the blocked time.
+RPC time in these intervals, summed over all RPCs that waited.
+
+A WINDOW_UPDATE within about a round trip means that the window is too small for this path. A later one means that the
+reader is slow. The report names the reason with more of the blocked time. The reader is slow as well if it had
+acknowledged and not read more than half of the window at the stops, and the messages came at less than half of the
+rate that one window per round trip carries.
 
 When it cannot tell
 -------------------
@@ -32,10 +35,8 @@ stops of the sender prove where the window ends if each is inside a message, beh
 a WINDOW_UPDATE. The bytes granted less the bytes sent must then be the same at all four, to the byte, while the
 stream's value differs each time. The first of these stops are not counted, and the confidence is medium at most.
 
-A reader that sends small WINDOW_UPDATEs more often than once per round trip looks like a small window; compare the
-bytes in flight at a stop with the configured window. A queue in the network delays WINDOW_UPDATEs as a slow reader
-does. RPCs that had not begun a message when the window was used up wait too. No byte of theirs is on the wire yet,
-so their time is not counted.
+A queue in the network delays WINDOW_UPDATEs as a slow reader does. RPCs that had not begun a message when the window
+was used up wait too. No byte of theirs is on the wire yet, so their time is not counted.
 
 What would refute it
 --------------------

@@ -61,6 +61,7 @@ ABOUT = About(
     example="recorded/deadline-exceeded.pcap",
     figure=_figures.statuses("DEADLINE_EXCEEDED"),
     precedence=3,
+    weight="deadline_exceeded_share",
 )
 
 

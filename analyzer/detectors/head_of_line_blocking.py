@@ -75,7 +75,7 @@ def _make_finding(tables: Tables, stalls: _stalls.Stalls, limits: Limits) -> Fin
     connection, direction = stalls.first
     sender = _shared.host(tables, connection, direction)
     metrics = _stalls.measure(tables, stalls)
-    del metrics["bytes_in_flight_at_stop"]  # bytes of the connection, which did not stop
+    metrics.pop("bytes_in_flight_at_stop", None)  # bytes of the connection, which did not stop
     each, total = _shared.milliseconds(float(metrics["median_wait_ns"])), _shared.milliseconds(stalls.lost_ns)
     return Finding(
         id=ID,

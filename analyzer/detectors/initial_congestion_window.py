@@ -58,12 +58,13 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
+from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from . import _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
 ABOUT = About(
-    example="recorded/rtt205-go-14000.pcap",
+    example="recorded/wild/etcd-bigrange.pcap.zst",
     figure=_figures.blocked_time("congestion_window"),
 )
 
@@ -161,6 +162,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     each = _shared.milliseconds(lost / paying)
     in_flight, mss = int(waits.in_flight_bytes[row]), int(waits.mss[row])
     metrics = _measure(tables, rows, firsts) | {"rpcs_waiting": paying}
+    http2 = int((tables.connections.protocol == HTTP2).sum())
     return Finding(
         id=ID,
         title=(
@@ -179,7 +181,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             f"{mss:,} bytes; TCP allows about {_stalls.INITIAL_SEGMENTS} packets, short ones included, before the "
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
-            f"receive windows had room. {metrics['connections']:,} of {len(tables.connections.rpcs):,} connections "
+            f"receive windows had room. {metrics['connections']:,} of {http2:,} connections "
             f"began like this; {paying:,} of {tables.rpc_count:,} RPCs waited. It happens once per connection and "
             "direction, so it matters how many calls a connection serves."
         ),

@@ -127,6 +127,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=_shared.share_of_time(tables, lost),
+        at_least=True,
         metrics={
             "connections": len(rows),
             "max_concurrent_streams": limit,
@@ -151,8 +152,8 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             "https://github.com/grpc/proposal/blob/master/A105-max_concurrent_streams-connection-scaling.md",
         ),
         verdict=(
-            f"RPCs of {client} queue before their first packet {share:.0%} of the time because {server} allows "
-            f"{streams} at once: raise MAX_CONCURRENT_STREAMS there."
+            f"RPCs of {client} queue for >= {_shared.milliseconds(lost)} before their first packet, which no duration "
+            f"here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
         ),
     )
 

@@ -62,7 +62,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _shared, _window_settings
+from . import _figures, _shared, _software_settings
 from ._stalls import INITIAL_SEGMENTS, make_scope
 
 ID = "network-queueing"
@@ -267,7 +267,8 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
     if not filled:
         return (shape,)
     reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
-    windows = _window_settings.list_settings(reading, 1 - queue.direction, True)
+    kind = _software_settings.CONNECTION_WINDOW
+    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction)
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
     round_trip = max(0, int(tables.connections.min_rtt_ns[queue.filler]))
     return (

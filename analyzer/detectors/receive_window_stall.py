@@ -15,8 +15,8 @@ A blocked interval counts when all of this holds:
 - The sender stopped inside a message. gRPC's length prefix says how many bytes were still to come.
 - The last window that the peer announced, after scaling, had no room for a segment beyond the bytes in flight.
 - The sender did not resume because of an HTTP/2 WINDOW_UPDATE.
-- Nothing was retransmitted during the interval.
-- The sender resumed right after an ACK.
+- Nothing was retransmitted during the interval, or all of it was acknowledged long before the sender resumed.
+- The sender resumed right after an ACK, or after a packet that announced a larger window.
 
 The time lost is the RPC time in these intervals. Intervals of about a round trip mean that the buffer is too small
 for this path. Longer ones mean that the peer did not read its socket. The report names the reason with more of the

@@ -76,6 +76,7 @@ ABOUT = About(
     figure=_write_figure,
     caused_by=("too-many-pings", "connection-closed-early", "stream-timeout"),
     precedence=4,
+    weight="failed_share",
 )
 
 

@@ -5,23 +5,35 @@ What it finds
 Calls are slow, and most of their time passes at the server. It is measured as response time: from the last byte of a
 request message to the first byte of the next response message on the stream.
 
-Two patterns are distinguished. *All calls alike*: the handler needs that time, which is reported as `info`. *A long
+Three patterns are distinguished. *All calls alike*: the handler needs that time, which is reported as `info`. *A long
 tail*: most responses come quickly and some take very much longer, which is a warning. Such calls wait for something
-in the server: a lock, a pool, a queue, garbage collection, another service.
+in the server: a lock, a pool, a queue, garbage collection, another service. The time lost is the server's time beyond
+the method's median. *One slow server*: the slow calls are those of one of several servers of a client, which is a
+warning, too.
 
 How it is decided
 -----------------
 By the method's distribution of response times, less the round trip between the capture point and the server. The
-response time must be long in itself and compared with the round trip between client and server. Most of the method's
-RPC time must be the server's. A fast call is not reported just because the server has the largest part of it. A tail
-counts only for methods with one response per request: a stream may be silent because there is nothing to say.
+response time must be long in itself and compared with the round trip between client and server.
+
+If all calls are alike, most of the method's RPC time must be the server's. A fast call is not reported just because
+the server has the largest part of it.
+
+A tail is compared with the method's own median. Few calls can be most of what a user notices, so their part of all
+RPC time does not matter. Most of the excess over the median must be the server's by the time by cause, and the 99th
+percentile of the RPCs must be mostly response time. A tail counts only for methods with one response per request: a
+stream may be silent because there is nothing to say.
+
+If the longest calls are at a server whose mean call takes half as long as the tail, that is no tail. It is a slow
+server if the same client has other servers whose mean is less than half of it.
 
 When it cannot tell
 -------------------
 The packets show the server as one box: its host, its gRPC library, its handler and what the handler calls. Packet
-loss makes responses late, too: with more retransmitted or reordered packets than the tail allows for, a tail is not
-judged. Nor is it where time in the network's queue (`network-queueing`) can explain it. A method with fewer than a
-hundred responses is not judged for a tail either.
+loss makes responses late, too: a tail is not judged if packets were retransmitted, and the longest recovery took half
+as long as the tail or longer. That holds for needless retransmissions as well: they show that ACKs were late, which no
+handler delays. Nor is a tail judged where time in the network's queue (`network-queueing`) can explain it, or for a
+method with fewer than a hundred responses.
 
 What would refute it
 --------------------
@@ -46,20 +58,24 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
 from . import _failures as common
 from . import _figures
-from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time
+from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time, share_of_time
 
 ID = "server-latency"
 ABOUT = About(
-    example="recorded/max-concurrent-streams-control.pcap",
+    example="recorded/wild/grpclib-tail.pcap.zst",
     figure=_figures.blocked_time("server"),
+    caused_by=("synchronised-stall",),
+    weight="server_time_share",
 )
 
 _SERVER = CAUSES.index("server")
@@ -81,16 +97,35 @@ class Limits(Struct, frozen=True, eq=False):
     """Share of the method's RPC time that must be the server's (heuristic: most of it)."""
     of_capture: float = 0.02
     """Share of all RPC time that it must be (heuristic: above the variation between equal runs)."""
-    least_answers: int = 20
-    """Fewest responses for a median (heuristic: first calls, with cold caches, are few)."""
+    of_tail: float = 0.5
+    """Share of a tail's excess over the median that must be the server's (heuristic: most of it)."""
+    of_user: float = 0.5
+    """Share of the RPCs' 99th percentile that must be response time (heuristic: most of it)."""
+    least_answers: int = 5
+    """Fewest responses for a median (heuristic: two first calls with cold caches do not move a median of five)."""
     tail_answers: int = 100
     """Fewest responses for a tail (heuristic: with fewer the 99th percentile is one response)."""
-    disturbed: float = 0.1
-    """Retransmitted or reordered packets allowed for each response in the tail (heuristic: too few to cause it)."""
+    recovery: float = 0.5
+    """Longest recovery, as a share of the tail, from which it is not judged (heuristic: two of them explain it)."""
     unary_messages: float = 2.1
     """Messages per RPC up to which a method has one response per request (heuristic: two, and some rounding)."""
     examples: int = 3
     """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Peers(Struct, frozen=True, eq=False):
+    """A server with the other servers of the same client."""
+
+    connections: Ints
+    """The connections to the slow server."""
+    mean_ns: float
+    """Its time per RPC."""
+    others: int
+    """Number of the other servers."""
+    others_mean_ns: float
+    """Their time per RPC, of the slowest one."""
+    lost_ns: int
+    """What its RPCs took beyond the mean of the others."""
 
 
 class _Slow(Struct, frozen=True, eq=False):
@@ -100,10 +135,30 @@ class _Slow(Struct, frozen=True, eq=False):
     p50_ns: int
     p99_ns: int
     tail: bool
+    peers: _Peers | None = None
+    """The servers, where one of them is slow and the others are not."""
+
+    @property
+    def lost_ns(self) -> int | None:
+        """Return the time that the RPCs would not have needed; None where all calls are alike."""
+        if self.peers:
+            return self.peers.lost_ns
+        return self.beyond_median_ns if self.tail else None
 
     @property
     def server_ns(self) -> int:
+        """Return the server's time in all RPCs of the method."""
         return self.method.budget[_SERVER]
+
+    @property
+    def count(self) -> int:
+        """Return the number of responses."""
+        return (self.method.turnaround or {})["count"]
+
+    @property
+    def beyond_median_ns(self) -> int:
+        """Return the server's time beyond what it had taken if each response had come after the median."""
+        return max(0, self.server_ns - self.count * self.p50_ns)
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -115,8 +170,6 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if round_trip < 0:
         yield Skipped(ID, "no round-trip time was measured, so the server's part of the response time is unknown")
         return
-    whole = rpc_time(tables)
-    long = [m for m in long if m.budget[_SERVER] >= max(limits.of_method * sum(m.budget), limits.of_capture * whole)]
     slow: list[_Slow] = []
     for method in long:
         found = _judge(tables, method, round_trip, near, limits)
@@ -125,7 +178,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         elif found:
             slow.append(found)
     if slow:
-        yield _make_finding(tables, sorted(slow, key=lambda s: (not s.tail, -s.server_ns)), limits)
+        yield _make_finding(tables, sorted(slow, key=lambda s: (s.lost_ns is None, -s.server_ns)), limits)
 
 
 def _may_be_long(method: Method, limits: Limits) -> bool:
@@ -147,71 +200,129 @@ def _measure_round_trips(tables: Tables) -> tuple[int, int]:
 def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: Limits) -> _Slow | Skipped | None:
     figures = method.turnaround or {}
     p50, p99 = max(0, figures["p50"] - near), max(0, figures["p99"] - near)
+    slow = _Slow(method, p50, p99, tail=True)
     least = limits.round_trips * round_trip
-    slow = p50 >= max(limits.long_ns, least)
-    tail = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
-    if tail and _is_unary(method, limits):
-        if _count_disturbed(tables) > limits.disturbed * 0.01 * figures["count"]:
-            return Skipped(ID, f"packets were lost or reordered, which may explain the late responses of {method.name}")
+    far = figures["count"] >= limits.tail_answers and p99 >= max(limits.tail_ns, least, limits.tail_factor * p50)
+    if far and _is_unary(method, limits) and _is_tail_of_server(slow, limits):
+        if _find_longest_recovery(tables) >= limits.recovery * (p99 - p50):
+            return Skipped(ID, f"packets were lost or late, which may explain the late responses of {method.name}")
         if method.budget[_QUEUE] >= 0.01 * figures["count"] * (p99 - p50):
             return Skipped(ID, f"the network's queue may explain the late responses of {method.name}")
-        return _Slow(method, p50, p99, True)
-    return _Slow(method, p50, p99, False) if slow else None
+        means = _measure_servers(tables, _find_examples(tables, slow, limits)[0])
+        if means[0][0] < limits.of_tail * p99:
+            return slow
+        if peers := _compare_servers(tables, means, limits):
+            return replace(slow, tail=False, peers=peers)
+    most = max(limits.of_method * sum(method.budget), limits.of_capture * rpc_time(tables))
+    alike = p50 >= max(limits.long_ns, least) and slow.server_ns >= most
+    return replace(slow, tail=False) if alike else None
+
+
+def _is_tail_of_server(slow: _Slow, limits: Limits) -> bool:
+    """Check that the server makes most of the excess over the median, and most of what the slowest callers wait."""
+    figures, latency = slow.method.turnaround or {}, slow.method.latency
+    excess = slow.count * (figures["mean"] - figures["p50"])
+    notices = latency is None or slow.p99_ns >= limits.of_user * latency["p99"]
+    return notices and slow.beyond_median_ns >= limits.of_tail * excess
 
 
 def _is_unary(method: Method, limits: Limits) -> bool:
     return method.messages <= limits.unary_messages * method.rpcs
 
 
-def _count_disturbed(tables: Tables) -> int:
+def _find_longest_recovery(tables: Tables) -> int:
+    """Return the longest time until a packet was retransmitted, needlessly or not; 0 without any."""
     connections = tables.connections
-    return int(connections.retransmitted_packets.sum()) + int(connections.out_of_order_packets.sum())
+    return int(connections.recovery_ns[connections.retransmitted_packets > 0].max(initial=0))
+
+
+def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
+    """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
+    connections, first = tables.connections, int(tables.rpcs.connection[rpc])
+    used = (connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0)
+    ends = connections.server_ip.astype(np.int64) << 16 | connections.server_port
+    own = int(ends[first])
+    groups = [np.flatnonzero(used & (ends == end)) for end in (own, *(set(ends[used].tolist()) - {own}))]
+    times = tables.connection_budgets[:, _SERVER]
+    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in groups]
+
+
+def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Limits) -> _Peers | None:
+    """Compare the first server with the others; None without others, or if another one is slow, too."""
+    (mean, rows), *others = means
+    most = max((other for other, _ in others), default=mean)
+    if most >= limits.of_tail * mean:
+        return None
+    return _Peers(rows, mean, len(others), most, int((mean - most) * tables.connections.rpcs[rows].sum()))
 
 
 def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     first = slow[0]
     rows = _find_examples(tables, first, limits)
-    connections = tuple(int(c) for c in distinct(tables.rpcs.connection[rows]))
+    connections = tuple(
+        int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
+    )
     server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
-    share = first.server_ns / max(1, rpc_time(tables))
+    share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
     words = _summarize(first, server, name)
+    lost = sum(s.lost_ns or 0 for s in slow)
+    grave = first.lost_ns is not None
     return Finding(
         id=ID,
-        title=f"{name}: {server} took {milliseconds(first.p99_ns if first.tail else first.p50_ns)} "
-        + ("for one response in a hundred" if first.tail else "for the median response"),
-        severity="warning" if first.tail else "info",
-        confidence=lower("medium" if first.tail else "high", quality_allows(tables)),
+        title=_write_title(first, server, name),
+        severity="warning" if grave else "info",
+        confidence=lower("medium" if grave else "high", quality_allows(tables)),
         scope=Scope(connections, names(tables, [s.method.number for s in slow])),
-        lost_ns=None,
-        share=None,
+        lost_ns=lost if grave else None,
+        share=share_of_time(tables, lost) if grave else None,
         metrics=_measure(slow, share),
         evidence=tuple(_show_rpcs(tables, rows)),
         explanation=(
             f"{words} The round trip between client and server is not included; {share:.0%} of all RPC time is the "
             "server's. The packets show the server as one box: host, library, handler and what it calls."
         ),
-        remedies=_list_remedies(first.tail, server),
+        remedies=_list_remedies(first, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=f"{_summarize_briefly(first, server, name)}: trace the handler at the times of the evidence.",
+        verdict=_write_verdict(first, server, name, share),
     )
 
 
+def _write_title(slow: _Slow, server: str, name: str) -> str:
+    if slow.peers:
+        return f"{name}: {server} took {milliseconds(slow.peers.mean_ns)} per RPC, others of its kind much less"
+    if slow.tail:
+        return f"{name}: {server} took {milliseconds(slow.p99_ns)} for one response in a hundred"
+    return f"{name}: {server} took {milliseconds(slow.p50_ns)} for the median response"
+
+
+def _compare(peers: _Peers, server: str) -> str:
+    mean, most = milliseconds(peers.mean_ns), milliseconds(peers.others_mean_ns)
+    return f"{server} takes {mean} per RPC, the {count(peers.others, 'other server')} at most {most}"
+
+
 def _summarize(slow: _Slow, server: str, name: str) -> str:
-    count = (slow.method.turnaround or {})["count"]
     p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    if slow.peers:
+        return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
     if slow.tail:
         return (
-            f"{server} responds to {name} in {p50} (median of {count:,}) but needs {p99} and more for one response in "
-            "a hundred: some calls wait for something there."
+            f"{server} responds to {name} in {p50} (median of {slow.count:,}) but needs {p99} and more for one "
+            "response in a hundred: some calls wait for something there. Beyond its median it took "
+            f"{milliseconds(slow.beyond_median_ns)} in total."
         )
-    return f"{server} needs {p50} to respond to {name} (median of {count:,}; 99th percentile {p99})."
+    return f"{server} needs {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
-def _summarize_briefly(slow: _Slow, server: str, name: str) -> str:
+def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
     p50, p99 = milliseconds(slow.p50_ns), milliseconds(slow.p99_ns)
+    if slow.peers:
+        return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
     if slow.tail:
-        return f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50})"
-    return f"{server} needs {p50} to respond to {name} (median)"
+        return (
+            f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
+            "at the times of the evidence."
+        )
+    return f"{share:.0%} of the RPC time is in {server}, which takes {p50} (median) to respond to {name}: look there."
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:
@@ -233,20 +344,25 @@ def _measure(slow: list[_Slow], share: float) -> Mapping[str, int | float | str]
     return {
         "server_p50_ns": first.p50_ns,
         "server_p99_ns": first.p99_ns,
-        "answers": (first.method.turnaround or {})["count"],
+        "answers": first.count,
         "server_time_ns": first.server_ns,
         "server_time_share": share,
         "long_tail": int(first.tail),
+        "slow_servers": int(first.peers is not None),
         "slow_methods": len(slow),
         "slow_methods_p50": ", ".join(f"{s.method.name} {milliseconds(s.p50_ns)}" for s in slow[:5]),
     }
 
 
-def _list_remedies(tail: bool, server: str) -> tuple[Remedy, ...]:
+def _list_remedies(slow: _Slow, server: str) -> tuple[Remedy, ...]:
+    if slow.peers:
+        return (
+            Remedy("application", "compare host, load and version", f"of {server} with the client's other servers"),
+        )
     trace = Remedy(
         "application", "trace the handler at the times of the evidence", f"on {server}: shows what it waits for"
     )
-    if not tail:
+    if not slow.tail:
         parallel = Remedy(
             "application", "call in parallel, or ask for several things in one call", "more load on the server at once"
         )

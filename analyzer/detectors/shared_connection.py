@@ -25,7 +25,7 @@ All of this holds for a connection:
 
 Three cases are reported as `info`:
 
-- There are two to five callers: one connection is usually enough for them.
+- There are two to five callers: one connection is often enough for them.
 - The silence is less than 5 µs for each request: connections of their own cost each request about as much.
 - The silences last 2 ms and more on average: a timer is then more likely.
 
@@ -34,10 +34,11 @@ For unary calls this wait comes before their first packet, so it is no part of t
 
 When it cannot tell
 -------------------
-Packets show that the client was silent, not what it did. Timers that fire together in the client, two milliseconds
-apart or less, look like callers that wait. A capture taken farther from the client than its gaps are long cannot
-distinguish them from the network's jitter, and is not judged. Several clients behind one address or proxy look like
-one.
+Packets show that the client was silent, not what it did. A client that has no processor time left looks the same, and
+more connections make it slower. One capture therefore does not decide, and the confidence is medium at most. Timers
+that fire together in the client, two milliseconds apart or less, look like callers that wait. A capture taken farther
+from the client than its gaps are long cannot distinguish them from the network's jitter, and is not judged. Several
+clients behind one address or proxy look like one.
 
 What would refute it
 --------------------
@@ -116,8 +117,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             ID, "the client's gaps are shorter than the round trip between capture and client: capture at the client"
         )
     held &= near
+    held[held] = _turns.mark_alone(tables, rows[held])
     many = held & (turn.callers >= limits.callers)
-    many[many] = _turns.mark_alone(tables, rows[many])
     few = held & (turn.callers < limits.callers)
     costly = _turns.mark_library_gaps(turn, limits.request_ns, limits.gap_ns)
     if (many & costly).any():
@@ -155,11 +156,12 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
         severity=_rate_severity(held, limits) if costs else "info",
         confidence=_shared.lower(
-            "high" if costs and _is_near_client(tables, rows, seen.p50_ns) else "medium", _shared.quality_allows(tables)
+            "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
         ),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
         lost_ns=lost,
         share=None if lost is None else _shared.share_of_time(tables, lost),
+        at_least=lost is not None,
         metrics=_measure(tables, turn, seen, len(rows)),
         evidence=tuple(_turns.show_gaps(tables, worst, limits.examples)),
         explanation=_explain(tables, turn, seen, client) + ("" if costs else _explain_info(turn, limits)),
@@ -170,8 +172,9 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             "https://github.com/grpc/grpc/issues/21386",
         ),
         verdict=(
-            f"{callers} callers share one connection of {client}, which leaves it idle {held:.0%} of the time: "
-            f"give callers separate connections ({remedies[0].implementation}: {remedies[0].knob})."
+            f"{callers} callers share one connection of {client}, which leaves it idle {held:.0%} of the time. "
+            "If that host has processor time left, compare a run with separate connections "
+            f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
 
@@ -199,7 +202,6 @@ def _measure(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, connections: 
         "requests_per_round": round(float(turn.round_messages[0]), 2),
         "client_held_per_request_ns": round(float(turn.request_ns[0])),
         "round_turnaround_ns": (active - idle) // max(int(turns.idles[row]), 1),
-        "estimated_scaling_without_gaps": round(active / max(active - idle, 1), 2),
         **seen.metrics(),
     }
 
@@ -213,9 +215,9 @@ def _explain(tables: Tables, turn: _turns.Turn, seen: _turns.Gaps, client: str) 
         f"{_shared.milliseconds(seen.p90_ns)}), {float(turn.held[0]):.0%} of the time from first to last message. "
         f"A round has {m['requests_per_round']} requests, {m['requests_per_burst']} of them before a response arrives, "
         f"and takes about {_shared.milliseconds(float(m['round_turnaround_ns']))} without the gap. In the gaps the "
-        "client waits for no bytes and has none to finish: the time passes above TCP. Without the gaps the rate would "
-        f"be about {m['estimated_scaling_without_gaps']} times as high; this is an estimate, because the capture does "
-        "not show one caller alone."
+        "client waits for no bytes and has none to finish: the time passes above TCP. A client without processor time "
+        "left looks the same, and is not faster with more connections. A second capture with separate connections "
+        "decides (grpcdiag compare)."
     )
 
 
@@ -223,7 +225,7 @@ def _explain_info(turn: _turns.Turn, limits: Limits) -> str:
     """Say why it is `info`."""
     callers, request_ns = int(turn.callers[0]), float(turn.request_ns[0])
     if callers < limits.callers:
-        return f" This is info: one connection is usually enough for {callers} callers."
+        return f" This is info: one connection is often enough for {callers} callers."
     if turn.gap_ns[0] >= limits.gap_ns:
         return " This is info: silences of milliseconds are more likely a timer's or the application's work."
     return (

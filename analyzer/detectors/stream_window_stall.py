@@ -16,20 +16,22 @@ A blocked interval counts when all of this holds:
 - The stream's window had less left than a segment, and less than the bytes still to come. The window is counted from
   SETTINGS, WINDOW_UPDATE and DATA.
 - The connection's window was open.
-- Nothing was retransmitted during the interval.
+- Nothing was retransmitted during the interval, or all of it was acknowledged long before the sender resumed.
 - The sender resumed right after a WINDOW_UPDATE reached it, or the WINDOW_UPDATE arrived when most of the interval
   was over.
 
 Where the sender is far from the capture, a WINDOW_UPDATE counts from the time at which it can have reached the
-sender. The time lost is the RPC time in these intervals. A WINDOW_UPDATE within about a round trip means that the
-window is too small for this path. A later one means that the reader is slow. The report names the reason with more
-of the blocked time.
+sender. The time lost is the RPC time in these intervals.
+
+A WINDOW_UPDATE within about a round trip means that the window is too small for this path. A later one means that the
+reader is slow. The report names the reason with more of the blocked time. The reader is slow as well if it had
+acknowledged and not read more than half of the window at the stops, and the messages came at less than half of the
+rate that one window per round trip carries.
 
 When it cannot tell
 -------------------
-When the capture begins after the connection: SETTINGS and earlier WINDOW_UPDATEs are not in it. A reader that sends
-small WINDOW_UPDATEs more often than once per round trip looks like a small window; compare the bytes in flight at a
-stop with the configured window. A queue in the network delays WINDOW_UPDATEs as a slow reader does.
+When the capture begins after the connection: SETTINGS and earlier WINDOW_UPDATEs are not in it. A queue in the network
+delays WINDOW_UPDATEs as a slow reader does.
 
 What would refute it
 --------------------

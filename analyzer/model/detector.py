@@ -24,6 +24,8 @@ class About(Struct, frozen=True, eq=False):
     """No other finding counts this time, so the finding keeps it even as part of another."""
     precedence: int = 100
     """Rank among equally severe findings without lost time: the verdict names the lowest."""
+    weight: str = ""
+    """Metric with the share by which the verdict ranks its findings without lost time: of RPCs, or of RPC time."""
     whole_connections: bool = False
     """It counts whole connections: it cannot judge only some RPCs of a connection."""
     without_rpcs: bool = False

@@ -70,6 +70,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     """Time that the RPCs would not have needed, counted once; None when no latency cost was measured."""
     share: float | None
     """`lost_ns` as a share of all RPC time."""
+    at_least: bool = False
+    """Whether more time may be lost than `lost_ns`: the rest is not in the packets."""
     metrics: Mapping[str, int | float | str]
     """Figures, by name with unit."""
     evidence: Annotated[tuple[Evidence, ...], Meta(min_length=1)]

@@ -11,7 +11,21 @@ from msgspec.structs import replace
 
 from .. import _core
 from ..decode.disk_columns import gathered
-from ..tables import BEGUN_BEFORE, Before, Connections, Delays, Goaways, Idles, Ints, Method, Pings, Rpcs, Tables, Waits
+from ..tables import (
+    BEGUN_BEFORE,
+    Before,
+    Connections,
+    Delays,
+    Goaways,
+    Idles,
+    Ints,
+    Method,
+    Pings,
+    Rpcs,
+    Stalls,
+    Tables,
+    Waits,
+)
 from .reading import BITS, Mask, Read, streams_of
 
 _OTHER = 3
@@ -46,7 +60,7 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Idles, Pings, Goaways)
+_OfConnections = TypeVar("_OfConnections", Idles, Pings, Goaways, Stalls)
 
 
 def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
@@ -77,6 +91,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         directions=_zeroed(tables.directions, twice),
         turns=_zeroed(tables.turns, on),
         idles=_of(tables.idles, on),
+        stalls=_of(tables.stalls, on),
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),

@@ -17,6 +17,10 @@ _HIDDEN = 0.10
 """Share of RPC time without an explanation, or of RPCs without a known end, above which the verdict reports it
 (heuristic: it could hide a cause that deserves a warning)."""
 
+_MOST = 0.5
+"""Share of RPC time in one place from which the verdict names the place before any warning (heuristic: most of it; a
+warning is about less than a fifth)."""
+
 Abouts = Mapping[str, About]
 """How each detector's finding is treated, by id."""
 
@@ -53,14 +57,24 @@ def choose_verdict(
     abouts: Abouts,
     totals: Totals | None = None,
     reason: str = "",
+    calls: str = "",
 ) -> Verdict:
-    """Choose the verdict of the most severe finding that is not part of another; without one, say what is known.
+    """Choose the verdict, and add the sentence about the calls as a whole. `reason` is why there are no RPCs."""
+    chosen = _choose(findings, budget, abouts, totals, reason)
+    return Verdict(f"{chosen.text} {calls}".rstrip(), chosen.finding)
 
-    `reason` is why there are no RPCs.
-    """
-    grave = [finding for finding in findings if finding.severity != "info" and finding.part_of is None]
+
+def _choose(
+    findings: Sequence[Finding], budget: Mapping[str, int], abouts: Abouts, totals: Totals | None, reason: str
+) -> Verdict:
+    """Choose the verdict of the most severe finding that is not part of another; without one, say what is known."""
+    own = [finding for finding in findings if finding.part_of is None]
+    grave = [finding for finding in own if finding.severity != "info"]
+    place = _find_place(own, abouts)
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
+        if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
+            return Verdict(f"{larger.verdict} {_mention(worst)}", larger.id)
         return Verdict(worst.verdict, worst.id)
     if reason:
         return Verdict(reason, None)
@@ -78,13 +92,44 @@ def choose_verdict(
             "the time by cause."
         )
         return Verdict(text, None)
-    reported = [finding for finding in findings if finding.part_of is None and (finding.share or 0.0) >= _WORTH_NAMING]
-    if reported:
-        first = max(reported, key=lambda finding: finding.lost_ns or 0)
+    reported = [finding for finding in own if (finding.share or 0.0) >= _WORTH_NAMING]
+    first = max(reported, key=lambda finding: finding.lost_ns or 0) if reported else None
+    if place:
+        return Verdict(f"{place.verdict} {_mention(first)}", place.id)
+    if first:
         return Verdict(f"No serious problem was found. Largest cost: {first.verdict}", None)
     return Verdict("No transport problem was found in this capture.", None)
 
 
-def _rank(finding: Finding, about: About) -> tuple[int, int, int, str]:
+def _find_place(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:
+    """Find the `info` finding that says where most of the RPC time passes."""
+    places = [f for f in findings if f.severity == "info" and weigh(f, abouts[f.id]) >= _MOST and f.share is None]
+    return max(places, key=lambda finding: weigh(finding, abouts[finding.id]), default=None)
+
+
+def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:
+    """Find the finding with the largest cost, if that is more than the worst one's: it may be `info`."""
+    costly = [finding for finding in findings if (finding.share or 0.0) > (worst.share or 0.0)]
+    return max(costly, key=lambda finding: finding.share or 0.0, default=None)
+
+
+def _is_smaller(worst: Finding) -> bool:
+    """Check whether a finding is a warning about a small part of the RPC time, all of which it knows."""
+    return worst.severity == "warning" and worst.share is not None and not worst.at_least
+
+
+def _mention(finding: Finding | None) -> str:
+    if finding is None:
+        return "No transport problem was found."
+    return f"Less important: {finding.id} costs {finding.share or 0.0:.0%}."
+
+
+def weigh(finding: Finding, about: About) -> float:
+    """Return the share of RPC time that a finding costs, or the share of its detector's own kind; 0 without any."""
+    weight = finding.metrics.get(about.weight, 0.0) if finding.share is None else finding.share
+    return 0.0 if isinstance(weight, str) else float(weight)
+
+
+def _rank(finding: Finding, about: About) -> tuple[int, float, int, str]:
     about_the_capture = int(finding.id == "capture-quality")
-    return (about_the_capture - _rank_severity(finding) * 2, -(finding.lost_ns or 0), about.precedence, finding.id)
+    return (about_the_capture - _rank_severity(finding) * 2, -weigh(finding, about), about.precedence, finding.id)

@@ -44,6 +44,7 @@ from .connections import (
     Lookups,
     Records,
     Setups,
+    Stalls,
     Turns,
 )
 from .durations import MOST_NS, clip_ns
@@ -65,6 +66,7 @@ Table = TypeVar(
     LookupAddresses,
     Idles,
     Records,
+    Stalls,
     Pings,
     Goaways,
     Delays,
@@ -134,6 +136,8 @@ class Tables(Struct, frozen=True):
     """Names that DNS servers were asked for."""
     idles: Idles
     """See `Idles`."""
+    stalls: Stalls
+    """See `Stalls`."""
     pings: Pings
     """See `Pings`."""
     goaways: Goaways
@@ -252,6 +256,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         lookup_addresses=table_of(LookupAddresses, result["lookup_addresses"]),
         lookup_names=tuple(result["lookup_names"]),
         idles=table_of(Idles, result["idles"]),
+        stalls=table_of(Stalls, result["stalls"]),
         pings=table_of(Pings, result["pings"]),
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
@@ -315,6 +320,7 @@ __all__ = [
     "Setups",
     "Shorts",
     "Sizes",
+    "Stalls",
     "Table",
     "Tables",
     "Turns",

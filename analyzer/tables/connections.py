@@ -238,6 +238,25 @@ class Idles(Struct, frozen=True, eq=False):
     after_packet: Annotated[Counts, "the client's next request packet"]
 
 
+class Stalls(Struct, frozen=True, eq=False):
+    """One row per silence for which the peer waited: several RPCs for 50 ms or longer, or a PING for 20 ms or longer.
+
+    A silence in which packets were retransmitted has no row. A connection has at most 256 rows.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "the side that was silent"]
+    start_time_ns: Annotated[Ints, "since when its peer waited, and all that it had sent was acknowledged"]
+    duration_ns: Annotated[Ints, "from then until it sent its next bytes"]
+    stopped_at_packet: Annotated[Counts, "packet with its last bytes before"]
+    stopped_time_ns: Annotated[Ints, "time of that packet"]
+    resumed_at_packet: Annotated[Counts, "packet with its next bytes"]
+    waiting: Annotated[Counts, "RPCs that waited for it, 0 where it is the client"]
+    ping_packet: Annotated[Counts, "packet of the PING that it did not acknowledge for 20 ms or longer, 0 for none"]
+    ping_time_ns: Annotated[Ints, "time of that packet"]
+    acked_time_ns: Annotated[Ints, "when its TCP had acknowledged all bytes of its peer, -1 when not before it resumed"]
+
+
 class ConnectionMethods(Struct, frozen=True, eq=False):
     """One row per connection and method that its RPCs used."""
 

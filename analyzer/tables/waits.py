@@ -30,6 +30,8 @@ class Waits(Struct, frozen=True, eq=False):
     connection_window_bytes: Annotated[
         Ints, "the HTTP/2 connection window left at the stop, `WINDOW_NOT_KNOWN` when not known"
     ]
+    stream_window_size_bytes: Annotated[Ints, "size of the stream's window, as the peer's SETTINGS say"]
+    connection_window_size_bytes: Annotated[Ints, "size of the connection's window: the largest so far"]
     stopped_at_packet: Annotated[Counts, "packet with the last bytes before the stop"]
     released_by_packet: Annotated[Counts, "the ACK right before the sender resumed, 0 for none"]
     resumed_at_packet: Annotated[Counts, "packet with the next bytes"]

@@ -131,7 +131,8 @@ def relative(ns: int) -> str:
 def cost(finding: Finding) -> str:
     """Say what a finding costs."""
     if finding.lost_ns is not None and finding.share is not None:
-        return f"lost {duration(finding.lost_ns)}, {percent(finding.share)} of RPC time"
+        least = ">= " * finding.at_least
+        return f"lost {least}{duration(finding.lost_ns)}, {least}{percent(finding.share)} of RPC time"
     return f"part of {finding.part_of}" if finding.part_of else "no latency cost measured"
 
 

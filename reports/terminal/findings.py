@@ -71,7 +71,8 @@ def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) 
 def _show_cost(finding: Finding, read: bool) -> Text:
     """Say what a finding costs, with its confidence and scope; `read` says whether the RPCs could be read."""
     if finding.lost_ns is not None and finding.share is not None:
-        cost = f"lost {duration(finding.lost_ns)}, {finding.share:.1%} of RPC time"
+        least = ">= " * finding.at_least
+        cost = f"lost {least}{duration(finding.lost_ns)}, {least}{finding.share:.1%} of RPC time"
     elif finding.part_of:
         cost = f"part of {finding.part_of}"
     elif not read:

@@ -91,7 +91,7 @@ def test_a_healthy_capture_has_no_finding_above_info(name: str) -> None:
     analysis = of(name)
     assert grave(analysis) <= allowed
     if not grave(analysis):
-        assert analysis.verdict.finding is None
+        assert analysis.verdict.finding in (None, "server-latency")  # where most of the time is, as info
 
 
 @pytest.mark.parametrize(("name", "identity"), VERDICTS.items(), ids=VERDICTS)
@@ -101,7 +101,7 @@ def test_the_verdict_is_what_was_done(name: str, identity: str) -> None:
     verdict = found(analysis, identity)
     assert verdict is not None
     assert verdict.severity != "info"
-    assert analysis.verdict.text == verdict.verdict
+    assert analysis.verdict.text.startswith(f"{verdict.verdict} {analysis.totals.rpcs:,} RPC")
 
 
 def test_flow_control_is_named_and_measured() -> None:

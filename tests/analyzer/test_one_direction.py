@@ -30,8 +30,8 @@ def test_requests_alone(name: str, and_syns: bool, tmp_path: Path) -> None:
     assert analysis.totals.rpcs == analyze([source]).totals.rpcs
     known = sum(sum(m.statuses.values()) - m.statuses.get("not_seen", 0) for m in analysis.methods)
     assert known == sum(
-            m.statuses.get(status, 0) for m in analysis.methods for status in ("CANCELLED", "DEADLINE_EXCEEDED")
-        ), "a client's reset alone is seen"
+        m.statuses.get(status, 0) for m in analysis.methods for status in ("CANCELLED", "DEADLINE_EXCEEDED")
+    ), "a client's reset alone is seen"
     accused = {"server", "stream_window", "connection_window", "receive_window", "congestion_window"}
     assert not accused & {cause for cause, ns in analysis.budget.items() if ns}
 

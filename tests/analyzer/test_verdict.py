@@ -67,6 +67,44 @@ def test_the_gravest_comes_first_then_the_costliest() -> None:
     assert choose_verdict([finding("capture-quality")], {}, ABOUTS).finding == "capture-quality"
 
 
+def test_failures_of_all_calls_come_before_a_window() -> None:
+    window = finding("stream-window-stall", severity="critical", share=0.9)
+    failed = {"severity": "critical", "lost_ns": None, "share": None}
+    assert choose_verdict(
+        [window, finding("rpc-errors", metrics={"failed_share": 1.0}, **failed)], {}, ABOUTS
+    ).finding == ("rpc-errors")
+    some = finding("rpc-errors", metrics={"failed_share": 0.8}, **failed)
+    assert choose_verdict([window, some], {}, ABOUTS).finding == "stream-window-stall"
+
+
+def test_the_place_of_most_time_comes_before_a_small_cost() -> None:
+    place = {"severity": "info", "lost_ns": None, "share": None}
+    server = finding("server-latency", metrics={"server_time_share": 0.9}, **place)
+    window = finding("slow-start-after-idle", share=0.03)
+    said = choose_verdict([server, window], {}, ABOUTS, calls="12 RPCs, none failed.")
+    assert said.finding == "server-latency"
+    assert said.text == f"{server.verdict} Less important: slow-start-after-idle costs 3%. 12 RPCs, none failed."
+    assert choose_verdict([server], {}, ABOUTS).text == f"{server.verdict} No transport problem was found."
+    less = finding("server-latency", metrics={"server_time_share": 0.49}, **place)
+    queue = finding("max-concurrent-streams", at_least=True)
+    failing = finding("rpc-errors", lost_ns=None, share=None, metrics={"failed_share": 0.01})
+    large = finding("stream-window-stall", severity="critical", share=0.3)
+    for grave in (queue, failing, large):
+        assert choose_verdict([server, grave], {}, ABOUTS).finding == grave.id
+    assert choose_verdict([less, window], {}, ABOUTS).finding == window.id
+
+
+def test_the_larger_cost_comes_first() -> None:
+    """One connection's beginning is `info`, but it cost more than what is a warning."""
+    beginning = finding("initial-congestion-window", severity="info", share=0.7)
+    window = finding("receive-window-stall", share=0.12)
+    said = choose_verdict([beginning, window], {}, ABOUTS)
+    assert said.finding == "initial-congestion-window"
+    assert said.text == f"{beginning.verdict} Less important: receive-window-stall costs 12%."
+    for grave in (finding("stream-window-stall", share=0.71), finding("stream-window-stall", severity="critical")):
+        assert choose_verdict([beginning, grave], {}, ABOUTS).finding == "stream-window-stall"
+
+
 def test_a_part_of_a_story_is_no_verdict() -> None:
     told = link_findings([finding("client-idle-gap", lost_ns=9_000), finding("shared-connection")], ABOUTS)
     assert choose_verdict(told, {}, ABOUTS).finding == "shared-connection"

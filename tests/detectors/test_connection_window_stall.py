@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from judging import changed
 from stalls import check_evidence, firing
-from support import recording, synthetic
+from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors.connection_window_stall import ID, Limits, detect
 from grpcdiag.analyzer.detectors.stream_window_stall import Limits as StreamLimits
 from grpcdiag.analyzer.detectors.stream_window_stall import detect as detect_stream
+from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["lab/connection-window-stall"]
+FIRES_ON = ["lab/connection-window-stall", "wild/etcd-bigrange", "wild/ghz-clientpause", "wild/grpclib-slowreader2"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "impl-js", "rtt205-go-16000"]
 """Recorded captures on which it must not."""
@@ -63,3 +66,64 @@ def test_severity_follows_the_share() -> None:
     share = firing(detect(tables, Limits())).share or 0.0
     assert firing(detect(tables, Limits(critical_share=share))).severity == "critical"
     assert firing(detect(tables, Limits(critical_share=share + 0.001))).severity == "warning"
+
+
+SLOW = "wild/grpclib-slowreader2.pcap.zst"
+"""The client's application reads 50 kB each 40 ms: 1.25 MB/s; the window carries 262,144 bytes per 31 ms."""
+
+
+def test_a_reader_that_leaves_the_window_unread_is_slow_though_updates_come_within_a_round_trip() -> None:
+    finding = firing(detect(decode([recorded(SLOW)]), Limits()))
+    assert finding.metrics["late_credit_share"] < 0.5
+    assert finding.metrics["unread_bytes_at_stop"] == pytest.approx(262_144 - 50_000, rel=0.01)
+    assert finding.verdict.endswith("client 10.91.4.1 reads slowly, 1.28 MB/s where the window carries 8.57 MB/s.")
+    assert finding.remedies[0].implementation == "application"
+
+
+@pytest.mark.parametrize(("in_flight", "slow"), [(131_000, True), (131_100, False)])
+def test_a_reader_may_have_half_of_the_window_unread(in_flight: int, slow: bool) -> None:
+    tables = decode([recorded(SLOW)])
+    waits = changed(tables, "waits", in_flight_bytes=np.full_like(tables.waits.in_flight_bytes, in_flight))
+    assert ("reads slowly" in firing(detect(waits, Limits())).verdict) is slow
+
+
+@pytest.mark.parametrize(("rate_share", "slow"), [(0.49, True), (0.51, False)])
+def test_a_slow_reader_is_slower_than_the_window_carries(rate_share: float, slow: bool) -> None:
+    tables = decode([recorded(SLOW)])
+    d = tables.directions
+    span = int(d.last_message_time_ns[1] - d.first_message_time_ns[1])
+    carried = rate_share * 262_144 / int(np.median(tables.waits.rtt_ns)) * span
+    messages = changed(tables, "directions", message_bytes=[0, int(carried)])
+    assert ("reads slowly" in firing(detect(messages, Limits())).verdict) is slow
+
+
+def test_a_window_at_zero_behind_a_tail_probe_is_no_loss() -> None:
+    """The client's process was stopped for 1.46 s: its kernel acknowledged the probe, the window stayed shut."""
+    analysis = analyze([recorded("wild/ghz-clientpause.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == ID)
+    assert finding.lost_ns == pytest.approx(1_459 * MS, rel=0.001)
+    assert "did not read for 1,459 ms" in finding.verdict
+    assert analysis.budget.get("loss_recovery", 0) == 0
+    assert "loss-recovery" not in {f.id for f in analysis.findings}
+
+
+def test_what_is_not_known_is_not_written() -> None:
+    (finding,) = [
+        f for f in detect(decode([recorded("wild/etcd-bigrange.pcap.zst")]), Limits()) if isinstance(f, Finding)
+    ]
+    assert "-1 bytes" not in finding.explanation + " ".join(item.what for item in finding.evidence)
+    assert "55,940 bytes were in flight" in finding.explanation
+    unknown = decode([recorded(SLOW)])
+    unknown = changed(unknown, "waits", in_flight_bytes=np.full_like(unknown.waits.in_flight_bytes, -1))
+    found = firing(detect(unknown, Limits()))
+    assert "bytes_in_flight_at_stop" not in found.metrics
+    assert "in flight" not in found.explanation + " ".join(item.what for item in found.evidence)
+
+
+@pytest.mark.parametrize(("stream_window", "both"), [(0, True), (100_000, False)])
+def test_two_windows_at_zero_are_both_named(stream_window: int, both: bool) -> None:
+    tables = decode([synthetic("connection-window-fires").file])
+    tables = changed(tables, "waits", stream_window_bytes=np.full_like(tables.waits.stream_window_bytes, stream_window))
+    finding = firing(detect(tables, Limits()))
+    assert ("to enlarge one alone will not help" in finding.explanation) is both
+    assert ("enlarge stream and connection window on server" in finding.verdict) is both

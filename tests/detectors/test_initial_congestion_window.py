@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from stalls import check_evidence, firing, found, relabelled, with_waits, written
-from support import recording, synthetic
+from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -18,7 +18,14 @@ from grpcdiag.fixtures.synthetic import scenes_windows as scenes
 from grpcdiag.fixtures.synthetic.scene import scene
 from grpcdiag.fixtures.synthetic.words import MS, START_NS, S
 
-FIRES_ON = ["rtt205-go-14000", "rtt205-go-16000", "rtt205-go-32000", "rtt205-go-32000-noslowstart", "rtt205-py-16000"]
+FIRES_ON = [
+    "rtt205-go-14000",
+    "rtt205-go-16000",
+    "rtt205-go-32000",
+    "rtt205-go-32000-noslowstart",
+    "rtt205-py-16000",
+    "wild/grpclib-upload",
+]
 """Recorded captures on which the finding fires."""
 QUIET_ON = ["impl-go", "impl-java", "any", "ydb-unary-single-inflight1"]
 """Recorded captures on which it must not."""
@@ -116,3 +123,10 @@ def test_other_causes_and_late_captures_are_not_judged() -> None:
     late = replace(tables, connections=replace(tables.connections, complete=np.zeros_like(tables.connections.complete)))
     (answer,) = detect(late, Limits())
     assert isinstance(answer, Skipped)
+
+
+def test_slow_start_comes_before_a_smaller_window() -> None:
+    """An upload of 263 ms on a new connection: 185 ms of slow start, 32 ms of a receive window that grew later."""
+    analysis = analyze([recorded("wild/grpclib-upload.pcap.zst")])
+    assert analysis.verdict.finding == "initial-congestion-window"
+    assert "Less important: receive-window-stall costs 12%." in analysis.verdict.text

@@ -20,7 +20,7 @@ from grpcdiag.analyzer.tables import Packets, Tables
 
 FIRES_ON = ["lab/loss-recovery"]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings"]
+QUIET_ON = ["impl-go", "rtt205-go-16000", "too-many-pings", "wild/ghz-clientpause"]
 """Recorded captures on which it must not."""
 
 LOSSY, CLEAN = "loss-1pct-rtt20", "loss-0pct-rtt20"

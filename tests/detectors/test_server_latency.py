@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from judging import changed, check_evidence, must, played, skipped, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, recording, synthetic
+from support import RECORDINGS, Recording, recorded, recording, synthetic
 
+from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_latency
 from grpcdiag.analyzer.model.budget import CAUSES
@@ -16,9 +17,15 @@ from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["max-concurrent-streams-control"]
+FIRES_ON = [
+    "max-concurrent-streams-control",
+    "wild/grpclib-tail",
+    "wild/lb-slow-backend",
+    "wild/otlp-slow",
+    "wild/tail-calls",
+]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors"]
+QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client"]
 """Recorded captures on which it must not."""
 
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
@@ -39,6 +46,34 @@ def test_quiet_elsewhere(capture: Recording) -> None:
     """Long links, windows, loss, a server that is slow at first, fast servers that are most of the time."""
     answers = list(server_latency.detect(decode(capture.files), server_latency.Limits()))
     assert not [answer for answer in answers if not hasattr(answer, "reason")]
+
+
+@pytest.mark.parametrize(("name", "p99_ms", "late"), [("grpclib-tail", 600, 6), ("tail-calls", 310, 17)])
+def test_a_few_late_calls_are_a_warning_with_the_time_they_lost(name: str, p99_ms: int, late: int) -> None:
+    """The handlers of so many calls took 600 ms instead of 4, and 310 ms instead of 10."""
+    files = [recorded(f"wild/{name}.pcap.zst")]
+    found = must(server_latency, decode(files))
+    assert (found.severity, found.metrics["long_tail"]) == ("warning", 1)
+    assert found.metrics["server_p99_ns"] == pytest.approx(p99_ms * MS, rel=0.05)
+    assert found.lost_ns == pytest.approx(late * (600 - 4 if late == 6 else 300) * MS, rel=0.15)
+    check_evidence(found, files)
+
+
+def test_one_slow_server_of_three_is_named() -> None:
+    """It takes 150 ms longer for each call; the two others are no cause."""
+    files = [recorded("wild/lb-slow-backend.pcap.zst")]
+    found = must(server_latency, decode(files))
+    assert (found.severity, found.metrics["slow_servers"], found.metrics["long_tail"]) == ("warning", 1, 0)
+    assert "server 10.77.116.3 takes 167 ms per RPC, the 2 other servers at most 17 ms" in found.verdict
+    assert found.lost_ns == pytest.approx(146 * 150 * MS, rel=0.05)
+    check_evidence(found, files)
+
+
+def test_a_server_that_is_slow_alike_is_named_without_a_warning() -> None:
+    analysis = analyze([recorded("wild/otlp-slow.pcap.zst")])
+    assert analysis.verdict.finding == "server-latency"
+    assert analysis.verdict.text.startswith("90% of the RPC time is in server 10.91.4.2, which takes 403 ms (median)")
+    assert "Less important: slow-start-after-idle costs 3%." in analysis.verdict.text
 
 
 def test_synthetic_tail() -> None:
@@ -71,14 +106,25 @@ def test_a_tail_that_the_networks_queue_may_explain_is_not_judged() -> None:
     [
         ([9 * MS] * 20, None),
         ([11 * MS] * 20, "info"),
-        ([11 * MS] * 19, None),
+        ([11 * MS] * 5, "info"),
+        ([11 * MS] * 4, None),
         ([2 * MS] * 97 + [45 * MS] * 3, None),
         ([2 * MS] * 97 + [55 * MS] * 3, "warning"),
         ([2 * MS] * 96 + [55 * MS] * 3, None),
         ([12 * MS] * 97 + [55 * MS] * 3, "info"),
         ([10 * MS + 500_000] * 97 + [55 * MS] * 3, "warning"),
     ],
-    ids=["short", "long", "few", "short-tail", "long-tail", "few-for-a-tail", "less-than-five-medians", "more"],
+    ids=[
+        "short",
+        "long",
+        "just-enough",
+        "few",
+        "short-tail",
+        "long-tail",
+        "few-for-a-tail",
+        "less-than-five-medians",
+        "more",
+    ],
 )
 def test_limits(tmp_path: Path, delays: list[int], severity: str | None) -> None:
     found = told(server_latency, played(answering(delays), tmp_path))
@@ -103,9 +149,40 @@ def test_the_way_to_the_server_is_taken_off() -> None:
     assert int(whole.metrics["server_p99_ns"]) - int(near.metrics["server_p99_ns"]) == 100 * MS
 
 
-def test_lost_packets_leave_a_tail_open() -> None:
-    assert "lost or reordered" in skipped(server_latency, changed(tail(), "connections", retransmitted_packets=[1]))
-    assert told(server_latency, changed(tail(), "connections", retransmitted_packets=[1]), disturbed=1.0) is not None
+def test_a_long_recovery_leaves_a_tail_open() -> None:
+    """The tail is 298 ms beyond the median of 2 ms: a recovery of half of that may be the cause."""
+    beyond = int(must(server_latency, tail()).metrics["server_p99_ns"]) - 2 * MS
+    lost = changed(tail(), "connections", retransmitted_packets=[1], recovery_ns=[beyond // 2 + MS])
+    assert "lost or late" in skipped(server_latency, lost)
+    assert told(server_latency, changed(lost, "connections", recovery_ns=[beyond // 2 - MS])) is not None
+    assert "lost or late" in skipped(server_latency, changed(lost, "connections", needless_retransmissions=[1]))
+
+
+def test_a_tail_counts_against_its_own_median() -> None:
+    """Three of a hundred calls are late by 298 ms: that is the time lost, whatever else the capture has."""
+    found = must(server_latency, tail())
+    assert found.lost_ns == pytest.approx(3 * 298 * MS, rel=0.05)
+    (method,) = tail().methods
+    stream = replace(method, number=9, budget=tuple(100 * ns for ns in method.budget), turnaround=None)
+    among = must(server_latency, replace(tail(), methods=(method, stream)))
+    assert (among.severity, among.lost_ns) == ("warning", found.lost_ns)
+
+
+def test_a_tail_that_others_cause_is_not_the_servers() -> None:
+    """The excess over the median is charged to the network's queue, or the RPCs' own tail is mostly something else."""
+    (method,) = tail().methods
+    budget = list(method.budget)
+    server, other = CAUSES.index("server"), CAUSES.index("loss_recovery")
+    for part, fires in ((0.45, True), (0.55, False)):
+        moved = int(part * 3 * 298 * MS)
+        budget[server], budget[other] = method.budget[server] - moved, moved
+        tables = replace(tail(), methods=(replace(method, budget=tuple(budget)),))
+        assert (told(server_latency, tables) is not None) is fires
+    assert method.latency is not None
+    p99 = int(must(server_latency, tail()).metrics["server_p99_ns"])
+    for latency, fires in ((2 * p99, True), (2 * p99 + 2, False)):
+        slow = replace(method, latency={**method.latency, "p99": latency})
+        assert (told(server_latency, replace(tail(), methods=(slow,))) is not None) is fires
 
 
 def test_without_a_round_trip_it_is_not_known() -> None:
@@ -113,13 +190,14 @@ def test_without_a_round_trip_it_is_not_known() -> None:
     assert "no round-trip time" in skipped(server_latency, unknown)
 
 
-def test_a_method_whose_time_is_not_the_servers_is_not_told() -> None:
-    (method,) = tail().methods
+def test_a_method_whose_time_is_not_the_servers_is_not_told(tmp_path: Path) -> None:
+    slow = played(answering([11 * MS] * 20), tmp_path)
+    (method,) = slow.methods
     budget = [0] * len(CAUSES)
     server = budget[CAUSES.index("server")] = method.budget[CAUSES.index("server")]
     for other, fires in ((server - MS, True), (server + MS, False)):
         budget[CAUSES.index("stream_window")] = other
-        tables = replace(tail(), methods=(replace(method, budget=tuple(budget)),))
+        tables = replace(slow, methods=(replace(method, budget=tuple(budget)),))
         assert (told(server_latency, tables) is not None) is fires
 
 

@@ -118,6 +118,8 @@ pub const MISSING_AFTER_PACKETS: u32 = 64;
 pub const MIXED_BYTES: i64 = 1 << 20;
 /// Fingerprints of recent packets kept per direction to recognise a packet recorded twice.
 pub const RECENT_PACKETS: usize = 32;
+/// Silences noted per connection: enough for their pattern.
+pub const STALLS: u32 = 256;
 /// ACKs remembered per direction to find the one that released a sender.
 pub const RECENT_ACKS: usize = 32;
 /// Data packets remembered per direction, to count the segments in flight: more than initial and restarted windows.

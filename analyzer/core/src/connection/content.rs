@@ -125,6 +125,9 @@ impl Events for ContentReader<'_> {
 
     #[inline]
     fn sends(&mut self, tcp: &mut Tcp, side: usize, length: i64, payload: &[u8], at: At) {
+        if waits::was_silent(tcp.halves[side].last_data_time, at) {
+            waits::note_stall(&mut self.content.layers(tcp, side), side, at, self.cx);
+        }
         if self.content.owes(side) {
             if let Some(stop) = self.content.stops[side] {
                 waits::resumed(&mut self.content.layers(tcp, side), side, &stop, length, at, self.cx);

@@ -36,6 +36,8 @@ pub struct Grpc {
     pub budget: Budget,
     /// Of them, the time in a congestion window that a loss had reduced, nanoseconds.
     pub after_loss_ns: u64,
+    /// Silences noted.
+    pub stalls: u32,
     /// Whose turn it is.
     pub turns: Turns,
     /// An answer was recorded before its request, and is lost: the capture point mixed the directions.
@@ -58,6 +60,7 @@ impl Default for Grpc {
             tails: Tails::default(),
             budget: Budget::default(),
             after_loss_ns: 0,
+            stalls: 0,
             turns: Turns::default(),
             answered_early: false,
             late: Before::default(),

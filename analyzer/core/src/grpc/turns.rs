@@ -41,6 +41,8 @@ struct Limit {
 pub struct Turns {
     /// RPCs that wait for an answer, or whose messages are on the way.
     waiting: u32,
+    /// Since when at least one waits.
+    waiting_since: i64,
     /// When the last answer was there, and its packet.
     idle_since: Option<(i64, u32)>,
     /// The client sent the last message that began.
@@ -54,6 +56,7 @@ impl Default for Turns {
     fn default() -> Self {
         Self {
             waiting: 0,
+            waiting_since: 0,
             idle_since: None,
             client_began: false,
             classes: None,
@@ -79,6 +82,7 @@ impl Turns {
     fn change(&mut self, waits: bool, by_client: bool, at: &At, near: i64) {
         if waits {
             if self.waiting == 0 {
+                self.waiting_since = at.ready_time;
                 self.resumed(by_client, at, near);
             }
             self.waiting += 1;
@@ -110,6 +114,16 @@ impl Turns {
             let (count, total) = (kept.count + 1, kept.total.saturating_add(duration));
             *kept = Class { count, total, start, duration, before, after: at.packet };
         }
+    }
+
+    /// RPCs that wait for an answer.
+    pub fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// Since when at least one waits, if one does.
+    pub fn waiting_since(&self) -> i64 {
+        self.waiting_since
     }
 
     /// Bytes are missing: until the next message it is not known whose turn it is, nor what is open.

@@ -71,6 +71,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("lookups", end.lookups.take_columns()),
         ("lookup_addresses", end.lookup_addresses.take_columns()),
         ("idles", cx.idles.take_columns()),
+        ("stalls", cx.stalls.take_columns()),
         ("pings", cx.pings.take_columns()),
         ("goaways", cx.goaways.take_columns()),
         ("delays", cx.delays.take_columns()),

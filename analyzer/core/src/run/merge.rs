@@ -38,6 +38,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.record_waits.append(&mut other.record_waits);
     cx.records.append(&mut other.records);
     cx.idles.append(&mut other.idles);
+    cx.stalls.append(&mut other.stalls);
     cx.pings.append(&mut other.pings);
     cx.goaways.append(&mut other.goaways);
     cx.delays.append(&mut other.delays);

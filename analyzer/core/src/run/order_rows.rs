@@ -26,6 +26,7 @@ pub fn order_rows(cx: &mut Context) {
     }
     arrange!(waits, usize::MAX, resumed_at_packet);
     arrange!(record_waits, usize::MAX, resumed_at_packet);
+    arrange!(stalls, usize::MAX, resumed_at_packet);
     arrange!(pings, limits::PINGS, packet);
     arrange!(goaways, limits::GOAWAYS, packet);
     arrange!(delays, limits::DELAYS, data_packet);

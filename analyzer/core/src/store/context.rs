@@ -12,7 +12,7 @@ use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
     ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Queues,
-    Records, RpcSizes, Rpcs, Waits, take_first,
+    Records, RpcSizes, Rpcs, Stalls, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -104,6 +104,8 @@ pub struct Context {
     pub records: Records,
     /// Idle intervals of clients, by class of length.
     pub idles: Idles,
+    /// Silences for which the peer waited, as far as they are kept.
+    pub stalls: Stalls,
     /// PING frames, as far as they are kept.
     pub pings: Pings,
     /// GOAWAY frames so far.

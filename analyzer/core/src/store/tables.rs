@@ -162,6 +162,7 @@ table!(
         connection: u32, stream: u32, direction: u8, start_time_ns: i64, duration_ns: i64, cause: u8,
         owed_bytes: u64, in_flight_bytes: i64, congestion_window_bytes: i64, receive_window_bytes: i64,
         stream_window_bytes: i64, connection_window_bytes: i64,
+        stream_window_size_bytes: i64, connection_window_size_bytes: i64,
         stopped_at_packet: u32, released_by_packet: u32, resumed_at_packet: u32, released_time_ns: i64,
         flight: u32, flight_first_packet: u32, flight_start_time_ns: i64, idle_before_ns: i64, rto_ns: i64,
         window_before_idle_bytes: i64, mss: u32, rtt_ns: i64, streams: u32, retransmissions: u32, after_loss: u8,
@@ -243,6 +244,15 @@ table!(
 );
 
 table!(
+    /// One row per silence of a side for which its peer waited; bounded by [`limits::STALLS`].
+    Stalls, StallRow {
+        connection: u32, direction: u8, start_time_ns: i64, duration_ns: i64, stopped_at_packet: u32,
+        stopped_time_ns: i64, resumed_at_packet: u32, waiting: u32, ping_packet: u32, ping_time_ns: i64,
+        acked_time_ns: i64,
+    }
+);
+
+table!(
     /// One row per PING frame, the first ones of a connection and the last ones before a GOAWAY; bounded by
     /// [`limits::PINGS`].
     Pings, PingRow {
@@ -311,6 +321,8 @@ impl WaitRow {
         receive_window_bytes: -1,
         stream_window_bytes: i64::MIN,
         connection_window_bytes: i64::MIN,
+        stream_window_size_bytes: -1,
+        connection_window_size_bytes: -1,
         stopped_at_packet: 0,
         released_by_packet: 0,
         resumed_at_packet: 0,

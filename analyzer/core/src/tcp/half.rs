@@ -58,6 +58,11 @@ impl Acks {
         self.count <= limits::RECENT_ACKS
     }
 
+    /// The oldest kept that acknowledged all bytes before `offset`.
+    pub fn first_of_all(&self, offset: i64) -> Option<Ack> {
+        self.newest_first().take_while(|ack| ack.offset >= offset).last()
+    }
+
     /// From the newest to the oldest kept.
     pub fn newest_first(&self) -> impl Iterator<Item = Ack> {
         let kept = self.count.min(limits::RECENT_ACKS);
@@ -170,6 +175,8 @@ pub struct Half {
     pub acks_reach_back: bool,
     /// Acknowledgements of this sender's bytes.
     pub acks: Acks,
+    /// The last packet of the peer that acknowledged nothing new and announced a larger receive window.
+    pub window_grew: Ack,
     /// The last packets with new data.
     pub sent: Sent,
     /// The last packet with new data was shorter than a full segment.

@@ -16,12 +16,16 @@ pub(super) fn cause(
     released: Option<Ack>,
     at: At,
 ) -> Cause {
-    if layers.tcp.halves[side].retransmissions_since > 0 {
-        return Cause::LossRecovery;
-    }
     let (right_before, since_the_stop) = credit(layers, side, at);
     let closed = closed_window(stop, layers.tcp.segment_size(side));
-    if let (true, Some(cause)) = (right_before, closed) {
+    let opened = match closed {
+        Some(closed) if right_before => Some(closed),
+        _ => window_grew(layers, side, stop, at).map(|_| Cause::ReceiveWindow),
+    };
+    if layers.tcp.halves[side].retransmissions_since > 0 && (opened.is_none() || !has_recovered(layers, side, at)) {
+        return Cause::LossRecovery;
+    }
+    if let Some(cause) = opened {
         return cause;
     }
     let cause = match (released, stop.in_flight) {
@@ -45,6 +49,26 @@ pub(super) fn cause(
         _ if flows(layers, side, stop, at) => Cause::Transmission,
         _ => cause,
     }
+}
+
+/// Whether all bytes sent were acknowledged, retransmissions too, and the sender was silent all the same: no loss held
+/// it any more.
+fn has_recovered(layers: &Layers<'_>, side: usize, at: At) -> bool {
+    let half = &layers.tcp.halves[side];
+    let near = layers.tcp.transport.near_rtt[side].max(0);
+    let acked = half.acks.first_of_all(half.highest);
+    acked.is_some_and(|ack| at.time.saturating_sub(ack.time).saturating_sub(near) > reaction(layers))
+}
+
+/// The packet that announced a larger receive window right before the sender resumed, if that had no room for a segment
+/// at the stop. It acknowledges nothing new: all was acknowledged while the window was shut.
+pub(super) fn window_grew(layers: &Layers<'_>, side: usize, stop: &Stop, at: At) -> Option<Ack> {
+    let grew = layers.tcp.halves[side].window_grew;
+    let arrives = grew.time.saturating_add(layers.tcp.transport.near_rtt[side].max(0));
+    let segment = layers.tcp.segment_size(side);
+    let shut = segment > 0 && stop.receive_window? - stop.in_flight? < segment;
+    let since = arrives > layers.tcp.halves[side].last_data_time;
+    (shut && since && at.time.saturating_sub(arrives) <= reaction(layers)).then_some(grew)
 }
 
 /// Whether the credit that came since the stop came in the last quarter of the wait: a busy sender, or a path whose

@@ -9,10 +9,12 @@ mod held_back;
 mod layers;
 mod release;
 mod row;
+mod stall;
 mod stop;
 mod wait;
 
 pub use held_back::{began, may_be_held};
 pub use layers::Layers;
+pub use stall::{note as note_stall, was_silent};
 pub use stop::{Stop, stopped};
 pub use wait::{not_judged, resumed};

@@ -24,6 +24,8 @@ pub(super) fn row(layers: &Layers<'_>, side: usize, stop: &Stop, released: Optio
         // windows may be negative (RFC 9113 section 6.9.2): -1 cannot stand for "not known"
         stream_window_bytes: stop.stream_window.unwrap_or(i64::MIN),
         connection_window_bytes: stop.connection_window.unwrap_or(i64::MIN),
+        stream_window_size_bytes: stop.window_sizes.map_or(NOT_KNOWN, |sizes| sizes[0]),
+        connection_window_size_bytes: stop.window_sizes.map_or(NOT_KNOWN, |sizes| sizes[1]),
         released_by_packet: released.map_or(0, |ack| ack.packet),
         released_time_ns: released.map_or(NOT_KNOWN, |ack| ack.time),
         resumed_at_packet: at.packet,

@@ -14,6 +14,8 @@ pub struct Stop {
     pub(super) receive_window: Option<i64>,
     pub(super) stream_window: Option<i64>,
     pub(super) connection_window: Option<i64>,
+    /// The sizes of both.
+    pub(super) window_sizes: Option<[i64; 2]>,
     /// What both allow at least where they are not known.
     pub(super) least_window: Option<i64>,
     /// The credits of connection and stream as the sender knew them, where their beginning is not known.
@@ -39,6 +41,7 @@ pub fn stopped(layers: &mut Layers<'_>, side: usize) -> Stop {
         receive_window: receive_window(half, peer, layers.tcp.transport.near_rtt[side]),
         stream_window,
         connection_window,
+        window_sizes: layers.http2.window_sizes(side),
         least_window,
         credits,
     }

@@ -7,7 +7,7 @@ use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::WaitRow;
 use crate::tcp::send_queue::BlockedInterval;
 
-use super::cause::{cause, credit, stands_at_its_window};
+use super::cause::{cause, credit, stands_at_its_window, window_grew};
 use super::layers::{Layers, SHORTEST};
 use super::release::release;
 use super::row::row;
@@ -41,7 +41,8 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let named = if full { Cause::Transmission } else { cause };
     let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full };
     let streams = charge_wait(layers.http2, side, &interval);
-    let row = row(layers, side, stop, released, at);
+    let grew = (cause == Cause::ReceiveWindow).then(|| window_grew(layers, side, stop, at)).flatten();
+    let row = row(layers, side, stop, released.or(grew), at);
     hold(layers, side, cause, interval);
     let congestion_window_bytes = at_its_window(layers, side, stop, cause, after_loss, released.is_some(), at);
     let waits = if layers.is_encrypted() { &mut cx.record_waits } else { &mut cx.waits };

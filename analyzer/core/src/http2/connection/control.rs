@@ -120,8 +120,9 @@ fn credit<A: Application>(h2: &mut Http2<A>, side: usize, stream: u32, increment
         h2.sides[peer].remember_credit(Credit { time: at.time, stream, increment }, near);
     }
     if stream == 0 {
-        let credit = &mut h2.sides[peer].connection_credit;
-        *credit = credit.saturating_add(i64::from(increment));
+        let sender = &mut h2.sides[peer];
+        sender.connection_credit = sender.connection_credit.saturating_add(i64::from(increment));
+        sender.most_connection_credit = sender.most_connection_credit.max(sender.connection_credit);
     } else if let Some(stream) = h2.streams.find_mut(stream) {
         let credit = &mut stream.credit[peer];
         *credit = credit.saturating_add(i64::from(increment));
@@ -138,6 +139,11 @@ fn note_ping<A: Application>(
 ) {
     let is_ack = header.has(flag::ACK);
     pings::ping(h2, side, is_ack, payload, at, cx);
+    if is_ack {
+        h2.sides[side].pinged = None;
+    } else {
+        h2.sides[1 - side].pinged.get_or_insert(at);
+    }
     if !is_ack && h2.sides[side].implementation == Implementation::Unknown {
         h2.sides[side].implementation = Implementation::from_ping(payload);
     }

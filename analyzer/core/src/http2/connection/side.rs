@@ -98,8 +98,12 @@ pub struct Side<A: Application> {
     pub(in crate::http2) pending: VecDeque<Settings>,
     /// The first SETTINGS of this side.
     pub settings_at: Option<At>,
+    /// The peer's first PING that this side has not acknowledged.
+    pub pinged: Option<At>,
     /// WINDOW_UPDATE increments for the connection less DATA sent by this side.
     pub connection_credit: i64,
+    /// The most that `connection_credit` was so far: the size of the window.
+    pub(in crate::http2) most_connection_credit: i64,
     /// The least that `connection_credit` ever was: the window was as large as DATA went below it.
     pub(in crate::http2) least_connection_credit: i64,
     /// The same of the streams that were opened in the capture.
@@ -196,7 +200,9 @@ impl<A: Application> Side<A> {
             announced: Settings::default(),
             pending: VecDeque::new(),
             settings_at: None,
+            pinged: None,
             connection_credit: 0,
+            most_connection_credit: 0,
             least_connection_credit: 0,
             least_stream_credit: 0,
             used_up: UsedUp::default(),

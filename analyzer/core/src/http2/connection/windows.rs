@@ -22,6 +22,13 @@ impl<A: Application> Http2<A> {
         self.streams.find_mut(id).map(|stream| initial + stream.credit[side])
     }
 
+    /// The sizes of a stream's window and of the connection's for DATA of `side`, so far: a receiver may enlarge them.
+    /// `None` while unknown.
+    pub fn window_sizes(&self, side: usize) -> Option<[i64; 2]> {
+        let connection = i64::from(settings::DEFAULT_WINDOW) + self.sides[side].most_connection_credit;
+        self.windows_known().then(|| [i64::from(self.binding(side).initial_window_size), connection])
+    }
+
     /// DATA of `side` was within its windows: they were at least as large.
     #[cold]
     pub(in crate::http2) fn note_least_credit(&mut self, side: usize, slot: u32) {

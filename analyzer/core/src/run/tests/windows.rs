@@ -104,6 +104,37 @@ fn a_full_receive_window_is_the_cause_of_a_wait() {
     assert_eq!((waits.stopped_at_packet[0], waits.released_by_packet[0], waits.resumed_at_packet[0]), (48, 49, 50));
 }
 
+/// The client fills the server's window of 64,000 bytes. All is acknowledged with a window of zero, with `probed` after
+/// a tail probe, and one that says at `opened` that the window is open again: what the client waited for.
+fn shut(probed: bool, opened: i64) -> u8 {
+    let bytes = call("/a/B", 80_000);
+    let (begin, stop) = (preface().len(), preface().len() + 43 * 1_460);
+    let mut capture = Capture::opened();
+    capture.at(15 * MS, segment(ACK, from_client(0), from_server(0), &bytes[..begin]));
+    capture.at(16 * MS, reply(ACK, from_server(0), from_client(u32::try_from(begin).unwrap()), &[]));
+    for (offset, chunk) in (begin..).step_by(1_460).zip(bytes[begin..stop].chunks(1_460)) {
+        capture.at(20 * MS, segment(ACK, from_client(u32::try_from(offset).unwrap()), from_server(0), chunk));
+    }
+    let (last, sent) = (u32::try_from(stop - 1_460).unwrap(), u32::try_from(stop).unwrap());
+    let acks = |window, offset| Segment { window, ..reply(ACK, from_server(0), from_client(offset), &[]) };
+    if probed {
+        capture.at(23 * MS, acks(11, last));
+        capture.at(60 * MS, segment(ACK, from_client(last), from_server(0), &bytes[stop - 1_460..stop]));
+    }
+    capture.at(63 * MS, acks(0, sent));
+    capture.at(opened, acks(500, sent));
+    capture.at(1_501 * MS, segment(ACK, from_client(sent), from_server(0), &bytes[stop..]));
+    capture.finish().cx.waits.cause[0]
+}
+
+#[test]
+fn a_window_at_zero_is_no_loss() {
+    assert_eq!(shut(false, 1_500 * MS), Cause::ReceiveWindow as u8);
+    assert_eq!(shut(true, 1_500 * MS), Cause::ReceiveWindow as u8);
+    assert_eq!(shut(true, 1_000 * MS), Cause::LossRecovery as u8, "open for half a second before the client resumes");
+    assert_ne!(shut(false, 1_000 * MS), Cause::ReceiveWindow as u8, "the client was free to send");
+}
+
 /// Before the first ACK everything sent is in flight: on a connection seen from its opening that is known, too.
 #[test]
 fn the_first_flight_is_known() {

@@ -129,6 +129,7 @@ impl Connection {
         if self.transport.near_rtt[1 - side] > half::NEAR && window != self.halves[side].window {
             self.halves[side].windows.push(at.time, window);
         }
+        let grew = window > self.halves[side].window;
         self.halves[side].window = window;
         if !self.halves[1 - side].started && !self.hears_of(side, segment) {
             return;
@@ -138,8 +139,11 @@ impl Connection {
         if !segment.sack.is_empty() {
             self.selective(side, segment, offset, at);
         }
-        let peer = &self.halves[1 - side];
+        let peer = &mut self.halves[1 - side];
         if offset <= peer.acked {
+            if grew {
+                peer.window_grew = Ack { time: at.time, offset, packet: at.packet };
+            }
             return;
         }
         self.transport.unheard[1 - side] = self.counters.bytes[1 - side] == 0 && offset > 1; // one may be a FIN

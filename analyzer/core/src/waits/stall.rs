@@ -1,0 +1,59 @@
+//! Notes that a side was silent while its peer waited for it, by HTTP/2: several RPCs, or a PING, which the library
+//! acknowledges whatever the application does.
+
+use crate::at::At;
+use crate::limits;
+use crate::store::context::Context;
+use crate::store::tables::StallRow;
+
+use super::layers::Layers;
+
+/// A library acknowledges a PING within a millisecond or two; a busy host takes longer: 20 ms.
+const LATE_PING: i64 = 20_000_000;
+/// RPCs that wait for less are their handlers' time: 50 ms.
+const LATE_RPCS: i64 = 50_000_000;
+/// One RPC that waits is its handler's time.
+const SEVERAL: u32 = 2;
+
+/// Whether `side`, which sends new bytes, was silent for long.
+#[inline]
+pub fn was_silent(last_data_time: i64, at: At) -> bool {
+    at.time.saturating_sub(last_data_time) >= LATE_PING
+}
+
+/// `side` sends after a silence: a row if its peer waited for it meanwhile. It counts from when all its bytes had been
+/// acknowledged: until then TCP may have held back more. With a retransmission in it, it may be the network's.
+#[cold]
+pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
+    let (half, peer) = (&layers.tcp.halves[side], &layers.tcp.halves[1 - side]);
+    let http2 = &mut layers.http2;
+    let turns = &http2.application.turns;
+    let waiting = if side == http2.client { 0 } else { turns.waiting() };
+    let Some(free) = half.acks.first_of_all(half.highest) else { return };
+    let silent_since = |since: i64| since.max(free.time).max(half.last_data_time);
+    let near = layers.tcp.transport.near_rtt[side].max(0);
+    let silence = |since: i64| at.time.saturating_sub(since).saturating_sub(near);
+    let waited = (waiting >= SEVERAL).then(|| silent_since(turns.waiting_since()));
+    let rpcs = waited.filter(|since| silence(*since) >= LATE_RPCS);
+    let ping = http2.sides[side].pinged.filter(|ping| silence(silent_since(ping.ready_time)) >= LATE_PING);
+    let Some(start) = rpcs.into_iter().chain(ping.map(|ping| silent_since(ping.ready_time))).min() else { return };
+    let troubled = half.last_retransmission.max(peer.last_retransmission) >= start;
+    if half.last_data_packet == 0 || troubled || peer.window == Some(0) || http2.application.stalls >= limits::STALLS {
+        return;
+    }
+    http2.application.stalls += 1;
+    let all_acked = peer.acks.first_of_all(peer.highest).filter(|ack| ack.packet != at.packet && ack.time >= start);
+    cx.stalls.push(StallRow {
+        connection: layers.tcp.row,
+        direction: http2.direction(side),
+        start_time_ns: start,
+        duration_ns: at.time.saturating_sub(start),
+        stopped_at_packet: half.last_data_packet,
+        stopped_time_ns: half.last_data_time,
+        resumed_at_packet: at.packet,
+        waiting,
+        ping_packet: ping.map_or(0, |ping| ping.ready_packet),
+        ping_time_ns: ping.map_or(-1, |ping| ping.ready_time),
+        acked_time_ns: all_acked.map_or(-1, |ack| ack.time),
+    });
+}

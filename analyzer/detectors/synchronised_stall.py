@@ -1,0 +1,336 @@
+"""A host's process was paused: everything in flight waited for it at the same moments.
+
+What it finds
+-------------
+Calls that have nothing to do with each other stop together, and go on together. A paused process does that: garbage
+collection, a CPU quota that is used up (CFS throttling), a debugger, a stopped or stalled virtual machine. The report
+says which side, how often, how long, and whether it is regular.
+
+How it is decided
+-----------------
+A side was silent although its peer waited for it. All that it had sent was acknowledged, the TCP receive window was
+open, and nothing was retransmitted: TCP did not hold it. Two things prove that it is not one
+slow handler:
+
+- *A PING.* The HTTP/2 library acknowledges it, whatever the application does. It came 20 ms late or later.
+- *Several RPCs.* Two or more waited for the server, each with one response per request, for 50 ms and for five times
+  the server's mean time per RPC on that connection. None of them was answered before the others.
+
+The network is no cause: the capture was taken at that host, or the host's TCP acknowledged all bytes, and the silence
+lasted on for as long again. So its kernel and the path worked.
+
+It is reported from two moments with late PINGs, or five waiting RPCs, of one host. The time lost is that of the RPCs
+that waited for the server. What a client's pause costs its callers comes before their first packet, and is not
+counted.
+
+When it cannot tell
+-------------------
+A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
+late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a
+PING was late. If the kernel was paused as well, the host cannot be told from the path.
+
+What would refute it
+--------------------
+The process's own record shows no pause at these moments: garbage collection log, `cpu.stat` of its cgroup
+(`nr_throttled`), scheduler statistics.
+
+What to do
+----------
+Look at the moments of the evidence in the garbage collector's log. In a container, compare `nr_throttled` and
+`throttled_usec` of `cpu.stat` before and after, and raise or remove the CPU limit. For pauses of the host look at the
+steal time of the virtual machine.
+
+References
+----------
+- RFC 9113 section 6.7 (PING)
+- Linux Documentation/scheduler/sched-bwc.rst (CFS bandwidth control, period 100 ms)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from ..model.budget import CAUSES
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import Ints, Tables
+from ..tables.durations import total_ns
+from . import _figures, _shared, _software
+
+ID = "synchronised-stall"
+ABOUT = About(
+    example="recorded/wild/gc-server.pcap.zst",
+    figure=_figures.blocked_time("server"),
+    precedence=1,
+    whole_connections=True,
+)
+
+Marks = npt.NDArray[np.bool_]
+
+_SERVER = CAUSES.index("server")
+_PERIOD_NS = 100_000_000
+"""CFS's default period (Linux kernel/sched/fair.c, default_cfs_period)."""
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    late_ping_ns: int = 20_000_000
+    """Silence before a PING is acknowledged (heuristic: libraries take a millisecond, busy hosts some more)."""
+    late_rpcs_ns: int = 50_000_000
+    """Silence while several RPCs wait (heuristic: as for the tail of `server-latency`)."""
+    factor: float = 5.0
+    """The same in mean times of the server per RPC (heuristic: as for the tail of `server-latency`)."""
+    pings: int = 2
+    """Moments with late PINGs of a host, on one connection or on several (heuristic: one may be chance)."""
+    rpcs: int = 5
+    """RPCs of a host that waited together (heuristic: so many late handlers by chance are unlikely)."""
+    near_ns: int = 200_000
+    """Round trip to the host up to which the capture was taken there (as for blocked intervals)."""
+    unary_messages: float = 2.1
+    """Messages per RPC up to which each request has one response (heuristic: two, and some rounding)."""
+    warning_share: float = 0.02
+    """A warning from this share of RPC time, or of a client's time (heuristic: above the variation of runs)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time (heuristic: a fifth of it)."""
+    regular: float = 0.1
+    """Deviation from a multiple of the shortest interval, as a share of it, that is regular (heuristic: jitter)."""
+    quota: float = 5.0
+    """Rayleigh's statistic of the ends' phases in the period of a CPU quota (random phases reach it in 1 of 150)."""
+    examples: int = 3
+    """Stalls shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Stalls(Struct, frozen=True, eq=False):
+    """The stalls of one host in one role."""
+
+    rows: Ints
+    """Rows of the stalls table, in the order of time."""
+    direction: int
+    pings: int
+    """How many of them a late PING proves."""
+    times: Ints
+    """When each ended; one element for those of several connections at the same moment."""
+    median_ns: int
+
+    @property
+    def total_ns(self) -> int:
+        return self.median_ns * len(self.times)
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the host that was paused for longest."""
+    if not len(tables.stalls.connection):
+        return
+    by_ping, by_rpcs = _mark_pings(tables, limits), _mark_rpcs(tables, limits)
+    found = [
+        stalls
+        for end in _list_hosts(tables)
+        if (stalls := _collect(tables, np.flatnonzero(end & (by_ping | by_rpcs)), by_ping, by_rpcs, limits))
+    ]
+    if found:
+        yield _make_finding(tables, max(found, key=lambda stalls: stalls.total_ns), limits)
+
+
+def _near(tables: Tables) -> Ints:
+    """Return the round trip from the capture point to each stall's host."""
+    c, stalls = tables.connections, tables.stalls
+    both = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])
+    return both[stalls.direction.astype(np.int64), stalls.connection.astype(np.int64)]
+
+
+def _mark_alive(tables: Tables, least_ns: int, limits: Limits) -> Marks:
+    """Mark stalls that are no network's: at the capture point, or `least_ns` after all bytes were acknowledged."""
+    stalls, near = tables.stalls, _near(tables)
+    after = stalls.start_time_ns + stalls.duration_ns - stalls.acked_time_ns
+    return np.asarray(
+        (near >= 0) & (near <= limits.near_ns) | (stalls.acked_time_ns >= 0) & (after >= least_ns), dtype=bool
+    )
+
+
+def _mark_pings(tables: Tables, limits: Limits) -> Marks:
+    stalls = tables.stalls
+    idle = np.array(
+        [
+            direction == 0 and _software.recognise_end(tables, connection, 0) == _software.C_CORE
+            for connection, direction in zip(stalls.connection.tolist(), stalls.direction.tolist(), strict=True)
+        ]
+    )
+    late = stalls.duration_ns - np.maximum(_near(tables), 0) >= limits.late_ping_ns
+    return np.asarray((stalls.ping_packet > 0) & late & ~idle) & _mark_alive(tables, limits.late_ping_ns, limits)
+
+
+def _mark_rpcs(tables: Tables, limits: Limits) -> Marks:
+    stalls, c = tables.stalls, tables.connections
+    rows = stalls.connection.astype(np.int64)
+    mean = tables.connection_budgets[rows, _SERVER] / np.maximum(c.rpcs[rows], 1)
+    late = stalls.duration_ns - np.maximum(_near(tables), 0) >= np.maximum(limits.late_rpcs_ns, limits.factor * mean)
+    messages = tables.directions.messages.astype(np.int64).reshape(-1, 2).sum(axis=1)
+    unary = messages[rows] <= limits.unary_messages * c.rpcs[rows]
+    first = tables.directions.first_message_time_ns[2 * rows + 1]
+    begun = (first >= 0) & (first <= stalls.start_time_ns)
+    return np.asarray((stalls.waiting >= 2) & late & unary & begun) & _mark_alive(tables, limits.late_rpcs_ns, limits)
+
+
+def _list_hosts(tables: Tables) -> Iterator[Marks]:
+    """Yield for each host in each role which stalls are its own."""
+    stalls, c = tables.stalls, tables.connections
+    ips = np.stack([c.client_ip, c.server_ip])[stalls.direction.astype(np.int64), stalls.connection.astype(np.int64)]
+    ends = ips.astype(np.int64) * 2 + stalls.direction
+    for end in _shared.distinct(ends).tolist():
+        yield ends == end
+
+
+def _collect(tables: Tables, rows: Ints, by_ping: Marks, by_rpcs: Marks, limits: Limits) -> _Stalls | None:
+    stalls = tables.stalls
+    if not len(rows):
+        return None
+    pings = len(_find_moments(tables, rows[by_ping[rows]]))
+    if pings < limits.pings and int(stalls.waiting[rows[by_rpcs[rows]]].sum()) < limits.rpcs:
+        return None
+    lengths = stalls.duration_ns[rows] - np.maximum(_near(tables)[rows], 0)
+    return _Stalls(rows, int(stalls.direction[rows[0]]), pings, _find_moments(tables, rows), int(np.median(lengths)))
+
+
+def _find_moments(tables: Tables, rows: Ints) -> Ints:
+    """Return when stalls ended; those that overlap on several connections are one, which ended with its first."""
+    stalls = tables.stalls
+    order = rows[np.argsort(stalls.start_time_ns[rows], kind="stable")]
+    starts = stalls.start_time_ns[order]
+    ends = starts + stalls.duration_ns[order]
+    before = np.maximum.accumulate(np.r_[np.iinfo(np.int64).min, ends[:-1]])[: len(ends)]
+    return np.asarray(ends[starts >= before], dtype=np.int64)
+
+
+def _find_period(stalls: _Stalls, limits: Limits) -> str:
+    """Say whether the stalls are regular; nothing where they are not."""
+    phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
+    if len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
+        return "they end in step with 100 ms, the period of a CPU quota"
+    steps = np.diff(stalls.times)
+    if len(steps) < 2:
+        return ""
+    base = int(steps.min())
+    multiples = steps.astype(np.float64) / base
+    if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
+        each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))
+        return f"they come every {each}" + (" or a multiple of it" if multiples.max() > 1.5 else "")
+    return ""
+
+
+def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
+    table, rows = tables.stalls, stalls.rows
+    connections = tuple(_shared.distinct(table.connection[rows]).tolist())
+    who, server = _shared.host(tables, connections[0], stalls.direction), stalls.direction == 1
+    lost = _count_lost(tables, rows) if server else None
+    share = None if lost is None else _shared.share_of_time(tables, lost)
+    length, often = _shared.milliseconds(stalls.median_ns), f"{len(stalls.times):,} times"
+    period = _find_period(stalls, limits)
+    return Finding(
+        id=ID,
+        title=f"{who} was paused {often} for {length}" + (f"; {period}" if period else ""),
+        severity=_rate_severity(tables, stalls, share, limits),
+        confidence=_shared.lower("high" if stalls.pings >= limits.pings else "medium", _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=share,
+        metrics={
+            "stalls": len(stalls.times),
+            "median_stall_ns": stalls.median_ns,
+            "longest_stall_ns": int(table.duration_ns[rows].max()),
+            "late_pings": stalls.pings,
+            "rpcs_waiting": int(table.waiting[rows].sum()),
+            "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
+        },
+        evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show_stall(tables, row)),
+        explanation=_explain(tables, stalls, who, period),
+        remedies=_list_remedies(who),
+        references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
+        verdict=(
+            f"{who} was paused {often} for {length} (median), with everything in flight: look for garbage collection, "
+            "a CPU quota or a paused host there."
+        ),
+    )
+
+
+def _count_lost(tables: Tables, rows: Ints) -> int:
+    """Sum up the time of the RPCs that waited; never more than the server's time on their connections."""
+    stalls = tables.stalls
+    connections = _shared.distinct(stalls.connection[rows])
+    waited = (stalls.duration_ns[rows] - np.maximum(_near(tables)[rows], 0)) * stalls.waiting[rows].astype(np.int64)
+    return min(total_ns(waited), total_ns(tables.connection_budgets[connections, _SERVER]))
+
+
+def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits: Limits) -> Severity:
+    """Rate a server by RPC time, a client by its connections' time: its callers wait before their first packet."""
+    if share is not None:
+        return _shared.severity(share, limits.warning_share, limits.critical_share)
+    c = tables.connections
+    rows = _shared.distinct(tables.stalls.connection[stalls.rows])
+    span = int(c.last_time_ns[rows].max() - c.first_time_ns[rows].min())
+    return "warning" if stalls.total_ns >= limits.warning_share * max(span, 1) else "info"
+
+
+def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
+    table, rows = tables.stalls, stalls.rows
+    waiting = int(table.waiting[rows].sum())
+    parts = [
+        f"{len(stalls.times):,} times {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} (median; longest "
+        f"{_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
+        + (f", and {period}." if period else ".")
+    ]
+    if waiting:
+        parts.append(f"{waiting:,} RPCs waited, all that were in flight, and none was answered before the others.")
+    if stalls.pings:
+        parts.append(
+            f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "
+            "the application does: the process was paused, not a handler."
+        )
+    else:
+        parts.append("A lock, a pool or a service that all calls need would look the same.")
+    acked = int((table.acked_time_ns[rows] >= 0).sum())
+    if acked:
+        parts.append(f"Its TCP acknowledged all bytes in {acked:,} silences, so its kernel and the path worked.")
+    if stalls.direction == 0:
+        parts.append("What this costs its callers comes before their first packet, and is not in the RPCs' durations.")
+    return " ".join(parts)
+
+
+def _show_stall(tables: Tables, row: int) -> Iterator[Evidence]:
+    stalls = tables.stalls
+    who = _shared.host(tables, int(stalls.connection[row]), int(stalls.direction[row]))
+    end = int(stalls.start_time_ns[row] + stalls.duration_ns[row])
+    yield Evidence(
+        int(stalls.stopped_at_packet[row]),
+        int(stalls.stopped_time_ns[row]),
+        f"the last bytes of {who} before its silence",
+    )
+    if ping := int(stalls.ping_packet[row]):
+        yield Evidence(ping, int(stalls.ping_time_ns[row]), f"a PING that {who} does not acknowledge until it resumes")
+    waiting = int(stalls.waiting[row])
+    yield Evidence(
+        int(stalls.resumed_at_packet[row]),
+        end,
+        f"{who} resumes, {_shared.milliseconds(int(stalls.duration_ns[row]))} after its peer began to wait"
+        + (f"; {waiting:,} RPCs waited" if waiting else ""),
+    )
+
+
+def _list_remedies(who: str) -> tuple[Remedy, ...]:
+    return (
+        Remedy(
+            "application",
+            "the garbage collector's log at the times of the evidence",
+            f"on {who}: GODEBUG=gctrace=1 (Go), -Xlog:gc (Java); a larger heap is collected less often",
+        ),
+        Remedy(
+            "linux",
+            "nr_throttled and throttled_usec in cpu.stat of the cgroup, before and after",
+            f"on {who}: they grow if a CPU limit stops the process; a higher limit takes CPU time from others",
+        ),
+        Remedy("linux", "the column st of vmstat 1", f"on {who}: time that a hypervisor took from the host"),
+    )

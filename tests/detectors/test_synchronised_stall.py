@@ -1,0 +1,160 @@
+"""`synchronised-stall`: everything in flight stops at once; never one slow handler, an idle client, loss or a queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, played, told
+from msgspec.structs import replace
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import synchronised_stall as detector
+from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_server
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["wild/cpu-client", "wild/gc-client", "wild/gc-server"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/tail-calls", "wild/lb-slow-backend", "wild/ghz-lo-c50", "rtt205-go-16000", "too-many-pings"]
+"""Recorded captures on which it must not."""
+
+SERVER, CLIENT = "synchronised-stall-fires-server", "synchronised-stall-fires-client"
+
+
+def test_a_stopped_server_is_named_and_its_tail_is_a_part_of_it() -> None:
+    """It was stopped five times for 300 ms, every 2 s, with six calls in flight."""
+    files = [recorded("wild/gc-server.pcap.zst")]
+    analysis = analyze(files)
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence, finding.metrics["stalls"]) == ("warning", "high", 5)
+    assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.1)  # less the ACK of what came before
+    assert finding.metrics["rpcs_waiting"] == 30
+    assert finding.lost_ns == pytest.approx(30 * 300 * MS, rel=0.1)
+    assert "server 10.77.188.2 was paused 5 times" in finding.title
+    assert "they come every 2,010 ms" in finding.title
+    assert analysis.verdict.finding == detector.ID
+    tail = next(f for f in analysis.findings if f.id == "server-latency")
+    assert (tail.part_of, tail.lost_ns) == (detector.ID, None)
+    evidence_is_in_the_packets(finding, files)
+
+
+def test_a_stopped_client_is_named_by_its_late_pings() -> None:
+    files = [recorded("wild/gc-client.pcap.zst")]
+    finding = the_finding(detector, files)
+    assert (finding.severity, finding.lost_ns, finding.metrics["late_pings"]) == ("warning", None, 3)
+    assert finding.metrics["median_stall_ns"] == pytest.approx(300 * MS, rel=0.06)
+    assert finding.title.startswith("client 10.77.232.1 was paused 3 times")
+    assert "before their first packet" in finding.explanation
+    evidence_is_in_the_packets(finding, files)
+
+
+def test_a_client_without_cpu_time_is_named_and_not_its_server() -> None:
+    """A quota of 3.5 ms per 100 ms."""
+    finding = the_finding(detector, [recorded("wild/cpu-client.pcap.zst")])
+    assert finding.title.startswith("client 10.77.83.1 was paused")
+    assert int(finding.metrics["longest_stall_ns"]) < 100 * MS
+
+
+def test_loud_on_no_other_capture() -> None:
+    assert loud(detector) == set()
+
+
+def test_synthetic_captures() -> None:
+    assert disagreements(detector) == []
+    server = the_finding(detector, [synthetic(SERVER).file])
+    assert (server.metrics["stalls"], server.metrics["rpcs_waiting"], server.confidence) == (3, 9, "medium")
+    assert "A lock, a pool or a service that all calls need would look the same." in server.explanation
+    client = the_finding(detector, [synthetic(CLIENT).file])
+    assert (client.metrics["stalls"], client.metrics["late_pings"], client.confidence) == (3, 3, "high")
+    for name in (SERVER, CLIENT):
+        evidence_is_in_the_packets(the_finding(detector, [synthetic(name).file]), [synthetic(name).file])
+
+
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [
+        ({"rpcs": 9}, True),
+        ({"rpcs": 10}, False),
+        ({"late_rpcs_ns": 299 * MS}, True),
+        ({"late_rpcs_ns": 304 * MS}, False),
+        ({"factor": 11.0}, True),  # the mean is 2 ms and the part of three silences of 300 ms in forty rounds: 25 ms
+        ({"factor": 14.0}, False),
+        ({"unary_messages": 1.9}, False),
+    ],
+)
+def test_each_limit_for_rpcs(limits: dict[str, Any], fires: bool) -> None:
+    assert (found(detector, [synthetic(SERVER).file], **limits) is not None) is fires
+
+
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [
+        ({"pings": 3}, True),
+        ({"pings": 4}, False),
+        ({"late_ping_ns": 29 * MS}, True),
+        ({"late_ping_ns": 32 * MS}, False),
+    ],
+)
+def test_each_limit_for_pings(limits: dict[str, Any], fires: bool) -> None:
+    assert (found(detector, [synthetic(CLIENT).file], **limits) is not None) is fires
+
+
+@pytest.mark.parametrize(("stall_ms", "fires"), [(22, True), (17, False)])
+def test_a_ping_is_late_after_20_ms(tmp_path: Path, stall_ms: int, fires: bool) -> None:
+    assert (told(detector, played(pausing_client(stall_ms * MS, 3), tmp_path)) is not None) is fires
+
+
+@pytest.mark.parametrize(("stall_ms", "fires"), [(52, True), (44, False)])
+def test_rpcs_wait_for_50_ms(tmp_path: Path, stall_ms: int, fires: bool) -> None:
+    tables = played(pausing_server(stall_ms * MS), tmp_path)
+    assert (told(detector, tables) is not None) is fires
+
+
+def test_without_a_sign_of_the_hosts_tcp_the_path_may_be_the_cause() -> None:
+    tables = decode([synthetic(SERVER).file])
+    silent = changed(tables, "stalls", acked_time_ns=np.full_like(tables.stalls.acked_time_ns, -1))
+    assert told(detector, silent) is None
+    there = changed(silent, "connections", near_server_rtt_ns=[200_000])
+    assert told(detector, there) is not None
+
+
+def test_c_core_clients_read_no_pings_while_no_call_is_open() -> None:
+    tables = decode([synthetic(CLIENT).file])
+    assert told(detector, tables) is not None
+    core = changed(tables, "connections", client_agent=[len(tables.agents)])
+    assert told(detector, replace(core, agents=(*tables.agents, "grpc-c++/1.51.1"))) is None
+
+
+def test_stalls_at_the_same_moment_count_once() -> None:
+    tables = decode([synthetic(CLIENT).file])
+    stalls = tables.stalls
+    same = changed(
+        tables,
+        "stalls",
+        **{name: np.repeat(getattr(stalls, name)[:1], 3) for name in stalls.__struct_fields__},
+    )
+    assert told(detector, same) is None
+    assert must(detector, same, pings=1).metrics["stalls"] == 1
+
+
+def test_the_period_of_a_cpu_quota_is_named() -> None:
+    tables = decode([synthetic(CLIENT).file])
+    stalls = tables.stalls
+
+    def ending(times: list[int]) -> str:
+        rows = {name: np.repeat(getattr(stalls, name)[:1], len(times)) for name in stalls.__struct_fields__}
+        rows["start_time_ns"] = np.array(times) * MS - rows["duration_ns"]
+        return must(detector, changed(tables, "stalls", **rows)).title
+
+    quota = [1_700_000_000_000 + ms for ms in (0, 100, 300, 400, 700, 900, 1_000, 1_300)]
+    assert "the period of a CPU quota" in ending(quota)
+    assert "the period of a CPU quota" in ending(quota[:5])
+    assert "CPU quota" not in ending(quota[:4])
+    assert "CPU quota" not in ending([time + 37 * number for number, time in enumerate(quota)])
+    assert "they come every 2,000 ms" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
+    assert "every" not in ending([quota[0] + ms for ms in (0, 2_000, 4_500, 6_000)])
