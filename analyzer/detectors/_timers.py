@@ -1,4 +1,4 @@
-"""Timers of proxies and servers that end streams or connections: setting, default, source.
+"""Timers of proxies and servers that end streams: setting, default, source.
 
 Defaults are those of the versions named. They are shown as what to look at, never as a proof.
 """
@@ -40,15 +40,12 @@ TIMERS = (
     Timer("envoy", "route.timeout", DURATION, 15 * S, "route_components.proto, Envoy 1.31"),
     Timer("envoy", "max_stream_duration", DURATION, None, "protocol.proto, Envoy 1.31"),
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
-    Timer("nghttpx", "--frontend-http2-idle-timeout", SILENCE, 180 * S, "nghttpx(1), nghttp2 1.62"),
     Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
     Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1"),
     Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),
-    Timer("AWS NLB", "tcp.idle_timeout.seconds", SILENCE, 350 * S, "Network Load Balancers, User Guide"),
     Timer(
         "GCP load balancer", "backend service timeoutSec", DURATION, 30 * S, "Cloud Load Balancing, backend services"
     ),
-    Timer("Azure load balancer", "idleTimeoutInMinutes", SILENCE, 240 * S, "Azure Load Balancer, TCP reset and idle"),
     Timer("Istio", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
 )
 """All timers known, those of one product together."""
