@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -143,14 +144,14 @@ def test_no_layer_reaches_for_the_system(layer: str, path: Path) -> None:
 
 def test_files_import_each_other_one_way() -> None:
     """Not in circles either when an import serves types alone: whoever reads one file would have to read them all."""
-    known = {module_of(layer, path): path for layer, path in list_files()}
-    imports = {
-        module: {found for name in list_imports(layer, path) if (found := known_part(name, known)) and found != module}
-        for module, (layer, path) in {module_of(layer, path): (layer, path) for layer, path in list_files()}.items()
-    }
-    while free := {module for module, others in imports.items() if not others & imports.keys()}:
-        imports = {module: others for module, others in imports.items() if module not in free}
-    assert not imports, f"circles among {sorted(imports)}"
+    files = {module_of(layer, path): (layer, path) for layer, path in list_files()}
+    imports = {module: {known_part(name, files) for name in list_imports(*where)} for module, where in files.items()}
+    graph = {module: others - {None, module} for module, others in imports.items()}
+    TopologicalSorter(graph).prepare()
+    first, second = "grpcdiag.analyzer.analysis", "grpcdiag.analyzer.summary.figures"
+    assert second in graph[first]
+    with pytest.raises(CycleError):
+        TopologicalSorter(graph | {second: graph[second] | {first}}).prepare()
 
 
 def module_of(layer: str, path: Path) -> str:
@@ -158,6 +159,6 @@ def module_of(layer: str, path: Path) -> str:
     return ".".join(["grpcdiag", layer, *(part for part in inside if part != "__init__")])
 
 
-def known_part(name: str, known: Mapping[str, Path]) -> str | None:
+def known_part(name: str, known: Mapping[str, object]) -> str | None:
     """The module that an imported name belongs to: itself, or the one that defines it."""
     return name if name in known else parent if (parent := name.rpartition(".")[0]) in known else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -30,8 +31,13 @@ def list_files() -> Iterator[tuple[str, Path]]:
         yield from ((layer, path) for path in sorted(folder.rglob("*.py")) if "core" not in path.parts)
 
 
-def list_imports(layer: str, path: Path) -> Iterator[str]:
+@cache
+def list_imports(layer: str, path: Path) -> tuple[str, ...]:
     """Give the absolute names of this package that a file imports."""
+    return tuple(_walk_imports(layer, path))
+
+
+def _walk_imports(layer: str, path: Path) -> Iterator[str]:
     inside = path.relative_to(LAYERS[layer]).parent.parts
     package = ("grpcdiag", layer, *inside)
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
