@@ -67,7 +67,7 @@ from ._stalls import INITIAL_SEGMENTS, make_scope
 
 ID = "network-queueing"
 ABOUT = About(
-    example="recorded/lab/network-queueing.pcap.gz",
+    example="recorded/lab/network-queueing-upload.pcap.gz",
     figure=_figures.blocked_time("network_queue"),
 )
 

@@ -180,8 +180,9 @@ impl Call {
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
         if at.ready_time > self.since {
-            if at.ready_time - self.since > self.silence_ns {
-                self.silence_ns = at.ready_time - self.since;
+            let silence_ns = at.ready_time.saturating_sub(self.since);
+            if silence_ns > self.silence_ns {
+                self.silence_ns = silence_ns;
                 self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
             }
             let passed = usize::from(self.last_side) != side;

@@ -105,11 +105,8 @@ pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
 /// The payload of a frame, as far as it came; `None` when it is compressed otherwise than by gzip.
 fn unframed(tail: &[u8]) -> Option<Cow<'_, [u8]>> {
     let payload = tail.get(usize::from(PREFIX_LEN)..)?;
-    if tail.first()? & COMPRESSED == 0 { Some(Cow::Borrowed(payload)) } else { plain(payload).filter(is_owned) }
-}
-
-fn is_owned(text: &Cow<'_, [u8]>) -> bool {
-    matches!(text, Cow::Owned(_))
+    let is_plain = tail.first()? & COMPRESSED == 0;
+    if is_plain { Some(Cow::Borrowed(payload)) } else { plain(payload).filter(|text| matches!(text, Cow::Owned(_))) }
 }
 
 /// What a text is without gzip (RFC 1952), as far as it came.

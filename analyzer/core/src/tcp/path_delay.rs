@@ -106,7 +106,8 @@ impl PathDelay {
     #[cold]
     fn find_tick(&mut self, passed: i64) {
         if passed >= RATE_TIME {
-            let agrees = |tick: &i64| (self.ticks.saturating_mul(*tick) - passed).saturating_abs() <= passed / 4;
+            let agrees =
+                |tick: &i64| self.ticks.saturating_mul(*tick).saturating_sub(passed).saturating_abs() <= passed / 4;
             self.tick = TICKS.into_iter().find(agrees).unwrap_or(0);
         }
     }
