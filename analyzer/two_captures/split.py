@@ -45,7 +45,7 @@ class Delays(Struct, frozen=True, eq=False):
     sent_down: Ints
     """When those packets were sent, by the server's clock."""
     repeats: Mask
-    """Whether it was sent again after a loss, by number in the client's capture."""
+    """Whether it was retransmitted after a loss, by number in the client's capture."""
     by_client: Callable[[Ints], Ints]
     """Times of the server's clock by the client's."""
 
@@ -154,7 +154,7 @@ class _Turns(Struct, frozen=True, eq=False):
     down: Ints
     """Time on the way of the server's answers' first bytes."""
     repeated: Mask
-    """Bytes of the server came with a packet that was sent again."""
+    """Bytes of the server came with a retransmitted packet."""
 
 
 def _turns(client: Recorded, server: Recorded, mine: Ints, theirs: Ints, delays: Delays) -> _Turns:

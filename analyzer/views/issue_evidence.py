@@ -49,7 +49,7 @@ class PacketFacts(Struct, frozen=True):
     note: str
     """`retransmission` and the like; empty for none."""
     frames: tuple[str, ...]
-    """Frames with bytes in it, dots for those that began before or go on later; as in the time line."""
+    """Frames with bytes in it, dots for those that began before or go on later; as in the timeline."""
 
 
 class Work(Struct, frozen=True):

@@ -113,7 +113,7 @@ fn it_is_the_clients_own_where_something_else_can_have_held_it() {
         ("an ACK before made room", Request { acked_before: true, acked: 2, ..full() }),
         ("the server said something", Request { answered: true, ..full() }),
         ("room in a window that a loss reduced", Request { segments: 3, lost: true, ..full() }),
-        ("sent again", Request { resent: true, ..full() }),
+        ("retransmitted", Request { resent: true, ..full() }),
         ("another call", Request { end: frame(1, 5, 3, &fields), ..full() }),
         ("not the end", Request { end: frame(0, 0, 1, &[]), ..full() }),
         ("an acknowledgement of settings", Request { end: frame(4, 1, 0, &[]), ..full() }),
