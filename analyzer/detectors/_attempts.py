@@ -16,7 +16,9 @@ from ._shared import distinct
 
 Mask = npt.NDArray[np.bool_]
 
-NOTHING, PREFACE, HTTP1, TLS_HELLO = (_core.BEGINNINGS.index(name) for name in ("", "preface", "http1_response", "tls"))
+NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
+    _core.BEGINNINGS.index(name) for name in ("", "preface", "settings", "http1_response", "tls", "other")
+)
 """Values of `Setups.client_begins` and `server_begins`."""
 OFFERS_H2 = 2
 """Bit of `Connections.tls_alpn`: the client offers HTTP/2."""
@@ -53,9 +55,10 @@ ALERTS = {
 }
 """Names of TLS alerts (RFC 8446 section 6; 22 and 120 as in RFC 7301 and the IANA registry)."""
 
-KINDS = ("refused", "unanswered", "alert", "http1", "closed", "silent")
+KINDS = ("refused", "unanswered", "alert", "http1", "closed", "silent", "cleartext", "foreign", "abandoned")
 """Ways to fail: RST for a SYN; no answer to SYNs; a TLS alert; HTTP/1 for the preface or the ClientHello; closed by the
-server before it sent a byte; closed by the client after it had waited in vain for one."""
+server before it sent a byte; closed by the client after it had waited in vain for one; HTTP/2 in the clear for the
+ClientHello; another protocol for either; closed by the client after the server's part of the TLS handshake."""
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -75,6 +78,7 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     silent = (c.packets_server == 0) & (c.packets_client == s.syns) & (waited >= unanswered_ns)
     asked = opened & (s.syn_ack_packet > 0) & (s.client_packet > 0) & (c.unheard == 0) & (c.missing_bytes == 0)
     mute = asked & (s.server_begins == NOTHING) & (s.closed_packet > 0)
+    unfinished = (c.tls_server_hello_ns >= 0) & (c.tls_finished_packet == 0)
     begun = (s.client_begins == PREFACE) | (s.client_begins == TLS_HELLO)
     kinds: tuple[Mask, ...] = (
         dialed & (s.reset_packet > 0) & (c.closed_by == 1),
@@ -83,6 +87,13 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
         asked & begun & (s.server_begins == HTTP1),
         mute & begun & (c.closed_by == 1),
         mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
+        asked & (s.client_begins == TLS_HELLO) & (s.server_begins == SETTINGS),
+        asked & begun & (s.server_begins == OTHER),
+        asked
+        & (s.alert == NO_ALERT)
+        & (c.tls_server_hello_ns >= 0)
+        & (c.tls_finished_packet == 0)
+        & (c.closed_by == 0),
     )
     rows = [np.flatnonzero(mask) for mask in kinds]
     connection = np.concatenate(rows).astype(np.int64)
@@ -115,6 +126,9 @@ def describe(tables: Tables, connection: int, kind: str) -> str:
         "http1": f"answered {hello} in HTTP/1.1{f' with status {status}' if status else ''}",
         "closed": f"closed the connection ({closed}) after {hello} and sent nothing",
         "silent": f"accepted the connection and sent nothing after {hello}",
+        "cleartext": f"answered {hello} with HTTP/2 in the clear",
+        "foreign": f"answered {hello} with bytes of another protocol",
+        "abandoned": "sent its part of the TLS handshake, and the client closed instead of finishing it",
     }[kind]
 
 

@@ -3,8 +3,9 @@
 What it finds
 -------------
 Attempts to connect that came to nothing, and how each failed. The server refused the connection (RST for the SYN),
-or no answer came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1, a server that closed the connection
-or sent nothing. It also finds names that DNS did not resolve in a capture without RPCs.
+or no answer came. Or the set-up failed later: a TLS alert, an answer in HTTP/1.1 or another protocol, HTTP/2 in the
+clear for a ClientHello, a server that closed the connection or sent nothing, a client that closed during the TLS
+handshake. It also finds names that DNS did not resolve in a capture without RPCs.
 
 How it is decided
 -----------------
@@ -12,13 +13,15 @@ By the first packets of each side. A SYN without any answer counts when the capt
 then a sender with RFC 6298's initial timeout would have retransmitted it. A connection without payload from the client
 is a port check, not a failure. In a capture with HTTP/2 or TLS, attempts to other ports are left out.
 
-It is `info` when the client reached the same port later: `slow-connect` reports what that cost. Otherwise it is a
-warning, and critical in a capture without RPCs.
+It is `info` when the same port worked later: `slow-connect` reports what that cost. For an attempt that did not get
+through, as to the first of two addresses, a later connection that was accepted suffices. Otherwise it is a warning, and
+critical in a capture without RPCs.
 
 When it cannot tell
 -------------------
-Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted. A SYN
-without an answer may have been lost before or behind the server: capture there as well.
+Where the capture has only one direction, or lacks packets of the set-up. In TLS 1.3 most alerts are encrypted, and some
+clients close without one: why they did not finish the handshake stands in their log. A SYN without an answer may have
+been lost before or behind the server: capture there as well.
 
 What would refute it
 --------------------
@@ -28,7 +31,8 @@ What to do
 ----------
 Refused: nobody listens on that address and port. Unanswered: a firewall, a route, or a host that is down. An alert: its
 name says what is wrong, most often a certificate or ALPN. HTTP/1.1: the server or proxy does not offer HTTP/2 there.
-Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections.
+Closed after the preface: the client speaks cleartext to a TLS port, or the server limits connections. Closed by the
+client during the handshake: most often it does not trust the certificate, or the name in it is another one.
 
 References
 ----------
@@ -106,13 +110,18 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
         ends = np.stack([c.server_ip[rows], c.server_port[rows]], axis=1)
         _, group = np.unique(ends, axis=0, return_inverse=True)
         groups += [_Group(kind, rows[group.ravel() == place]) for place in range(int(group.max(initial=-1)) + 1)]
-    return sorted(groups, key=lambda group: (-len(group.rows), int(group.rows[0])))
+    return sorted(groups, key=lambda group: (_succeeded_later(tables, group), -len(group.rows), int(group.rows[0])))
 
 
 def _succeeded_later(tables: Tables, group: _Group) -> bool:
-    """Check whether a connection to the same port carried RPCs that began after the last of these attempts."""
+    """Check whether a connection to the same port worked after the last of these attempts.
+
+    What did not get through to the server, as to the first of several addresses, worked with the next that did.
+    """
     c = tables.connections
     works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
+    if group.kind in ("refused", "unanswered"):
+        works |= tables.setups.syn_ack_packet > 0
     same = (c.server_port == c.server_port[group.rows[0]]) & works
     return bool((same & (c.last_time_ns > c.first_time_ns[group.rows].max())).any())
 
@@ -207,6 +216,9 @@ def _show(tables: Tables, row: int, kind: str) -> Iterator[Evidence]:
         "http1": (s.server_packet, s.server_time_ns),
         "closed": (s.closed_packet, c.closed_time_ns),
         "silent": (s.closed_packet, c.closed_time_ns),
+        "cleartext": (s.server_packet, s.server_time_ns),
+        "foreign": (s.server_packet, s.server_time_ns),
+        "abandoned": (s.closed_packet, c.closed_time_ns),
     }[kind]
     if kind != "unanswered":
         after = milliseconds(max(0, int(time[row]) - int(c.first_time_ns[row])))
@@ -273,6 +285,9 @@ ADVICE = {
     "http1": "turn HTTP/2 on there, or use the port that has it",
     "closed": "check whether one end expects TLS and the other cleartext",
     "silent": "check what blocks the server process",
+    "cleartext": "use insecure credentials there, or the port that has TLS",
+    "foreign": "check that a gRPC server listens on that port",
+    "abandoned": "check in the client's log why, often because it does not trust the certificate",
 }
 """What to do first, by way to fail."""
 
@@ -288,6 +303,13 @@ REMEDIES = {
     "closed": Remedy("application", "the channel's credentials", "TLS for a TLS port, insecure for a cleartext port"),
     "silent": Remedy(
         "application", "the server's accept loop and its thread pool", "the kernel accepts, not the process"
+    ),
+    "cleartext": Remedy(
+        "application", "the channel's credentials", "insecure for a cleartext port, TLS for a TLS port"
+    ),
+    "foreign": Remedy("linux", "ss -ltnp", "on the server: shows which process listens on the port"),
+    "abandoned": Remedy(
+        "linux", "openssl s_client -alpn h2 -connect HOST:PORT", "shows the certificate and who signed it"
     ),
 }
 """A check for each way to fail."""

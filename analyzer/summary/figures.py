@@ -342,4 +342,7 @@ def why_no_grpc(tables: Tables) -> str:
             "HTTP/2 connections and all their streams began before the capture, so their content is unknown: start the "
             "capture before the client makes its calls"
         )
+    if not tables.other_streams:
+        sent = (tables.setups.server_begins[protocol == HTTP2] != 0).any()
+        return f"HTTP/2 connections without a request{'' if sent else ', on which the server sent nothing'}"
     return f"HTTP/2 without gRPC: {count(tables.other_streams, 'other stream')}"

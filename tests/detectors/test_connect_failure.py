@@ -51,6 +51,27 @@ def test_a_refused_connection_is_reported_without_rpcs() -> None:
     evidence_is_in_the_packets(finding, [path])
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("grpcio-to-web-page", "127.0.0.1:8111 answered the HTTP/2 preface with bytes of another protocol"),
+        ("grpcio-tls-to-cleartext", "127.0.0.1:8113 answered the ClientHello with HTTP/2 in the clear"),
+        ("grpcio-cleartext-to-tls", "127.0.0.1:8112 closed the connection (FIN) after the HTTP/2 preface"),
+        ("grpcio-untrusted-certificate", "the client closed instead of finishing it"),
+    ],
+)
+def test_a_set_up_that_fails_behind_the_handshake_of_tcp(name: str, words: str) -> None:
+    """Not the refusal of `::1` that comes before: the client went on with the next address."""
+    path = recorded(f"wild/{name}.pcap.zst")
+    analysis = json.loads(grpcdiag("analyze", path, "--json").text)
+    assert analysis["verdict"]["finding"] == "connect-failure"
+    assert words in analysis["verdict"]["text"]
+    assert "cannot be read without the secrets" not in analysis["verdict"]["text"]
+    finding = the_finding(detector, [path])
+    assert finding.severity == "critical"
+    evidence_is_in_the_packets(finding, [path])
+
+
 @pytest.mark.parametrize("name", FIRES_ON)
 def test_a_port_that_works_later_is_info(name: str) -> None:
     path = recorded(f"{name}.pcap.zst")
