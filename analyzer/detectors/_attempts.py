@@ -89,11 +89,7 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
         mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
         asked & (s.client_begins == TLS_HELLO) & (s.server_begins == SETTINGS),
         asked & begun & (s.server_begins == OTHER),
-        asked
-        & (s.alert == NO_ALERT)
-        & (c.tls_server_hello_ns >= 0)
-        & (c.tls_finished_packet == 0)
-        & (c.closed_by == 0),
+        asked & (s.alert == NO_ALERT) & unfinished & (c.closed_by == 0),
     )
     rows = [np.flatnonzero(mask) for mask in kinds]
     connection = np.concatenate(rows).astype(np.int64)
