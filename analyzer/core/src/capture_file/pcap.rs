@@ -193,12 +193,14 @@ impl PcapFile {
     }
 
     /// Whether [`CAPTURE_RESYNC_RECORDS`] usual headers follow one another here, or fewer that end exactly with the file.
+    /// A single one does by chance, unless its time is near that of a record before it.
     fn records_follow(&self, input: &mut Input) -> bool {
         let mut at = 0;
         let mut seconds = self.last_seconds;
         for count in 0..CAPTURE_RESYNC_RECORDS {
             let Some(header) = self.header_at(input, at) else {
-                return count > 0 && input.waiting().len() == at;
+                let fewest = if self.last_seconds.is_some() { 1 } else { 2 };
+                return count >= fewest && input.waiting().len() == at;
             };
             if !self.is_usual(&header) || !is_near(seconds, header.seconds) {
                 return false;
