@@ -10,8 +10,9 @@ How it is decided
 -----------------
 A response of gRPC has `:status` 200 and a `content-type` that begins with `application/grpc`. Counted are responses
 without `grpc-status` that have another `:status` or another `content-type`. The software is the first product of the
-response's `server` field, or a known proxy in `via`. gRPC's specification maps each HTTP status to a gRPC status. The
-client may reset the stream before the page arrives: the status counts, not the reset.
+response's `server` field, a known proxy in `via`, or a proxy that the server's SETTINGS look like. gRPC's specification
+maps each HTTP status to a gRPC status. The client may reset the stream before the page arrives: the status counts, not
+the reset.
 
 When it cannot tell
 -------------------
@@ -50,10 +51,10 @@ from msgspec import Struct
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Tables
+from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures
+from . import _figures, _software
 from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows
 
@@ -90,7 +91,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything, share = tables.rpc_count, len(rows) / tables.rpc_count
     statuses = Counter(int(code) for code in rows.http_status.tolist())
     connections = common.connections_of(tables, rows.rpc)
-    who = _name_answerers(tables, rows)
+    who = _name_answerers(tables, rows, connections)
     by = " and ".join(who) or host(tables, connections[0], 1)
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
     most = statuses.most_common(1)[0][0]
@@ -112,7 +113,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
             f"The RPCs took {median} (median)."
-            + ("" if who else " The responses do not name the software that sent them.")
+            + ("" if _are_named(rows) else " The responses do not name the software that sent them.")
         ),
         remedies=_list_remedies(most, who),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
@@ -122,15 +123,21 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     )
 
 
+def _are_named(rows: Failed) -> bool:
+    return bool((rows.answered_by != NO_AGENT).any())
+
+
 def _list_codes(statuses: Mapping[int, int]) -> str:
     codes = [str(code) for code, _ in Counter(statuses).most_common(3)]
     return codes[0] if len(codes) == 1 else f"{', '.join(codes[:-1])} and {codes[-1]}"
 
 
-def _name_answerers(tables: Tables, rows: Failed) -> list[str]:
-    """Name the software that answered, the most frequent first."""
+def _name_answerers(tables: Tables, rows: Failed, connections: tuple[int, ...]) -> list[str]:
+    """Name the software that answered, the most frequent first; by its SETTINGS where the responses do not name it."""
     names = Counter(common.software(tables, int(agent)) for agent in rows.answered_by.tolist())
-    return [name for name, _ in names.most_common(3) if name]
+    named = [name for name, _ in names.most_common(3) if name]
+    inferred = _software.recognise_proxy(tables, connections)
+    return named or ([f"{inferred} (by its SETTINGS)"] if inferred else [])
 
 
 def _list_grpc_statuses(rows: Failed) -> list[str]:

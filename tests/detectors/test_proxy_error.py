@@ -12,9 +12,22 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import proxy_error
 from grpcdiag.fixtures.synthetic.scenes_proxies import refused
 
-FIRES_ON = ["wild/nginx-http-statuses", "wild/nginx-readtimeout", "wild/nghttpx-backendkill"]
+FIRES_ON = [
+    "wild/nginx-http-statuses",
+    "wild/nginx-readtimeout",
+    "wild/nginx-body-limit",
+    "wild/nghttpx-backendkill",
+    "wild/haproxy-504",
+    "wild/haproxy-backend-down",
+]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["wild/haproxy-streamtimeout", "wild/nghttpx", "wild/connect-go-connect-errors", "rpc-errors"]
+QUIET_ON = [
+    "wild/haproxy-ok",
+    "wild/haproxy-streamtimeout",
+    "wild/nghttpx",
+    "wild/connect-go-connect-errors",
+    "rpc-errors",
+]
 """Recorded captures on which it must not."""
 
 
@@ -35,6 +48,25 @@ def test_a_client_that_resets_before_the_page_got_the_status_all_the_same() -> N
     found = must(proxy_error, decode([recorded("wild/nginx-readtimeout.pcap.zst")]))
     assert (found.metrics["http_504_rpcs"], found.metrics["refused_rpcs"]) == (40, 40)
     assert [remedy.knob for remedy in found.remedies][1:] == ["grpc_read_timeout"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "calls", "by", "setting"),
+    [
+        ("nginx-body-limit", 413, 8, "nginx/1.22.1", "client_max_body_size"),
+        ("haproxy-504", 504, 6, "haproxy (by its SETTINGS)", "timeout server"),
+        ("haproxy-backend-down", 503, 8, "haproxy (by its SETTINGS)", None),
+    ],
+)
+def test_what_the_software_that_answered_has_to_do_with_it(
+    name: str, status: int, calls: int, by: str, setting: str | None
+) -> None:
+    """All calls of the client ended so by its own report; HAProxy's pages do not name it."""
+    file = recorded(f"wild/{name}.pcap.zst")
+    found = must(proxy_error, decode([file]))
+    assert (found.metrics[f"http_{status}_rpcs"], found.metrics["answered_by"]) == (calls, by)
+    assert [remedy.knob for remedy in found.remedies][1:] == ([setting] if setting else [])
+    check_evidence(found, [file])
 
 
 def test_software_that_does_not_name_itself_is_not_named() -> None:
