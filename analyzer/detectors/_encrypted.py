@@ -17,7 +17,7 @@ from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _shared, _stalls, capture_quality, loss_recovery
+from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
 from . import connection_churn as churn
 from . import receive_window_stall as receive
 from . import slow_start_after_idle as restart
@@ -115,7 +115,7 @@ def find_slow_start_after_idle(tables: Tables, connections: Sequence[int]) -> It
     """Find bursts of records that stopped at a congestion window that idle time had restarted, until an ACK arrived."""
     tables, mine = _select_records(tables, connections)
     waits = tables.waits
-    seen = _stalls.find_restarts(tables)
+    seen = _congestion.find_restarts(tables)
     chosen = np.zeros(len(waits.cause), dtype=bool)
     chosen[mine] = True
     stopped = chosen & (waits.cause == CAUSES.index("congestion_window")) & (waits.after_loss == 0) & seen.after_idle
@@ -163,7 +163,7 @@ def _find_first_of_bursts(tables: Tables, rows: Ints) -> Ints:
     return np.array(list(first.values()), dtype=np.int64)
 
 
-def _show_restart(tables: Tables, row: int, seen: _stalls.Restarts) -> Iterator[Evidence]:
+def _show_restart(tables: Tables, row: int, seen: _congestion.Restarts) -> Iterator[Evidence]:
     waits = tables.waits
     host = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
     idle = _shared.milliseconds(float(seen.idle_ns[row]))

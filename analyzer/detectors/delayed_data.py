@@ -62,7 +62,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _shared, _stalls
+from . import _congestion, _figures, _shared, _stalls
 
 ID = "delayed-data"
 ABOUT = About(
@@ -166,10 +166,10 @@ def _split_by_kind(tables: Tables, rows: Ints) -> Iterator[tuple[str, Ints]]:
     """Yield the intervals by what blocked the sender: their cause, for congestion windows what made them small."""
     waits = tables.waits
     loss = waits.after_loss[rows] != 0
-    restarts = _stalls.find_restarts(tables)
+    restarts = _congestion.find_restarts(tables)
     idle = restarts.after_idle[rows] & restarts.stops[rows]
     idle &= ~loss
-    new = _stalls.mark_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
+    new = _congestion.mark_initial_window(tables, rows) & ~restarts.small[rows] & ~loss
     for number in _shared.distinct(waits.cause[rows]).tolist():
         mine = waits.cause[rows] == number
         if number == _CONGESTION_WINDOW:

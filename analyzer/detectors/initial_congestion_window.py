@@ -60,7 +60,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
-from . import _figures, _shared, _stalls
+from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
 ABOUT = About(
@@ -110,8 +110,8 @@ def _find_beginnings(tables: Tables, rows: Ints, limits: Limits) -> Ints:
     waits = tables.waits
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
     rows = rows[
-        _stalls.mark_initial_window(tables, rows)
-        & ~_stalls.find_restarts(tables).small[rows]
+        _congestion.mark_initial_window(tables, rows)
+        & ~_congestion.find_restarts(tables).small[rows]
         & (waits.flight[rows] <= limits.first_flights)
         & (rtt > 0)
         & (duration <= limits.longest_round_trips * rtt)
@@ -178,7 +178,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         evidence=tuple(item for row in firsts[: limits.examples].tolist() for item in _show_interval(tables, row)),
         explanation=(
             f"On a new connection {host} stopped with {in_flight:,} bytes in flight ({in_flight / mss:.1f} segments of "
-            f"{mss:,} bytes; TCP allows about {_stalls.INITIAL_SEGMENTS} packets, short ones included, before the "
+            f"{mss:,} bytes; TCP allows about {_congestion.INITIAL_SEGMENTS} packets, short ones included, before the "
             f"first ACKs) and {_stalls.describe_owed(tables, row)} still to send. It resumed "
             f"{_shared.milliseconds(int(waits.duration_ns[row]))} later, when an ACK had arrived. HTTP/2 and TCP "
             f"receive windows had room. {metrics['connections']:,} of {http2:,} connections "
@@ -189,7 +189,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         references=("RFC 6928", "Linux include/net/tcp.h TCP_INIT_CWND", "ip-route(8) initcwnd"),
         verdict=(
             f"{paying:,} of {tables.rpc_count:,} RPCs waited {each} on average ({share:.0%} of RPC time) because a new "
-            f"connection may send {_stalls.INITIAL_SEGMENTS} segments: keep connections for many calls."
+            f"connection may send {_congestion.INITIAL_SEGMENTS} segments: keep connections for many calls."
         ),
     )
 

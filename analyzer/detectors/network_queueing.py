@@ -63,7 +63,8 @@ from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _figures, _shared, _software_settings
-from ._stalls import INITIAL_SEGMENTS, make_scope
+from ._congestion import INITIAL_SEGMENTS
+from ._stalls import make_scope
 
 ID = "network-queueing"
 ABOUT = About(

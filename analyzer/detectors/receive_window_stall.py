@@ -54,7 +54,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _figures, _stalls
+from . import _figures, _windows
 
 ID = "receive-window-stall"
 ABOUT = About(
@@ -80,7 +80,7 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a TCP receive window."""
-    yield from _stalls.detect_window(tables, limits, _WINDOW)
+    yield from _windows.detect_window(tables, limits, _WINDOW)
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
@@ -103,7 +103,7 @@ def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     )
 
 
-_WINDOW = _stalls.Window(
+_WINDOW = _windows.Window(
     id=ID,
     cause="receive_window",
     name="the TCP receive window",

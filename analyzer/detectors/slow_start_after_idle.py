@@ -72,7 +72,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _figures, _shared, _stalls
+from . import _congestion, _figures, _shared, _stalls
 
 ID = "slow-start-after-idle"
 ABOUT = About(
@@ -119,7 +119,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield Skipped(
             ID, f"no round-trip time was measured before {int(unmeasured.sum())} blocked intervals after idle time"
         )
-    seen = _stalls.find_restarts(tables)
+    seen = _congestion.find_restarts(tables)
     restarted = blocked & seen.after_idle
     late = restarted & mark_unknown_window(tables, restarted)
     if late.any():

@@ -63,7 +63,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import Tables
-from . import _figures, _software_settings, _stalls
+from . import _figures, _software_settings, _windows
 
 ID = "stream-window-stall"
 ABOUT = About(
@@ -89,14 +89,14 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a stream window."""
-    yield from _stalls.detect_window(tables, limits, _WINDOW)
+    yield from _windows.detect_window(tables, limits, _WINDOW)
 
 
 def _remedies(implementation: str | None, direction: int) -> tuple[Remedy, ...]:
     return _software_settings.list_software_settings(implementation, _software_settings.STREAM_WINDOW, direction)
 
 
-_WINDOW = _stalls.Window(
+_WINDOW = _windows.Window(
     id=ID,
     cause="stream_window",
     name="the HTTP/2 stream window",

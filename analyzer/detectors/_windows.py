@@ -1,0 +1,282 @@
+"""Senders blocked by a window that the receiver opens: the two of HTTP/2, and TCP's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.budget import CAUSES
+from ..model.finding import Evidence, Finding, Remedy, Skipped
+from ..model.text import size
+from ..tables import WINDOW_NOT_KNOWN, Ints, Tables
+from . import _shared, _stalls
+from ._stalls import Stalls, Thresholds
+
+_UNREAD = 0.5
+"""Share of a window that a prompt reader may have received and not given back (nghttp2 sends a WINDOW_UPDATE when half
+of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
+
+
+class ReaderThresholds(Thresholds, Protocol):
+    """The limits of detectors that distinguish a small window from a slow reader."""
+
+    @property
+    def late_round_trips(self) -> float:
+        """Round trips after which a WINDOW_UPDATE or ACK is late."""
+
+    @property
+    def late_least_ns(self) -> int:
+        """Extra time that a prompt reader may take."""
+
+
+class Window(Struct, frozen=True, eq=False):
+    """A flow-control or TCP window, and the words for it."""
+
+    id: str
+    """The finding's id."""
+    cause: str
+    """The cause of its blocked intervals."""
+    name: str
+    """Such as `the HTTP/2 stream window`."""
+    opened_by: str
+    """What opens it."""
+    enlarge: str
+    """The imperative to use when it is too small; {reader} is replaced by the host."""
+    remedies: Callable[[str | None, int], tuple[Remedy, ...]]
+    """Returns the settings of the end that sends in a direction, by its implementation."""
+    references: tuple[str, ...]
+
+
+def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all senders blocked by a window, or why some could not be judged."""
+    waits = tables.waits
+    if not len(waits.cause):
+        return
+    stalls = _stalls.find_stalls(tables, window.cause)
+    if stalls:
+        yield _make_finding(tables, limits, window, stalls)
+    unexplained = waits.cause == CAUSES.index("unexplained")
+    late = unexplained & (tables.connections.complete[waits.connection] == 0)
+    if late.any():
+        yield Skipped(
+            window.id,
+            f"{_stalls.format_count(int(late.sum()), 'blocked interval is', 'blocked intervals are')} on connections "
+            f"that began before the capture, so {window.name} is unknown",
+        )
+
+
+class _Reading(Struct, frozen=True, eq=False):
+    """How fast a window was given back, and how fast it could have been."""
+
+    size_bytes: int
+    """Size of the window at the stops, the smallest: a receiver may enlarge it."""
+    unread_bytes: int | None
+    """Bytes that the reader had acknowledged and not given back at a stop, median; None where not known."""
+    carries: float
+    """Bytes per second that one window per round trip carries."""
+    rate: float
+    """Bytes per second of the messages that were sent."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Say whether the reader left most of the window unread, and the window would have carried more."""
+        unread = self.unread_bytes or 0
+        return unread > _UNREAD * self.size_bytes and 0 < self.rate < _UNREAD * self.carries
+
+
+class _Words(Struct, frozen=True, eq=False):
+    """Words that several texts of a window's finding share."""
+
+    blocked: str
+    reader: str
+    slow_reader: bool | None
+    why: str
+    first_step: str
+    reading: _Reading | None = None
+
+
+def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> Finding:
+    words = _choose_words(tables, limits, window, stalls)
+    connection, direction = stalls.first
+    total = _shared.milliseconds(stalls.lost_ns)
+    late = bool((tables.connections.complete[tables.waits.connection[stalls.rows]] == 0).any())
+    return Finding(
+        id=window.id,
+        title=f"{words.blocked} was blocked {_stalls.format_times(len(stalls.rows))} by {window.name}",
+        severity=_shared.severity(stalls.share, limits.warning_share, limits.critical_share),
+        confidence=_shared.lower(_stalls.rate_confidence(tables, stalls.rows), "medium" if late else "high"),
+        scope=_stalls.find_scope(tables, stalls.rows),
+        lost_ns=stalls.lost_ns,
+        share=stalls.share,
+        metrics=_stalls.measure(tables, stalls)
+        | {"late_credit_share": round(_measure_late_share(tables, limits, stalls.rows), 3)}
+        | _list_figures(words.reading),
+        evidence=tuple(
+            item
+            for row in _stalls.sort_longest(tables, stalls.rows, limits.examples)
+            for item in _show_interval(tables, window, row)
+        ),
+        explanation=(
+            f"{words.blocked} stopped inside messages because {window.name} of {words.reader} was used up. It resumed "
+            f"with the next {window.opened_by} ({_stalls.list_blocked(tables, stalls)}). {words.why} "
+            f"The RPCs that waited lost {total} in total.{_PROVED if late else ''}"
+        ),
+        remedies=_list_remedies(tables, window, words, connection, direction),
+        references=window.references,
+        verdict=(
+            f"{words.blocked} was blocked by {window.name} for {total} ({stalls.share:.0%} of RPC time): "
+            f"{words.first_step}."
+        ),
+    )
+
+
+_PROVED = (
+    " WINDOW_UPDATEs before the capture are not in it. The sender proves that the window was used up: it stops each "
+    "time at the same number of bytes granted less bytes sent, to the byte, while the stream window differs."
+)
+
+
+def _measure_late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) -> float:
+    """Return the share of the blocked time in intervals that are longer than a prompt reader needs."""
+    waits = tables.waits
+    duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
+    late = (rtt >= 0) & (duration > limits.late_round_trips * rtt + limits.late_least_ns)
+    return float(duration[late].sum() / max(1, int(duration.sum())))
+
+
+def _measure_reading(tables: Tables, window: Window, stalls: Stalls, round_trip_ns: int) -> _Reading | None:
+    """Measure how a reader gives back the window that blocked longest; None where the window's size is not known."""
+    waits, directions = tables.waits, tables.directions
+    connection, direction = stalls.first
+    rows = stalls.rows[(waits.connection[stalls.rows] == connection) & (waits.direction[stalls.rows] == direction)]
+    sizes = getattr(waits, f"{window.cause}_size_bytes", None)
+    if sizes is None or round_trip_ns <= 0 or not len(rows := rows[sizes[rows] >= 0]):
+        return None
+    of_window = int(sizes[rows].min())
+    known = rows[waits.in_flight_bytes[rows] >= 0]
+    unread = of_window - np.maximum(getattr(waits, f"{window.cause}_bytes")[known], 0) - waits.in_flight_bytes[known]
+    end = 2 * connection + direction
+    span = int(directions.last_message_time_ns[end] - directions.first_message_time_ns[end])
+    return _Reading(
+        size_bytes=of_window,
+        unread_bytes=max(0, int(np.median(unread))) if len(known) else None,
+        carries=of_window * 1e9 / round_trip_ns,
+        rate=int(directions.message_bytes[end]) * 1e9 / span if span > 0 else 0.0,
+    )
+
+
+def _list_figures(reading: _Reading | None) -> dict[str, int]:
+    if reading is None:
+        return {}
+    unread = {} if reading.unread_bytes is None else {"unread_bytes_at_stop": reading.unread_bytes}
+    return {"window_size_bytes": reading.size_bytes, "window_carries_bytes_per_s": round(reading.carries)} | unread
+
+
+def _are_both_shut(tables: Tables, window: Window, rows: Ints) -> bool:
+    """Check whether stream and connection window both had no room for more than half of the blocked time."""
+    waits = tables.waits
+    if window.cause not in ("stream_window", "connection_window"):
+        return False
+    least = np.maximum(1, np.minimum(waits.owed_bytes[rows].astype(np.int64), waits.mss[rows]))
+    left = (waits.stream_window_bytes[rows], waits.connection_window_bytes[rows])
+    both = np.logical_and(*((window < least) & (window != WINDOW_NOT_KNOWN) for window in left))
+    return bool(2 * waits.duration_ns[rows][both].sum() > waits.duration_ns[rows].sum())
+
+
+_BOTH = " The stream window and the connection window were both used up: to enlarge one alone will not help."
+
+
+def _choose_words(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> _Words:
+    connection, direction = stalls.first
+    blocked, reader = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
+    figures = _stalls.measure(tables, stalls)
+    each, rtt = _shared.milliseconds(float(figures["median_wait_ns"])), int(figures["round_trip_ns"])
+    if rtt < 0:
+        why = "No round trip was measured, so the cause may be a small window or a slow reader."
+        return _Words(blocked, reader, None, why, window.enlarge.format(reader=reader))
+    trip = _shared.milliseconds(rtt)
+    reading = _measure_reading(tables, window, stalls, rtt)
+    if reading and reading.is_slow:
+        why, step = _describe_slow_reader(reading, blocked, reader, figures)
+        return _Words(blocked, reader, True, why, step, reading)
+    if _measure_late_share(tables, limits, stalls.rows) >= 0.5:
+        why = (
+            f"The median wait for the {window.opened_by} was {each}, longer than the round trip of {trip}: {reader} "
+            "was slow to read, or the network queued packets. A larger window only buffers more."
+        )
+        step = f"the application on {reader} reads slowly; make it read sooner"
+        return _Words(blocked, reader, True, why, step, reading)
+    both = _are_both_shut(tables, window, stalls.rows)
+    known = f"The window of {reading.size_bytes:,} bytes" if reading else "The window"
+    in_flight = figures.get("bytes_in_flight_at_stop")
+    seen = "" if in_flight is None else f" ({in_flight:,} bytes were in flight at a stop)"
+    why = (
+        f"The median wait for the {window.opened_by} was {each}, at a round trip of {trip}: {reader} sent it promptly. "
+        f"{known} is too small for this round trip{seen}.{_BOTH if both else ''}"
+    )
+    enlarge = _ENLARGE_BOTH if both else window.enlarge
+    return _Words(blocked, reader, False, why, enlarge.format(reader=reader), reading)
+
+
+def _describe_slow_reader(
+    reading: _Reading, blocked: str, reader: str, figures: Mapping[str, int | float | str]
+) -> tuple[str, str]:
+    """Say why the reader is at fault, and the first step: it stopped reading once, or reads slowly all the time."""
+    trip, longest = _shared.milliseconds(float(figures["round_trip_ns"])), float(figures["longest_wait_ns"])
+    if 2 * longest > float(figures["wait_ns"]):
+        why = f"It read nothing for {_shared.milliseconds(longest)}, at a round trip of {trip}."
+        step = f"the application on {reader} did not read for {_shared.milliseconds(longest)}; find out why"
+    else:
+        rate, carries = f"{size(reading.rate)}/s", f"{size(reading.carries)}/s"
+        why = f"The application there reads slowly: {rate}; this window carries {carries} at a round trip of {trip}."
+        step = f"the application on {reader} reads slowly, {rate} where the window carries {carries}"
+    return (
+        f"{reader} had received {reading.unread_bytes:,} bytes of the window of {reading.size_bytes:,} and not read "
+        f"them when {blocked} stopped (median). {why} A larger window only buffers more."
+    ), step
+
+
+_ENLARGE_BOTH = "enlarge stream and connection window on {reader}, or leave both unset where they adapt"
+
+
+def _show_interval(tables: Tables, window: Window, row: int) -> Iterator[Evidence]:
+    waits = tables.waits
+    blocked = _shared.host(tables, int(waits.connection[row]), int(waits.direction[row]))
+    waited = _shared.milliseconds(int(waits.duration_ns[row]))
+    after = _shared.milliseconds(int(waits.start_time_ns[row] + waits.duration_ns[row] - waits.released_time_ns[row]))
+    yield from _stalls.show_interval(
+        tables,
+        row,
+        f"{blocked} stops with {_stalls.describe_owed(tables, row)} still to send{_describe_in_flight(tables, row)}: "
+        f"{_describe_window(tables, window, row)}",
+        f"the last packet that {blocked} received before it resumed; the {window.opened_by} has arrived by then",
+        f"{blocked} resumes {after} after that packet, {waited} after the stop"
+        if waits.released_by_packet[row]
+        else f"{blocked} resumes {waited} after the stop",
+    )
+
+
+def _describe_in_flight(tables: Tables, row: int) -> str:
+    in_flight = int(tables.waits.in_flight_bytes[row])
+    return f" and {in_flight:,} bytes in flight" if in_flight >= 0 else ""
+
+
+def _describe_window(tables: Tables, window: Window, row: int) -> str:
+    value = int(getattr(tables.waits, f"{window.cause}_bytes")[row])
+    return f"{window.name} is {value:,} bytes"
+
+
+def _list_remedies(
+    tables: Tables, window: Window, words: _Words, connection: int, direction: int
+) -> tuple[Remedy, ...]:
+    reading = Remedy(
+        "application",
+        "read messages as they come",
+        f"on {words.reader}: the window opens when the application has read; hand slow work to other threads",
+    )
+    seen = _shared.implementation(tables, connection, 1 - direction)
+    settings = window.remedies(seen, 1 - direction)
+    return (reading, *settings) if words.slow_reader else (*settings, reading)
