@@ -9,7 +9,7 @@ from . import _core
 from .decode.decode import Progress, decode
 from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions
-from .detectors import DETECTORS, connect_failure
+from .detectors import DETECTORS
 from .model.analysis import Analysis
 from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
@@ -83,8 +83,7 @@ def of_tables(
 def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
     """Analyse the connections of a capture without readable RPCs, also TLS connections that may carry gRPC."""
     answers = [answer for detector in DETECTORS if detector.about.without_rpcs for answer in detector.detect(tables)]
-    failed = {c for a in answers if isinstance(a, Finding) and a.id == connect_failure.ID for c in a.scope.connections}
-    unread = tuple(one for one in tls.find_facts(tables) if one.connection not in failed)
+    unread = tuple(one for one in tls.find_facts(tables) if not one.is_unfinished)
     mine = [one.connection for one in unread if one.may_be_grpc]
     if mine:
         from .detectors import _encrypted

@@ -173,7 +173,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
             for shown in _show(tables, row, group.kind)
         ),
         explanation=" ".join([*sentences, *last]) + later,
-        remedies=tuple(REMEDIES[kind] for kind in _count_kinds(groups)),
+        remedies=tuple(REMEDIES[kind] for kind in dict.fromkeys(group.kind for group in groups)),
         references=("RFC 9293 section 3.5.2", "RFC 8446 section 6", "grpc/grpc doc/connection-backoff.md"),
         verdict=f"{_describe(tables, first, times=False)[:-1]}: {ADVICE[first.kind]}.",
     )

@@ -220,7 +220,7 @@ _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
 
 def _list_remedies(code: int, who: list[str]) -> tuple[Remedy, ...]:
     """List the log first, then the settings of the software that answered, or of all if it is unknown."""
-    name = who[0] if who else "the software that answered"
+    name = who[0].partition(" (")[0] if who else "the software that answered"
     log = Remedy(
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )

@@ -8,7 +8,7 @@ the server or of a proxy ends streams like that: nginx's `grpc_read_timeout`, HA
 
 How it is decided
 -----------------
-Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, an HTTP status. `UNAVAILABLE`,
+Only ends that no handler writes count: RST_STREAM, END_STREAM without `grpc-status`, HTTP 408 or 504. `UNAVAILABLE`,
 `CANCELLED` or `DEADLINE_EXCEEDED` in trailers count when messages flowed until then. At least three such RPCs, and at
 least half of them, have the same longest silence or the same duration, within 5 %. The time is at least 100 ms and
 three round trips: an error that is returned at once takes one round trip each time.
@@ -125,8 +125,13 @@ def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
     by_client = np.isin(rows.source, (common.CLIENT_RESET, common.CLIENT_DEADLINE))
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    broken: common.Mask = (~sent | by_timer) & ~by_client & ~((closed >= 0) & (closed <= end))
+    answered = common.refused(rows) & ~np.isin(rows.http_status, TIMEOUTS)
+    broken: common.Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
     return broken
+
+
+TIMEOUTS = (408, 504)
+"""HTTP statuses of a server or proxy that waited in vain (RFC 9110 sections 15.5.9 and 15.6.5)."""
 
 
 def _has_deadline(rows: Failed) -> common.Mask:

@@ -102,6 +102,11 @@ class TlsFacts(Struct, frozen=True):
     """By cause: a side had begun a record and sent no more of it for a while."""
 
     @property
+    def is_unfinished(self) -> bool:
+        """Say whether the client sent nothing after its ClientHello: no RPC is in such a connection."""
+        return self.hello_packet is not None and self.finished_packet is None and not self.client.records
+
+    @property
     def may_be_grpc(self) -> bool:
         """gRPC needs HTTP/2: not when its client offers other protocols only, or its server chose another."""
         return self.offers_h2 is not False and self.h2 is not False

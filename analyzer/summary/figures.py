@@ -322,7 +322,8 @@ def why_no_grpc(tables: Tables) -> str:
         return f"link type {links} is not supported: capture on another interface, or with tcpdump -y EN10MB"
     if not capture["tcp_packets"]:
         return f"none of the {capture['packets']:,} packets is TCP"
-    unread = tls.find_facts(tables)
+    begun = tls.find_facts(tables)
+    unread = tuple(one for one in begun if not one.is_unfinished)
     if unread:
         ways = "; ".join(f"{log.implementation}: {log.how}" for log in KEY_LOGS)
         return (
@@ -333,6 +334,8 @@ def why_no_grpc(tables: Tables) -> str:
     if tables.connections.unheard.any():
         side = DIRECTIONS[int(tables.connections.unheard.max() >= 2)]
         return f"the capture has no data from the {side}: capture both directions (`port N`, not `dst port N`)"
+    if begun:
+        return f"{count(len(begun), 'TLS handshake')} began and did not finish: nothing was sent over TLS"
     if not (protocol == HTTP2).any():
         connections = len(protocol) + capture["connections_not_listed"]
         return f"none of the {connections:,} TCP connections is HTTP/2; use --port N to read port N as HTTP/2"

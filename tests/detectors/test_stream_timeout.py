@@ -26,7 +26,14 @@ FIRES_ON = [
     "wild/stream-idle-timeout",
 ]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["rpc-errors", "deadline-exceeded", "lab/cancelled", "wild/otlp-unavail", "wild/nghttpx-backendkill"]
+QUIET_ON = [
+    "rpc-errors",
+    "deadline-exceeded",
+    "lab/cancelled",
+    "wild/haproxy-backend-down",
+    "wild/otlp-unavail",
+    "wild/nghttpx-backendkill",
+]
 """Recorded captures on which it must not."""
 
 
@@ -34,6 +41,7 @@ QUIET_ON = ["rpc-errors", "deadline-exceeded", "lab/cancelled", "wild/otlp-unava
     ("name", "ended", "measures", "time_ms", "setting"),
     [
         ("haproxy-streamtimeout", 6, "silence", 1_002, "timeout server"),
+        ("haproxy-504", 6, "silence", 802, "timeout server"),
         ("nginx-readtimeout", 40, "silence", 325, "grpc_read_timeout"),
         ("route-timeout", 10, "duration", 3_021, "route.timeout"),
         ("stream-idle-timeout", 6, "silence", 3_010, "grpc_read_timeout"),

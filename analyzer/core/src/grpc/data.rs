@@ -73,7 +73,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         touch_gap(slot, &mut h2.streams, reading.cx);
     }
     if let Some(octets) = foreign
-        && !begins_tail(h2, slot, from, octets)
+        && !may_stand(h2, slot, from, octets)
     {
         h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
     }
@@ -108,10 +108,14 @@ fn reads_messages(call: &Call, from: Sender, data: &[u8], grpc: &mut Grpc) -> bo
     false
 }
 
-/// Whether octets that are no message begin an RPC's end in the body; if so they are kept.
+/// Whether octets that are no message may stand in a response: in a page of a proxy, or as the RPC's end in the body,
+/// which is kept.
 #[cold]
-fn begins_tail(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
+fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
     let Some(call) = h2.streams.state_mut(slot) else { return false };
+    if !from.is_client && call.is_answered_otherwise() {
+        return true;
+    }
     let flag = match call.kind {
         Kind::GrpcWeb => WEB_TRAILERS,
         Kind::ConnectStream => CONNECT_END,
