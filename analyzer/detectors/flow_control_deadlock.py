@@ -153,7 +153,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield Evidence(int(o.last_packet[row]), int(o.since_time_ns[row]), f"its last DATA uses up the {window} ({where})")
+    yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last DATA uses up the {window} ({where})")
     what = f"{receiver} is still there, but gives no credit"
     yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
 

@@ -164,7 +164,7 @@ def _explain(tables: Tables, hung: list[_Hung], side: str) -> str:
     name = tables.method_name(int(o.method[row])) or "The RPC"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     parts = [
-        f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.since_time_ns[row]))}, and "
+        f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
         f"then waited {_shared.milliseconds(first.wait_ns)} for {side}, until "
         + ("its client closed the connection." if o.closed[row] else "the capture ended."),
         _describe_turn(tables, row),
@@ -197,7 +197,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"{name} begins ({where})")
     if o.last_packet[row] != o.first_packet[row]:
-        yield Evidence(int(o.last_packet[row]), int(o.since_time_ns[row]), f"its last packet ({where})")
+        yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last packet ({where})")
     if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
         side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
         yield Evidence(

@@ -92,11 +92,14 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     first_packet: Annotated[Counts, "packet of that byte"]
-    since_time_ns: Annotated[Ints, "last byte of either side"]
-    last_packet: Annotated[Counts, "packet of that byte"]
+    since_time_ns: Annotated[Ints, "last byte of either side, or its last retransmission"]
+    last_packet: Annotated[Counts, "packet of the last byte"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
     end_time_ns: Annotated[Ints, "time of the capture's last packet, or of the FIN or RST"]
     waits_for: Annotated[Codes, "the side that has to act, by the messages or by a used up window"]
-    cause: Annotated[Codes, "what the RPC waits for, index into `CAUSES`"]
+    cause: Annotated[
+        Codes, "what the RPC waits for, index into `CAUSES`; `unexplained` when its last bytes were not acknowledged"
+    ]
     heard_packet: Annotated[Counts, "last packet of that side on the connection, 0 for none"]
     heard_time_ns: Annotated[Ints, "time of that packet"]
     request_messages: Annotated[Counts, "whole request messages"]

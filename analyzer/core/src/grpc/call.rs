@@ -217,6 +217,11 @@ impl Call {
         if self.turn_since >= 0 || self.directions[client].ended { 1 - client } else { client }
     }
 
+    /// When the latest bytes of this call, or bytes before them, were last retransmitted.
+    pub fn last_resent(&self, transport: &Transport) -> Option<i64> {
+        transport.queues[usize::from(self.last_side)].last_resent_before(self.position, self.last_time, i64::MAX)
+    }
+
     /// Accounts the time up to `now`, after which nothing of this call is in the capture. `window` is the window that let its
     /// sender send nothing. A side that is to act was waited for, if it had received everything.
     pub fn charge_open(&mut self, now: i64, client: usize, window: Option<Cause>, transport: &Transport) {
@@ -227,6 +232,9 @@ impl Call {
         }
         if self.is_inside(0) || self.is_inside(1) || passed && !transport.is_acknowledged[last] {
             return self.charge(now, Cause::Unexplained);
+        }
+        if let Some(time) = self.last_resent(transport) {
+            self.charge(time.min(now), Cause::LossRecovery);
         }
         let near_rtt = transport.near_rtt[side];
         let turn = Turn { passed, is_client: side == client, near_rtt, queued: 0, filled_since: None };

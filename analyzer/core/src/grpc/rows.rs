@@ -1,10 +1,10 @@
 //! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::{NONE, Streams};
 use crate::limits;
-use crate::http2::connection::reading::Reading;
 use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
@@ -75,7 +75,11 @@ pub(super) fn push_open(
     }
     // a receiver that gives no credit is waited for
     let waits_for = blocked.map_or(call.owing_side(client), |(side, _)| 1 - side);
-    let cause = blocked.map_or(if waits_for == client { Cause::Client } else { Cause::Server }, |(_, cause)| cause);
+    let last = usize::from(call.last_side);
+    // bytes that were not acknowledged may not have arrived
+    let arrived = last == waits_for || reading.transport.is_acknowledged[last];
+    let own = if waits_for == client { Cause::Client } else { Cause::Server };
+    let cause = blocked.map_or(if arrived { own } else { Cause::Unexplained }, |(_, cause)| cause);
     let heard = reading.transport.unanswered[1 - waits_for].heard;
     let (stream_window, connection_window) = windows.unwrap_or_default();
     reading.cx.open_rpcs.push(OpenRpcRow {
@@ -86,6 +90,7 @@ pub(super) fn push_open(
         first_packet: call.first.packet,
         since_time_ns: since,
         last_packet: call.last_packet.max(call.first.packet),
+        last_time_ns: call.last_time.max(call.first.time),
         end_time_ns: at.time,
         waits_for: u8::from(waits_for != client),
         cause: cause as u8,

@@ -321,7 +321,8 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
     let blocked = find_used_up(h2, id);
     let gap_time = h2.application.gap_time;
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-    let since = call.last_time.max(call.first.time);
+    let last = call.last_time.max(call.first.time);
+    let since = last.max(call.last_resent(transport).unwrap_or(last));
     let in_vain = transport.in_vain();
     let alive = in_vain.map_or(at.time, |sent| sent.heard.1.min(at.time));
     let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
@@ -336,7 +337,7 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
         call.charge_in_vain(at.time, sent);
     }
     let open = matches!(end, End::CaptureEnds | End::ClientCloses);
-    if open && at.time.saturating_sub(since) >= OPEN_FOR {
+    if open && at.time.saturating_sub(last) >= OPEN_FOR {
         push_open(h2, id, since, blocked, end, at, reading);
     }
 }

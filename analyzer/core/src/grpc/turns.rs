@@ -64,7 +64,12 @@ impl Default for Turns {
             client_began: false,
             classes: None,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
-            row: TurnRow { refill_ended_time_ns: -1, refill_time_ns: -1, half_closed_time_ns: -1, ..TurnRow::default() },
+            row: TurnRow {
+                refill_ended_time_ns: -1,
+                refill_time_ns: -1,
+                half_closed_time_ns: -1,
+                ..TurnRow::default()
+            },
         }
     }
 }
