@@ -346,6 +346,9 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
 fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
     let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
     [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
+        if h2.stream_in_frame(side) == Some(id) {
+            return None; // both windows allowed the rest of the frame
+        }
         let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
         let connection = used_up(h2.connection_window(side)).then_some(Cause::ConnectionWindow);
         let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
