@@ -284,7 +284,8 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
     let client = h2.client;
     if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
         let [by_client, by_server] = [client, 1 - client].map(|side| call.directions[side].ended);
-        if call.kind.is_rpc() && !call.touches_gap && by_server && !by_client {
+        let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
+        if call.kind.is_rpc() && !call.touches_gap && read && by_server && !by_client {
             h2.application.turns.stays_half_closed(call.last_packet, call.last_time, at.time);
         }
         settle(call, client, reading.cx);
@@ -336,7 +337,8 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
     if let Some(sent) = in_vain {
         call.charge_in_vain(at.time, sent);
     }
-    let open = matches!(end, End::CaptureEnds | End::ClientCloses);
+    let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
+    let open = whole && read && matches!(end, End::CaptureEnds | End::ClientCloses);
     if open && at.time.saturating_sub(last) >= OPEN_FOR {
         push_open(h2, id, since, blocked, end, at, reading);
     }
