@@ -66,3 +66,32 @@ def _describe(timer: Timer) -> str:
     default = "no default" if timer.default_ns is None else f"{timer.default_ns / S:g} s by default"
     ends = "without a byte of the stream" if timer.measures == SILENCE else "after the request"
     return f"ends a stream at that time {ends}; {default} ({timer.source}); longer ones keep dead streams"
+
+
+class IdleLimit(Struct, frozen=True):
+    """For how long a device or service remembers an idle TCP connection."""
+
+    device: str
+    limit_ns: int
+    source: str
+
+
+IDLE_LIMITS = (
+    IdleLimit("AWS ALB", 60 * S, "Application Load Balancers, User Guide: connection idle timeout"),
+    IdleLimit("nginx", 75 * S, "ngx_http_core_module: keepalive_timeout, nginx 1.27"),
+    IdleLimit("Azure load balancer, NAT gateway", 240 * S, "Azure Load Balancer, TCP reset and idle: 4 min"),
+    IdleLimit("AWS NLB, NAT gateway", 350 * S, "Network Load Balancers and NAT gateways, User Guides"),
+    IdleLimit("GCP firewall", 600 * S, "VPC firewall rules, connection tracking: 10 min"),
+    IdleLimit("IPVS (kube-proxy)", 900 * S, "ipvsadm --set, timeout of TCP: 15 min"),
+    IdleLimit("Envoy, Istio", 3_600 * S, "protocol.proto, idle_timeout, Envoy 1.31: 1 h"),
+)
+"""Default limits, the shortest first."""
+
+
+def list_idle_limits(silence_ns: int) -> tuple[Remedy, ...]:
+    """List the default limits that a silence has passed, the longest first; a generic hint where it passed none."""
+    passed = [limit for limit in IDLE_LIMITS if limit.limit_ns <= silence_ns][::-1]
+    note = "forgets or closes a connection after {:g} s without a packet by default ({})"
+    found = tuple(Remedy(x.device, "idle timeout", note.format(x.limit_ns / S, x.source)) for x in passed)
+    hint = "no default limit that is known is so short: look for a changed one in devices between client and server"
+    return found or (Remedy("network", "idle timeouts of proxies, NAT and firewalls", hint),)

@@ -74,7 +74,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/lab/connection-closed-early.pcap",
     figure=_write_figure,
-    caused_by=("too-many-pings",),
+    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout"),
     precedence=2,
     whole_connections=True,
 )

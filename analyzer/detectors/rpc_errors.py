@@ -74,7 +74,15 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/rpc-errors.pcap",
     figure=_write_figure,
-    caused_by=("too-many-pings", "connection-closed-early", "stream-timeout"),
+    caused_by=(
+        "peer-unreachable",
+        "idle-connection-cut",
+        "forged-reset",
+        "keepalive-timeout",
+        "too-many-pings",
+        "connection-closed-early",
+        "stream-timeout",
+    ),
     precedence=4,
     weight="failed_share",
 )

@@ -14,16 +14,19 @@ from ..decode.disk_columns import gathered
 from ..tables import (
     BEGUN_BEFORE,
     Before,
+    Closings,
     Connections,
     Delays,
     Goaways,
     Idles,
     Ints,
     Method,
+    OpenRpcs,
     Pings,
     Rpcs,
     Stalls,
     Tables,
+    Unanswered,
     Waits,
 )
 from .reading import BITS, Mask, Read, streams_of
@@ -60,7 +63,7 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Idles, Pings, Goaways, Stalls)
+_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered)
 
 
 def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
@@ -92,6 +95,9 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         turns=_zeroed(tables.turns, on),
         idles=_of(tables.idles, on),
         stalls=_of(tables.stalls, on),
+        closings=_of(tables.closings, on),
+        unanswered=_of(tables.unanswered, on),
+        open_rpcs=_rows(tables.open_rpcs, _carries(tables, tables.open_rpcs, mine)),
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
@@ -162,7 +168,7 @@ def _failures(tables: Tables, mine: Mask, rows: Ints) -> tuple[Any, Ints]:
     return failures, budgets[kept] if len(budgets) == len(kept) else budgets
 
 
-def _carries(tables: Tables, table: Waits | Delays, mine: Mask) -> Mask:
+def _carries(tables: Tables, table: Waits | Delays | OpenRpcs, mine: Mask) -> Mask:
     """Mark rows of a table whose stream carries one of the RPCs."""
     rpcs = tables.rpcs
     return np.isin(streams_of(table.connection, table.stream), streams_of(rpcs.connection[mine], rpcs.stream[mine]))

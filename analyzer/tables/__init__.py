@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
-from .calls import Delays, Failures, Messages, Method, Names, Rpcs, names_of
+from .calls import Delays, Failures, Messages, Method, Names, OpenRpcs, Rpcs, names_of
 from .columns import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -36,6 +36,7 @@ from .columns import (
     Sizes,
 )
 from .connections import (
+    Closings,
     ConnectionMethods,
     Connections,
     Directions,
@@ -46,6 +47,7 @@ from .connections import (
     Setups,
     Stalls,
     Turns,
+    Unanswered,
 )
 from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
@@ -67,6 +69,9 @@ Table = TypeVar(
     Idles,
     Records,
     Stalls,
+    Unanswered,
+    Closings,
+    OpenRpcs,
     Pings,
     Goaways,
     Delays,
@@ -138,6 +143,12 @@ class Tables(Struct, frozen=True):
     """See `Idles`."""
     stalls: Stalls
     """See `Stalls`."""
+    unanswered: Unanswered
+    """See `Unanswered`."""
+    closings: Closings
+    """See `Closings`."""
+    open_rpcs: OpenRpcs
+    """See `OpenRpcs`."""
     pings: Pings
     """See `Pings`."""
     goaways: Goaways
@@ -257,6 +268,9 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         lookup_names=tuple(result["lookup_names"]),
         idles=table_of(Idles, result["idles"]),
         stalls=table_of(Stalls, result["stalls"]),
+        unanswered=table_of(Unanswered, result["unanswered"]),
+        closings=table_of(Closings, result["closings"]),
+        open_rpcs=table_of(OpenRpcs, result["open_rpcs"]),
         pings=table_of(Pings, result["pings"]),
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
@@ -294,6 +308,7 @@ __all__ = [
     "TOUCHES_GAP",
     "WINDOW_NOT_KNOWN",
     "Before",
+    "Closings",
     "Codes",
     "ConnectionMethods",
     "Connections",
@@ -311,6 +326,7 @@ __all__ = [
     "Messages",
     "Method",
     "Names",
+    "OpenRpcs",
     "Packets",
     "Pings",
     "Problems",
@@ -324,6 +340,7 @@ __all__ = [
     "Table",
     "Tables",
     "Turns",
+    "Unanswered",
     "Waits",
     "names_of",
     "table_of",

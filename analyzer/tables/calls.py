@@ -81,6 +81,38 @@ class Failures(Struct, frozen=True, eq=False):
     silence_to_packet: Annotated[Counts, "packet that ended it"]
 
 
+class OpenRpcs(Struct, frozen=True, eq=False):
+    """One row per RPC that was open at the end and had no packet for 100 ms or longer.
+
+    The end is that of the capture, or its client's FIN or RST.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
+    start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
+    first_packet: Annotated[Counts, "packet of that byte"]
+    since_time_ns: Annotated[Ints, "last byte of either side, or its last retransmission"]
+    last_packet: Annotated[Counts, "packet of the last byte"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
+    end_time_ns: Annotated[Ints, "time of the capture's last packet, or of the FIN or RST"]
+    waits_for: Annotated[Codes, "the side that has to act, by the messages or by a used up window"]
+    cause: Annotated[
+        Codes, "what the RPC waits for, index into `CAUSES`; `unexplained` when its last bytes were not acknowledged"
+    ]
+    heard_packet: Annotated[Counts, "last packet of that side on the connection, 0 for none"]
+    heard_time_ns: Annotated[Ints, "time of that packet"]
+    request_messages: Annotated[Counts, "whole request messages"]
+    response_messages: Annotated[Counts, "whole response messages"]
+    timeout_ns: Annotated[Ints, "its deadline as `grpc-timeout` has it"]
+    closed: Annotated[Codes, "1 when its client closed the connection, which ended it"]
+    headers_unknown: Annotated[Codes, "1 when fields of its request's headers are unknown"]
+    stream_window_bytes: Annotated[Ints, "stream window of the sender with a used up window, else `WINDOW_NOT_KNOWN`"]
+    connection_window_bytes: Annotated[Ints, "connection window of that sender, else `WINDOW_NOT_KNOWN`"]
+    credited_packet: Annotated[Counts, "last packet that enlarged a window of that sender, 0 for none"]
+    credited_time_ns: Annotated[Ints, "time of that packet"]
+
+
 class Method(Struct, frozen=True):
     """What is counted per method."""
 

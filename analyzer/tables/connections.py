@@ -143,6 +143,9 @@ class Turns(Struct, frozen=True, eq=False):
     refill_ended_time_ns: Annotated[Ints, "when that stream ended"]
     refill_opened_packet: Annotated[Counts, "packet that opened the stream in its place"]
     refill_time_ns: Annotated[Ints, "time of that packet"]
+    half_closed: Annotated[Counts, "streams that the server ended 1 s or more before the end, and the client never"]
+    half_closed_packet: Annotated[Counts, "packet with the server's end of the first of them, 0 for none"]
+    half_closed_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class Setups(Struct, frozen=True, eq=False):
@@ -255,6 +258,54 @@ class Stalls(Struct, frozen=True, eq=False):
     ping_packet: Annotated[Counts, "packet of the PING that it did not acknowledge for 20 ms or longer, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
     acked_time_ns: Annotated[Ints, "when its TCP had acknowledged all bytes of its peer, -1 when not before it resumed"]
+
+
+class Unanswered(Struct, frozen=True, eq=False):
+    """One row per side of a connection whose last packets got no answer.
+
+    Not one packet of the peer came after the side had sent, though it retransmitted after two timeouts or more.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "the side that got no answer"]
+    heard_packet: Annotated[Counts, "the peer's last packet"]
+    heard_time_ns: Annotated[Ints, "time of that packet"]
+    first_packet: Annotated[Counts, "the side's first packet with payload after it"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    retransmissions: Annotated[Counts, "packets that it retransmitted since"]
+    timeouts: Annotated[Counts, "of these, after a silence as long as the retransmission timeout"]
+    again_packet: Annotated[Counts, "first retransmission since"]
+    again_time_ns: Annotated[Ints, "time of that packet"]
+    last_packet: Annotated[Counts, "last retransmission"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
+    ping_packet: Annotated[Counts, "packet of its first PING that was not acknowledged, 0 for none"]
+    ping_time_ns: Annotated[Ints, "time of that packet"]
+
+
+class Closings(Struct, frozen=True, eq=False):
+    """One row per FIN and RST, each side's first."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "its sender, as its addresses say"]
+    packet: Annotated[Counts, "the packet"]
+    time_ns: Annotated[Ints, "time of that packet"]
+    reset: Annotated[Codes, "1 for a RST"]
+    ttl: Annotated[Codes, "its time to live or hop limit"]
+    least_ttl: Annotated[Codes, "the least of that side's packets before that are no RST, 0 for none"]
+    most_ttl: Annotated[Codes, "the highest of them"]
+    identification: Annotated[Counts, "its IPv4 identification, 4294967295 for none"]
+    identification_before: Annotated[Counts, "that of the side's packet before"]
+    own_packet: Annotated[Counts, "the side's last packet with new bytes, 0 for none"]
+    own_time_ns: Annotated[Ints, "time of that packet"]
+    peer_packet: Annotated[Counts, "the peer's last packet with new bytes, 0 for none"]
+    peer_time_ns: Annotated[Ints, "time of that packet"]
+    peer_idle_ns: Annotated[Ints, "silence of the peer before its latest flight, negative when not known"]
+    open_rpcs: Annotated[Counts, "RPCs open at that moment"]
+    ping_packet: Annotated[Counts, "the side's first PING that its peer had not acknowledged, 0 for none"]
+    ping_time_ns: Annotated[Ints, "time of that packet"]
+    later_packets: Annotated[Counts, "packets of that side after a RST that are no RST"]
+    later_packet: Annotated[Counts, "the first of them"]
+    later_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class ConnectionMethods(Struct, frozen=True, eq=False):

@@ -15,6 +15,7 @@ WAITING = (
     "delayed_ack",
     "head_of_line",
     "network_queue",
+    "peer_unreachable",
 )
 """Causes of blocked time, which settings and code can change; client, server and network time are shown separately."""
 

@@ -425,6 +425,7 @@ CAUSE_WORDS: Mapping[str, str] = {
     "delayed_ack": "waits for a delayed ACK",
     "head_of_line": "waits behind other streams",
     "network_queue": "queues on the network path",
+    "peer_unreachable": "a peer that does not answer any more",
 }
 """Causes in words; `capture_gap` and `unexplained` are not reasons."""
 
@@ -464,6 +465,7 @@ _FINDINGS_OF: dict[str, tuple[str, ...]] = {
     "delayed_ack": ("delayed-ack-nagle",),
     "head_of_line": ("head-of-line-blocking",),
     "network_queue": ("network-queueing",),
+    "peer_unreachable": ("peer-unreachable", "idle-connection-cut"),
 }
 """Findings that explain a cause's time, the most specific first."""
 

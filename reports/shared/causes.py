@@ -17,6 +17,7 @@ MEANINGS = {
     "delayed_ack": "the sender waited for a delayed ACK",
     "head_of_line": "bytes of other streams were sent first",
     "network_queue": "packets were queued on the network path",
+    "peer_unreachable": "nothing sent was answered any more",
     "capture_gap": "packets are missing from the capture",
     "unexplained": "cause not visible in this capture",
 }

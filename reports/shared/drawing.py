@@ -25,6 +25,7 @@ CAUSE_STYLES = {
     "delayed_ack": "bright_magenta",
     "head_of_line": "bright_cyan",
     "network_queue": "bright_yellow",
+    "peer_unreachable": "bold magenta",
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }

@@ -202,9 +202,11 @@ def test_time_that_goes_up_and_down_has_no_since() -> None:
     causes = dict.fromkeys(
         ("client", "server", "network", "transmission", "congestion_window", "receive_window", "stream_window"), 0
     ) | dict.fromkeys(
-        ("connection_window", "loss_recovery", "delayed_ack", "head_of_line", "network_queue", "capture_gap"), 0
+        ("connection_window", "loss_recovery", "delayed_ack", "head_of_line", "network_queue", "peer_unreachable"), 0
     )
-    history = [(slot, 100, causes | {"unexplained": 0, "server": 100 * (1 + slot % 2)}) for slot in range(12)]
+    history = [
+        (slot, 100, causes | {"capture_gap": 0, "unexplained": 0, "server": 100 * (1 + slot % 2)}) for slot in range(12)
+    ]
     assert since(history) is None
     assert since(history[:1]) is None
 

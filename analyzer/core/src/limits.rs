@@ -118,6 +118,8 @@ pub const MISSING_AFTER_PACKETS: u32 = 64;
 pub const MIXED_BYTES: i64 = 1 << 20;
 /// Fingerprints of recent packets kept per direction to recognise a packet recorded twice.
 pub const RECENT_PACKETS: usize = 32;
+/// Rows of RPCs that are open at the capture's end.
+pub const OPEN_RPCS: usize = 10_000;
 /// Silences noted per connection: enough for their pattern.
 pub const STALLS: u32 = 256;
 /// ACKs remembered per direction to find the one that released a sender.

@@ -5,6 +5,7 @@ use crate::grpc::state::Http2;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::store::context::Context;
+use crate::tcp::closing::Above;
 use crate::tcp::connection::Connection as Tcp;
 use crate::tcp::events::Events;
 use crate::tcp::transport::Transport;
@@ -178,6 +179,11 @@ impl Events for ContentReader<'_> {
             (None, None) => http2.gap(side, length, at, reading, &mut ()),
         }
         self.shared.tap = tap;
+    }
+
+    fn closes(&mut self, side: usize) -> Above {
+        let http2 = &self.content.http2;
+        Above { open_rpcs: http2.application.open_rpcs, ping: http2.sides[1 - side].pinged }
     }
 
     fn drops(&mut self, bytes: usize) {

@@ -15,7 +15,7 @@ use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
-use crate::store::tables::{ConnectionRow, DirectionRow, SetupRow, TurnRow};
+use crate::store::tables::{ClosingRow, ConnectionRow, DirectionRow, SetupRow, TurnRow, UnansweredRow};
 use crate::tcp::connection::Connection as Tcp;
 
 use content::{Content, ContentReader};
@@ -102,8 +102,11 @@ impl Connection {
         let content = &mut self.content;
         self.tcp.give_up_all(&mut ContentReader { content, cx, shared });
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
+        self.tcp.transport.is_acknowledged = [0, 1].map(|side| self.tcp.is_acknowledged(side));
         content.finish(end, at, &self.tcp.transport, cx, shared);
         let (row, client) = (self.tcp.row, content.http2.client);
+        push_unanswered(&self.tcp, content, cx);
+        push_closings(&self.tcp, content, cx);
         Ended {
             row: summary::row(&self.tcp, content, self.roles_from),
             budget: content.http2.application.budget,
@@ -111,6 +114,57 @@ impl Connection {
             turns: content.http2.application.turns.finish(row, at.time, &mut cx.idles),
             setup: summary::setup_row(&self.tcp, content),
         }
+    }
+}
+
+/// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
+fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
+    for (side, sent) in tcp.transport.unanswered.iter().enumerate().filter(|(_, sent)| sent.is_in_vain()) {
+        let ping = content.http2.sides[1 - side].pinged;
+        cx.unanswered.push(UnansweredRow {
+            connection: tcp.row,
+            direction: content.http2.direction(side),
+            heard_packet: sent.heard.0,
+            heard_time_ns: sent.heard.1,
+            first_packet: sent.first.packet,
+            first_time_ns: sent.first.time,
+            retransmissions: sent.retransmissions,
+            timeouts: sent.timeouts,
+            again_packet: sent.again.packet,
+            again_time_ns: sent.again.time,
+            last_packet: sent.last.packet,
+            last_time_ns: sent.last.time,
+            ping_packet: ping.map_or(0, |ping| ping.packet),
+            ping_time_ns: ping.map_or(-1, |ping| ping.time),
+        });
+    }
+}
+
+fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
+    for closing in &tcp.closings {
+        cx.closings.push(ClosingRow {
+            connection: tcp.row,
+            direction: content.http2.direction(closing.side),
+            packet: closing.at.packet,
+            time_ns: closing.at.time,
+            reset: u8::from(closing.is_reset),
+            ttl: closing.ttl,
+            least_ttl: closing.ttls[0],
+            most_ttl: closing.ttls[1],
+            identification: closing.ip_id.map_or(u32::MAX, u32::from),
+            identification_before: closing.ip_id_before.map_or(u32::MAX, u32::from),
+            own_packet: closing.own.0,
+            own_time_ns: closing.own.1,
+            peer_packet: closing.peer.0,
+            peer_time_ns: closing.peer.1,
+            peer_idle_ns: closing.peer_idle,
+            open_rpcs: closing.above.open_rpcs,
+            ping_packet: closing.above.ping.map_or(0, |ping| ping.packet),
+            ping_time_ns: closing.above.ping.map_or(-1, |ping| ping.time),
+            later_packets: closing.later,
+            later_packet: closing.later_at.packet,
+            later_time_ns: closing.later_at.time,
+        });
     }
 }
 

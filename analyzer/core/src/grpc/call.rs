@@ -5,6 +5,7 @@ use crate::http2::connection::streams::NONE;
 use crate::store::budget::{Budget, Cause};
 use crate::tcp::send_queue::{BlockedInterval, SendQueue};
 use crate::tcp::transport::Transport;
+use crate::tcp::unanswered::Unanswered;
 
 use super::message::Reader;
 use super::protocol::{Content, Kind};
@@ -53,6 +54,8 @@ pub struct Call {
     pub last_side: u8,
     /// The packet in which they came.
     pub last_packet: u32,
+    /// When they could be read.
+    pub last_time: i64,
     /// Where they end in that side's bytes.
     pub position: i64,
     /// Up to when `budget` is filled, nanoseconds since the epoch.
@@ -206,7 +209,43 @@ impl Call {
         }
         self.last_side = side as u8;
         self.last_packet = at.packet;
+        self.last_time = at.ready_time;
         self.position = queues[side].position;
+    }
+
+    /// The side that owes the next bytes, as far as the messages tell.
+    pub fn owing_side(&self, client: usize) -> usize {
+        if self.turn_since >= 0 || self.directions[client].ended { 1 - client } else { client }
+    }
+
+    /// When the latest bytes of this call, or bytes before them, were last retransmitted.
+    pub fn last_resent(&self, transport: &Transport) -> Option<i64> {
+        transport.queues[usize::from(self.last_side)].last_resent_before(self.position, self.last_time, i64::MAX)
+    }
+
+    /// Accounts the time up to `now`, after which nothing of this call is in the capture. `window` is the window that let its
+    /// sender send nothing. A side that is to act was waited for, if it had received everything.
+    pub fn charge_open(&mut self, now: i64, client: usize, window: Option<Cause>, transport: &Transport) {
+        let (side, last) = (self.owing_side(client), usize::from(self.last_side));
+        let passed = last != side;
+        if let Some(window) = window {
+            return self.charge(now, window);
+        }
+        if self.is_inside(0) || self.is_inside(1) || passed && !transport.is_acknowledged[last] {
+            return self.charge(now, Cause::Unexplained);
+        }
+        if let Some(time) = self.last_resent(transport) {
+            self.charge(time.min(now), Cause::LossRecovery);
+        }
+        let near_rtt = transport.near_rtt[side];
+        let turn = Turn { passed, is_client: side == client, near_rtt, queued: 0, filled_since: None };
+        self.charge_plain(self.since, &turn, now);
+    }
+
+    /// Accounts the time up to `now` in which a side sent in vain: its peer may have been gone since it was last heard.
+    pub fn charge_in_vain(&mut self, now: i64, sent: &Unanswered) {
+        self.charge(now.min(sent.first.time), Cause::Unexplained);
+        self.charge(now, Cause::PeerUnreachable);
     }
 
     /// Accounts the time up to `now`, of a turn that began at `start`, when nothing held up the bytes.

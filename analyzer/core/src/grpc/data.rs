@@ -222,16 +222,25 @@ fn stream_cut_tail(h2: &mut Http2, side: usize, slot: u32, length: u32, at: At, 
 
 /// Charges a wait of `side` to the RPCs whose messages it interrupted, and gives how many they were. Of a connection with
 /// very many open streams only the first [`limits::STREAMS_SEARCHED_PER_WAIT`] slots are looked at, in their order.
-pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> u32 {
+///
+/// A stream whose own window is used up waited for that, not for `wait`, if other streams could send: also gives how many did.
+pub fn charge_wait(h2: &mut Http2, side: usize, wait: &BlockedInterval) -> (u32, u32) {
+    let initial = h2.window_sizes(side).map(|[stream, _]| stream);
+    let in_frame = h2.stream_in_frame(side);
+    let by_window = matches!(wait.cause, Cause::StreamWindow | Cause::ConnectionWindow);
     let searched = h2.streams.slots_mut().take(limits::STREAMS_SEARCHED_PER_WAIT);
     let unfinished = searched.filter(|stream| stream.id != 0 && stream.state.is_inside(side));
-    let mut streams = 0;
+    let (mut streams, mut apart) = (0, 0);
     for stream in unfinished.take(limits::STREAMS_PER_WAIT) {
-        stream.state.charge(wait.start, Cause::Transmission);
-        stream.state.charge_interval(wait.end, wait);
+        let none_left = initial.is_some_and(|initial| initial + stream.credit[side] <= 0);
+        let used_up = none_left && !by_window && in_frame != Some(stream.id);
+        let cause = if used_up { Cause::StreamWindow } else { wait.cause };
+        stream.state.charge(wait.start, if used_up { cause } else { Cause::Transmission });
+        stream.state.charge_interval(wait.end, &BlockedInterval { cause, ..*wait });
         streams += 1;
+        apart += u32::from(used_up);
     }
-    streams
+    (streams, apart)
 }
 
 /// Inside its message a stream's bytes come after those of other streams: they went first.

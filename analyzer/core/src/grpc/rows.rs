@@ -1,14 +1,17 @@
 //! Writes the rows of RPCs and counts them: when they begin, carry messages, and end.
 
 use crate::at::At;
+use crate::http2::connection::reading::Reading;
+use crate::http2::connection::state::End;
 use crate::http2::connection::streams::{NONE, Streams};
 use crate::limits;
-use crate::store::budget::Budget;
+use crate::store::budget::{Budget, Cause};
 use crate::store::context::{Context, NO_METHOD};
-use crate::store::tables::{DelayRow, FailureRow, MessageRow, RpcRow, RpcSizesRow, rpc_flag};
+use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::call::Call;
 use super::message::Message;
+use super::state::Http2;
 use super::status::{self, Ending};
 
 /// Notes that a stream's first DATA came late after its HEADERS.
@@ -46,6 +49,63 @@ fn push_failure(call: &Call, cx: &mut Context) {
         });
         cx.failure_budgets.push(call.budget);
     }
+}
+
+/// RPCs without a packet for less than this are none that hang: 100 ms.
+pub(super) const OPEN_FOR: i64 = 100_000_000;
+
+/// Notes an RPC that is open at the capture's end, `at`, and had no packet of its own since `since`. `blocked` is the sender
+/// whose window is used up, and that window.
+#[cold]
+pub(super) fn push_open(
+    h2: &mut Http2,
+    id: u32,
+    since: i64,
+    blocked: Option<(usize, Cause)>,
+    end: End,
+    at: At,
+    reading: &mut Reading<'_>,
+) {
+    let client = h2.client;
+    let windows = blocked.map(|(side, _)| (h2.stream_window(side, id), h2.connection_window(side)));
+    let credited = blocked.and_then(|(side, _)| h2.sides[side].credited_at);
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    if reading.cx.open_rpcs.len() >= limits::OPEN_RPCS + limits::ROWS_AHEAD {
+        return;
+    }
+    // a receiver that gives no credit is waited for
+    let waits_for = blocked.map_or(call.owing_side(client), |(side, _)| 1 - side);
+    let last = usize::from(call.last_side);
+    // bytes that were not acknowledged may not have arrived
+    let arrived = last == waits_for || reading.transport.is_acknowledged[last];
+    let own = if waits_for == client { Cause::Client } else { Cause::Server };
+    let cause = blocked.map_or(if arrived { own } else { Cause::Unexplained }, |(_, cause)| cause);
+    let heard = reading.transport.unanswered[1 - waits_for].heard;
+    let (stream_window, connection_window) = windows.unwrap_or_default();
+    reading.cx.open_rpcs.push(OpenRpcRow {
+        connection: h2.connection,
+        stream: id,
+        method: call.method,
+        start_time_ns: call.first.time,
+        first_packet: call.first.packet,
+        since_time_ns: since,
+        last_packet: call.last_packet.max(call.first.packet),
+        last_time_ns: call.last_time.max(call.first.time),
+        end_time_ns: at.time,
+        waits_for: u8::from(waits_for != client),
+        cause: cause as u8,
+        heard_packet: heard.0,
+        heard_time_ns: heard.1,
+        request_messages: call.directions[client].reader.messages,
+        response_messages: call.directions[1 - client].reader.messages,
+        timeout_ns: call.timeout_ns,
+        closed: u8::from(end == End::ClientCloses),
+        headers_unknown: u8::from(call.headers_unknown || call.begun_before),
+        stream_window_bytes: stream_window.unwrap_or(i64::MIN),
+        connection_window_bytes: connection_window.unwrap_or(i64::MIN),
+        credited_packet: credited.map_or(0, |at| at.packet),
+        credited_time_ns: credited.map_or(-1, |at| at.time),
+    });
 }
 
 #[inline]

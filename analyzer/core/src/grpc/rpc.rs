@@ -16,7 +16,7 @@ use super::data::end_unframed;
 use super::headers::Summary;
 use super::late::settle_late_stream;
 use super::protocol::{Content, Kind};
-use super::rows::{push_rpc, request_ends, settle, write_rpc};
+use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
 use super::state::Http2;
 use super::status::{self, Ending, Source};
 
@@ -217,6 +217,10 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         if reading.transport.unheard[held] {
             call.charge(at.ready_time, Cause::CaptureGap);
         }
+        if let Some(sent) = reading.transport.in_vain().filter(|_| side == client) {
+            call.charge(sent.heard.1, if held == client { Cause::Client } else { Cause::Server });
+            call.charge_in_vain(at.time, sent);
+        }
         call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
         let ending = if call.is_answered_otherwise() {
@@ -274,28 +278,84 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
 
 /// The connection or the capture ends before the stream.
 pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
+    if h2.streams.find_mut(id).is_some_and(|stream| !stream.state.finished && stream.state.kind.is_rpc()) {
+        end_open_call(h2, id, end, at, reading);
+    }
+    let client = h2.client;
+    if let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) {
+        let [by_client, by_server] = [client, 1 - client].map(|side| call.directions[side].ended);
+        let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
+        if call.kind.is_rpc() && !call.touches_gap && read && by_server && !by_client {
+            h2.application.turns.stays_half_closed(call.last_packet, call.last_time, at.time);
+        }
+        settle(call, client, reading.cx);
+    }
+    h2.streams.remove(id);
+}
+
+fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
-    if !call.finished && call.kind.is_rpc() {
-        // only if the server's answer cannot have been missed
-        let read = h2.sides[1 - client].is_read_whole(call.directions[1 - client].gaps, call.first.packet);
-        let whole = read && !h2.application.answered_early;
-        let end_known = read && end != End::NotKnown;
-        if end_known {
-            call.charge(at.time, held_at_the_end(call, client, end, whole));
-        }
-        let unavailable = end == End::ServerCloses && whole;
-        let ending = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
-        h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
-        h2.application.budget.add_all(&call.budget);
-        h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
-        call.touches_gap |= !end_known;
-        let complete = end_known && end != End::CaptureEnds;
-        call.end_missing = !end_known;
-        write_rpc(h2.connection, call, client, ending, complete, at, reading.cx);
+    // only if the server's answer cannot have been missed
+    let read = h2.sides[1 - client].is_read_whole(call.directions[1 - client].gaps, call.first.packet);
+    let whole = read && !h2.application.answered_early;
+    let end_known = read && end != End::NotKnown;
+    if end_known {
+        charge_end(h2, id, end, whole, at, reading);
     }
-    settle(call, client, reading.cx);
-    h2.streams.remove(id);
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let unavailable = end == End::ServerCloses && whole;
+    let ending = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+    h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
+    h2.application.budget.add_all(&call.budget);
+    h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
+    call.touches_gap |= !end_known;
+    let complete = end_known && end != End::CaptureEnds;
+    call.end_missing = !end_known;
+    write_rpc(h2.connection, call, client, ending, complete, at, reading.cx);
+}
+
+/// Accounts the time of an open RPC up to the end of its connection, or of the capture. `whole` says that none of the
+/// server's bytes were missed.
+fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &mut Reading<'_>) {
+    let (client, transport) = (h2.client, reading.transport);
+    let blocked = find_used_up(h2, id);
+    let gap_time = h2.application.gap_time;
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let last = call.last_time.max(call.first.time);
+    let since = last.max(call.last_resent(transport).unwrap_or(last));
+    let in_vain = transport.in_vain();
+    let alive = in_vain.map_or(at.time, |sent| sent.heard.1.min(at.time));
+    let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
+    let window = blocked.map(|(_, cause)| cause);
+    if seen && (end == End::CaptureEnds || window.is_some()) {
+        call.charge(gap_time.min(alive), Cause::CaptureGap);
+        call.charge_open(alive, client, window, transport);
+    } else {
+        call.charge(alive, held_at_the_end(call, client, end, whole));
+    }
+    if let Some(sent) = in_vain {
+        call.charge_in_vain(at.time, sent);
+    }
+    let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
+    let open = whole && read && matches!(end, End::CaptureEnds | End::ClientCloses);
+    if open && at.time.saturating_sub(last) >= OPEN_FOR {
+        push_open(h2, id, since, blocked, end, at, reading);
+    }
+}
+
+/// The sender whose HTTP/2 window allows no more DATA of this stream, and which window that is.
+fn find_used_up(h2: &mut Http2, id: u32) -> Option<(usize, Cause)> {
+    let ended = h2.streams.find_mut(id).map(|stream| stream.state.directions.map(|direction| direction.ended))?;
+    [h2.client, 1 - h2.client].into_iter().filter(|&side| !ended[side]).find_map(|side| {
+        if h2.stream_in_frame(side) == Some(id) {
+            return None; // both windows allowed the rest of the frame
+        }
+        let used_up = |window: Option<i64>| window.is_some_and(|window| window <= 0);
+        let connection = used_up(h2.connection_window(side)).then_some(Cause::ConnectionWindow);
+        let cause = connection.or_else(|| used_up(h2.stream_window(side, id)).then_some(Cause::StreamWindow));
+        cause.map(|cause| (side, cause))
+    })
 }
 
 /// Whose turn it was in an RPC that ended with its connection: the side that owed the next bytes. `whole` says that

@@ -14,6 +14,9 @@ const CLASSES: usize = 14;
 /// given, and the way to the client.
 const REFILL: i64 = 2_000_000;
 
+/// A client that ends its side of a stream, or resets it, does so within a round trip and a timer or two: 1 s.
+const HALF_CLOSED: i64 = 1_000_000_000;
+
 /// The intervals of one class of lengths.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
@@ -61,7 +64,12 @@ impl Default for Turns {
             client_began: false,
             classes: None,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
-            row: TurnRow { refill_ended_time_ns: -1, refill_time_ns: -1, ..TurnRow::default() },
+            row: TurnRow {
+                refill_ended_time_ns: -1,
+                refill_time_ns: -1,
+                half_closed_time_ns: -1,
+                ..TurnRow::default()
+            },
         }
     }
 }
@@ -188,6 +196,18 @@ impl Turns {
             self.row.at_limit_ns = self.row.at_limit_ns.saturating_add(bound);
             self.limit.since = -1;
         }
+    }
+
+    /// A stream that the server ended in `packet` at `since` is not ended by the client up to `now`.
+    pub fn stays_half_closed(&mut self, packet: u32, since: i64, now: i64) {
+        if now.saturating_sub(since) < HALF_CLOSED {
+            return;
+        }
+        let row = &mut self.row;
+        if row.half_closed == 0 || packet < row.half_closed_packet {
+            (row.half_closed_packet, row.half_closed_time_ns) = (packet, since);
+        }
+        row.half_closed += 1;
     }
 
     /// The connection is over at `now`: its row, and those of its intervals.

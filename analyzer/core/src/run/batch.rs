@@ -44,6 +44,7 @@ struct Item {
     flags: TcpFlags,
     window: u16,
     side: u8,
+    ttl: u8,
     packet_direction: PacketDirection,
     /// Index into `Batch::full` of the whole segment.
     full: Option<u32>,
@@ -86,6 +87,7 @@ impl Batch {
             flags: segment.flags,
             window: segment.window,
             side: route.side as u8,
+            ttl: segment.ttl,
             packet_direction: segment.packet_direction,
             full,
         });
@@ -249,6 +251,7 @@ impl Item {
             payload,
             payload_len: self.payload_len,
             ip_id: self.ip_id,
+            ttl: self.ttl,
             packet_direction: self.packet_direction,
             cooked_interface: self.cooked_interface,
             ..Segment::nowhere()

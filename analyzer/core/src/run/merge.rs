@@ -12,7 +12,12 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for method in &mut other.rpcs.method {
         *method = here(*method);
     }
-    for column in [&mut other.waits.method, &mut other.delays.method, &mut other.connection_methods.method] {
+    for column in [
+        &mut other.waits.method,
+        &mut other.delays.method,
+        &mut other.open_rpcs.method,
+        &mut other.connection_methods.method,
+    ] {
         for method in column {
             *method = here(*method);
         }
@@ -39,6 +44,9 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.records.append(&mut other.records);
     cx.idles.append(&mut other.idles);
     cx.stalls.append(&mut other.stalls);
+    cx.unanswered.append(&mut other.unanswered);
+    cx.closings.append(&mut other.closings);
+    cx.open_rpcs.append(&mut other.open_rpcs);
     cx.pings.append(&mut other.pings);
     cx.goaways.append(&mut other.goaways);
     cx.delays.append(&mut other.delays);

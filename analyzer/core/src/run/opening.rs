@@ -24,6 +24,7 @@ struct Early {
     window_scale: Option<u8>,
     packet_direction: PacketDirection,
     side: u8,
+    ttl: u8,
 }
 
 /// The segments of a connection without payload.
@@ -72,6 +73,7 @@ impl Opening {
             window_scale: segment.window_scale,
             packet_direction: segment.packet_direction,
             side: side as u8,
+            ttl: segment.ttl,
         });
     }
 
@@ -111,6 +113,7 @@ impl Early {
             sack: self.sack.as_deref().copied().unwrap_or_default(),
             timestamps: self.timestamps,
             ip_id: self.ip_id,
+            ttl: self.ttl,
             packet_direction: self.packet_direction,
             cooked_interface: self.cooked_interface,
             ..Segment::nowhere()

@@ -27,6 +27,9 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(waits, usize::MAX, resumed_at_packet);
     arrange!(record_waits, usize::MAX, resumed_at_packet);
     arrange!(stalls, usize::MAX, resumed_at_packet);
+    arrange!(unanswered, usize::MAX, first_packet);
+    arrange!(closings, usize::MAX, packet);
+    arrange!(open_rpcs, limits::OPEN_RPCS, first_packet);
     arrange!(pings, limits::PINGS, packet);
     arrange!(goaways, limits::GOAWAYS, packet);
     arrange!(delays, limits::DELAYS, data_packet);
@@ -88,6 +91,7 @@ fn number_methods(cx: &mut Context) {
         &mut cx.rpcs.method,
         &mut cx.waits.method,
         &mut cx.record_waits.method,
+        &mut cx.open_rpcs.method,
         &mut cx.delays.method,
         &mut cx.connection_methods.method,
     ];

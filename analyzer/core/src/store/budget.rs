@@ -28,15 +28,17 @@ pub enum Cause {
     HeadOfLine = 10,
     /// Packets took longer than the path's minimum: they were queued on the way.
     NetworkQueue = 11,
+    /// The peer acknowledged nothing any more.
+    PeerUnreachable = 12,
     /// The capture lacks the packets.
-    CaptureGap = 12,
+    CaptureGap = 13,
     /// The packets do not tell.
     #[default]
-    Unexplained = 13,
+    Unexplained = 14,
 }
 
 /// Names in the order of [`Cause`].
-pub const CAUSES: [&str; 14] = [
+pub const CAUSES: [&str; 15] = [
     "client",
     "server",
     "network",
@@ -49,6 +51,7 @@ pub const CAUSES: [&str; 14] = [
     "delayed_ack",
     "head_of_line",
     "network_queue",
+    "peer_unreachable",
     "capture_gap",
     "unexplained",
 ];

@@ -11,8 +11,8 @@ use super::methods::MethodStats;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, Packets, Pings, ProblemLog, Queues,
-    Records, RpcSizes, Rpcs, Stalls, Waits, take_first,
+    Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, Packets, Pings,
+    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -106,6 +106,12 @@ pub struct Context {
     pub idles: Idles,
     /// Silences for which the peer waited, as far as they are kept.
     pub stalls: Stalls,
+    /// Sides of connections whose last packets got no answer so far.
+    pub unanswered: Unanswered,
+    /// The first FINs and RSTs of connections so far.
+    pub closings: Closings,
+    /// RPCs that are open at the capture's end, as far as they are kept.
+    pub open_rpcs: OpenRpcs,
     /// PING frames, as far as they are kept.
     pub pings: Pings,
     /// GOAWAY frames so far.

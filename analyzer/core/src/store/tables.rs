@@ -202,6 +202,7 @@ table!(
         bursts: u32, burst_messages: u32,
         at_limit_ns: i64, at_limit_times: u32, ended_at_limit: u32, refills: u32,
         refill_ended_packet: u32, refill_ended_time_ns: i64, refill_opened_packet: u32, refill_time_ns: i64,
+        half_closed: u32, half_closed_packet: u32, half_closed_time_ns: i64,
     }
 );
 
@@ -249,6 +250,36 @@ table!(
         connection: u32, direction: u8, start_time_ns: i64, duration_ns: i64, stopped_at_packet: u32,
         stopped_time_ns: i64, resumed_at_packet: u32, waiting: u32, ping_packet: u32, ping_time_ns: i64,
         acked_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per side of a connection whose last packets got no answer, though they were retransmitted.
+    Unanswered, UnansweredRow {
+        connection: u32, direction: u8, heard_packet: u32, heard_time_ns: i64, first_packet: u32, first_time_ns: i64,
+        retransmissions: u32, timeouts: u32, again_packet: u32, again_time_ns: i64, last_packet: u32,
+        last_time_ns: i64, ping_packet: u32, ping_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per FIN and RST, each side's first.
+    Closings, ClosingRow {
+        connection: u32, direction: u8, packet: u32, time_ns: i64, reset: u8, ttl: u8, least_ttl: u8, most_ttl: u8,
+        identification: u32, identification_before: u32, own_packet: u32, own_time_ns: i64, peer_packet: u32,
+        peer_time_ns: i64, peer_idle_ns: i64, open_rpcs: u32, ping_packet: u32, ping_time_ns: i64,
+        later_packets: u32, later_packet: u32, later_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per RPC that is open at the capture's end and had no packet for long; bounded by [`limits::OPEN_RPCS`].
+    OpenRpcs, OpenRpcRow {
+        connection: u32, stream: u32, method: u32, start_time_ns: i64, first_packet: u32,
+        since_time_ns: i64, last_packet: u32, last_time_ns: i64, end_time_ns: i64, waits_for: u8, cause: u8,
+        heard_packet: u32, heard_time_ns: i64, request_messages: u32, response_messages: u32, timeout_ns: i64,
+        closed: u8, headers_unknown: u8, stream_window_bytes: i64, connection_window_bytes: i64, credited_packet: u32,
+        credited_time_ns: i64,
     }
 );
 

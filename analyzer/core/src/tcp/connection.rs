@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::packet::{Segment, TcpFlags};
 
+use super::closing::Closing;
 use super::half::Half;
 use super::transport::Transport;
 
@@ -94,6 +95,8 @@ pub struct Connection {
     pub reset: Option<At>,
     /// Who sent the first FIN or RST.
     pub closed_by: Option<usize>,
+    /// The first FIN and the first RST of each side.
+    pub closings: Vec<Closing>,
 }
 
 impl Connection {
@@ -122,6 +125,7 @@ impl Connection {
             fins: [None; 2],
             reset: None,
             closed_by: None,
+            closings: Vec::new(),
         }
     }
 
@@ -148,6 +152,11 @@ impl Connection {
     pub fn is_unheard(&self, side: usize) -> bool {
         let nothing = self.halves[side].started && self.counters.packets[side] == 0;
         nothing || self.transport.unheard[side] && self.counters.bytes[side] == 0
+    }
+
+    /// Whether all bytes of `side` were acknowledged.
+    pub fn is_acknowledged(&self, side: usize) -> bool {
+        self.halves[side].acked >= self.halves[side].highest
     }
 
     /// Payload bytes of a full segment of `side`; 0 if it is not known.

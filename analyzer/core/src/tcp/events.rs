@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::store::context::Context;
 
+use super::closing::Above;
 use super::connection::Connection;
 use super::transport::Transport;
 
@@ -25,6 +26,9 @@ pub trait Events {
 
     /// The next `length` bytes of `side` are not in the capture.
     fn lacks(&mut self, transport: &Transport, side: usize, length: u64, at: At);
+
+    /// What is known when `side` closes.
+    fn closes(&mut self, side: usize) -> Above;
 
     /// Bytes that TCP could neither hand up nor keep.
     fn drops(&mut self, bytes: usize);

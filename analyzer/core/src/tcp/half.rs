@@ -185,6 +185,10 @@ pub struct Half {
     pub mss: Option<u16>,
     /// Window scale option this sender announced.
     pub window_scale: Option<u8>,
+    /// The least and the highest time to live of its packets that are no RST, zeros before any.
+    pub ttls: [u8; 2],
+    /// The IPv4 identification of its last packet that is no RST.
+    pub ip_id: Option<u16>,
     /// Its SYN answered the other side's.
     pub answered_syn: bool,
     /// Receive window this sender announced last, bytes; `None` while the scale is not known.

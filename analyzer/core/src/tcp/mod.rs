@@ -1,5 +1,6 @@
 //! Follows TCP connections (RFC 9293): puts bytes in order, and estimates what each sender could send.
 
+pub mod closing;
 pub mod congestion;
 pub mod connection;
 pub mod duplicate;
@@ -12,3 +13,4 @@ pub mod reassembly;
 pub mod rtt;
 pub mod send_queue;
 pub mod transport;
+pub mod unanswered;

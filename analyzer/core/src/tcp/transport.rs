@@ -1,6 +1,7 @@
 //! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
 
 use super::send_queue::SendQueue;
+use super::unanswered::Unanswered;
 
 /// The state of both senders that matters above TCP.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,10 @@ pub struct Transport {
     pub queued_behind: [(i64, i64); 2],
     /// What held up each side's bytes.
     pub queues: [SendQueue; 2],
+    /// What each side sent since its peer was last heard.
+    pub unanswered: [Unanswered; 2],
+    /// At the connection's end: all bytes of each side were acknowledged.
+    pub is_acknowledged: [bool; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
     /// When each side's FIN came, nanoseconds since the epoch; bytes handed up late may be older.
@@ -35,6 +40,8 @@ impl Default for Transport {
             filled_since: [None; 2],
             queued_behind: [(0, 0); 2],
             queues: Default::default(),
+            unanswered: Default::default(),
+            is_acknowledged: [false; 2],
             unheard: [false; 2],
             closed: [None; 2],
             is_cut: [false; 2],
@@ -44,6 +51,11 @@ impl Default for Transport {
 }
 
 impl Transport {
+    /// What a side sent in vain, because its peer is not heard any more; the earliest if both sides did.
+    pub fn in_vain(&self) -> Option<&Unanswered> {
+        self.unanswered.iter().filter(|sent| sent.is_in_vain()).min_by_key(|sent| sent.first.time)
+    }
+
     /// Both halves of the path, nanoseconds.
     pub fn round_trip(&self) -> Option<i64> {
         match self.near_rtt {

@@ -40,7 +40,11 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let full = fills_the_link(layers, side, cause, duration);
     let named = if full { Cause::Transmission } else { cause };
     let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full };
-    let streams = charge_wait(layers.http2, side, &interval);
+    let (streams, apart) = charge_wait(layers.http2, side, &interval);
+    if apart > 0 && apart == streams {
+        layers.tcp.transport.queues[side].clear(); // no other stream had anything to send
+        return;
+    }
     let grew = (cause == Cause::ReceiveWindow).then(|| window_grew(layers, side, stop, at)).flatten();
     let row = row(layers, side, stop, released.or(grew), at);
     hold(layers, side, cause, interval);

@@ -122,6 +122,12 @@ impl<A: Application> Http2<A> {
         in_message.max(self.sides[side].owed_in_frame())
     }
 
+    /// The stream whose DATA or HEADERS frame `side` has begun and not finished: windows allowed all of it.
+    pub fn stream_in_frame(&self, side: usize) -> Option<u32> {
+        let side = &self.sides[side];
+        (side.owed_in_frame() > 0).then_some(side.last_stream)
+    }
+
     /// The user says that this is HTTP/2: frame boundaries are searched whatever comes first.
     pub fn assume_http2(&mut self) {
         self.forced = true;

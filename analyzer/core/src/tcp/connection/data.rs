@@ -111,6 +111,7 @@ impl Connection {
         let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);
         half.last_retransmission = at.time;
         self.counters.timeouts += u32::from(timeout);
+        self.transport.unanswered[side].retransmit(timeout, at);
         // a hole shows by the first packet behind it, a repeated segment by the sender's last before
         let behind = half.out_of_order.as_ref().and_then(|store| store.first_at());
         let (from, from_packet) =

@@ -5,6 +5,7 @@ use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
 use crate::store::tables::PacketRow;
 
+use super::super::closing::{Above, Closing};
 use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
@@ -48,7 +49,7 @@ impl Connection {
             self.row_of(side, segment, offset, at, note, above);
         }
         if segment.flags.intersects(CLOSING) {
-            self.closing(side, segment, end, at);
+            self.closing(side, segment, end, at, above.closes(side));
         }
         self.check_holes(at, above);
     }
@@ -71,6 +72,18 @@ impl Connection {
         let half = &mut self.halves[side];
         half.timestamps |= segment.timestamps.is_some(); // a RST comes without
         half.longest_payload = half.longest_payload.max(segment.payload_len);
+        if !segment.flags.contains(TcpFlags::RST) {
+            let [least, most] = half.ttls;
+            half.ttls = [if least == 0 { segment.ttl } else { least.min(segment.ttl) }, most.max(segment.ttl)];
+            half.ip_id = segment.ip_id;
+            for closing in self.closings.iter_mut().filter(|closing| closing.side == side && closing.is_reset) {
+                closing.goes_on(at);
+            }
+        }
+        self.transport.unanswered[1 - side].hear(at);
+        if segment.payload_len > 0 {
+            self.transport.unanswered[side].send(at);
+        }
     }
 
     /// How long the packet was queued on the way to the capture point.
@@ -226,14 +239,18 @@ impl Connection {
     }
 
     /// FIN or RST.
-    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At) {
+    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At, above: Above) {
+        let is_reset = segment.flags.contains(TcpFlags::RST);
+        if !self.closings.iter().any(|closing| closing.side == side && closing.is_reset == is_reset) {
+            self.closings.push(Closing::new(side, segment, is_reset, &self.halves, above, at));
+        }
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
             self.halves[side].fin.get_or_insert(end);
             self.fins[side].get_or_insert(at);
             self.transport.closed[side].get_or_insert(at.time);
         }
-        if segment.flags.contains(TcpFlags::RST) {
+        if is_reset {
             self.reset.get_or_insert(at);
         }
     }

@@ -1,0 +1,77 @@
+//! Remembers what a FIN or RST looked like, and what came before it: whether its sender is the one it claims to be, and why it
+//! may have closed.
+
+use crate::at::At;
+use crate::packet::Segment;
+
+use super::half::Half;
+
+/// What the layers above know when a side closes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Above {
+    /// RPCs that are open.
+    pub open_rpcs: u32,
+    /// The side's first PING that its peer has not acknowledged.
+    pub ping: Option<At>,
+}
+
+/// A side's first FIN, or its first RST.
+#[derive(Clone, Copy, Debug)]
+pub struct Closing {
+    /// Its sender, as its addresses say.
+    pub side: usize,
+    /// The packet.
+    pub at: At,
+    /// It is a RST.
+    pub is_reset: bool,
+    /// Its time to live.
+    pub ttl: u8,
+    /// The least and the highest of the side's other packets before, zeros for none.
+    pub ttls: [u8; 2],
+    /// Its IPv4 identification.
+    pub ip_id: Option<u16>,
+    /// The one of the side's packet before.
+    pub ip_id_before: Option<u16>,
+    /// The side's last packet with new bytes, 0 for none, and its time.
+    pub own: (u32, i64),
+    /// The peer's last packet with new bytes, 0 for none, and its time.
+    pub peer: (u32, i64),
+    /// How long the peer had sent nothing before its latest flight, nanoseconds, negative when not known.
+    pub peer_idle: i64,
+    /// What the layers above knew.
+    pub above: Above,
+    /// Packets of the side after it that are no RST.
+    pub later: u32,
+    /// The first of them.
+    pub later_at: At,
+}
+
+impl Closing {
+    /// The FIN or RST `segment` of `side`.
+    pub fn new(side: usize, segment: &Segment<'_>, is_reset: bool, halves: &[Half; 2], above: Above, at: At) -> Self {
+        let (own, peer) = (&halves[side], &halves[1 - side]);
+        Self {
+            side,
+            at,
+            is_reset,
+            ttl: segment.ttl,
+            ttls: own.ttls,
+            ip_id: segment.ip_id,
+            ip_id_before: own.ip_id,
+            own: (own.last_data_packet, own.last_data_time),
+            peer: (peer.last_data_packet, peer.last_data_time),
+            peer_idle: peer.flight.idle_before,
+            above,
+            later: 0,
+            later_at: At::default(),
+        }
+    }
+
+    /// A packet of the same side that is no RST comes after it.
+    pub fn goes_on(&mut self, at: At) {
+        if self.later == 0 {
+            self.later_at = at;
+        }
+        self.later += 1;
+    }
+}

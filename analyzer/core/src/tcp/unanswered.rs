@@ -1,0 +1,89 @@
+//! Follows what a sender sends while no packet of its peer comes: whether the path or the peer is gone.
+
+use crate::at::At;
+
+/// Retransmission timeouts without a packet of the peer from which nothing is answered any more. One may be chance: a lost
+/// segment, or its lost ACK.
+const TIMEOUTS: u32 = 2;
+
+/// What one side sent since its peer was last heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unanswered {
+    /// The peer's last packet, 0 before any, and its time.
+    pub heard: (u32, i64),
+    /// The first packet with payload since; its number is 0 where there is none.
+    pub first: At,
+    /// Packets that were retransmitted since.
+    pub retransmissions: u32,
+    /// Of these, after a retransmission timeout.
+    pub timeouts: u32,
+    /// The first retransmission since.
+    pub again: At,
+    /// The last one.
+    pub last: At,
+}
+
+impl Unanswered {
+    /// A packet of the peer comes.
+    #[inline]
+    pub fn hear(&mut self, at: At) {
+        if self.first.packet != 0 {
+            *self = Self::default();
+        }
+        self.heard = (at.packet, at.time);
+    }
+
+    /// A packet with payload is sent.
+    #[inline]
+    pub fn send(&mut self, at: At) {
+        if self.first.packet == 0 {
+            self.first = at;
+        }
+    }
+
+    /// A packet is retransmitted, after a `timeout` or not.
+    pub fn retransmit(&mut self, timeout: bool, at: At) {
+        self.retransmissions += 1;
+        self.timeouts += u32::from(timeout);
+        if self.again.packet == 0 {
+            self.again = at;
+        }
+        self.last = at;
+    }
+
+    /// Whether nothing is answered any more. A peer that was never heard may be missing from the capture.
+    pub fn is_in_vain(&self) -> bool {
+        self.heard.0 != 0 && self.timeouts >= TIMEOUTS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_of_the_peer_answers_everything() {
+        let mut sent = Unanswered::default();
+        sent.hear(At::new(1, 10));
+        for (packet, timeout) in [(2, false), (3, false), (4, true), (5, true)] {
+            sent.send(At::new(packet, 10 * i64::from(packet)));
+            if packet > 2 {
+                assert!(!sent.is_in_vain());
+                sent.retransmit(timeout, At::new(packet, 10 * i64::from(packet)));
+            }
+        }
+        assert!(sent.is_in_vain());
+        assert_eq!((sent.heard.0, sent.first.packet, sent.again.packet, sent.last.packet), (1, 2, 3, 5));
+        assert_eq!((sent.retransmissions, sent.timeouts), (3, 2));
+        sent.hear(At::new(6, 60));
+        assert!(!sent.is_in_vain() && sent.heard == (6, 60) && sent.first.packet == 0);
+    }
+
+    #[test]
+    fn a_peer_that_was_never_heard_may_be_missing() {
+        let mut sent = Unanswered::default();
+        sent.send(At::new(1, 0));
+        (2..9).for_each(|packet| sent.retransmit(true, At::new(packet, 0)));
+        assert!(!sent.is_in_vain());
+    }
+}

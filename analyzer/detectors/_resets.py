@@ -1,0 +1,35 @@
+"""Whether a RST was sent by the host whose address it has."""
+
+from __future__ import annotations
+
+from ..tables import Tables
+
+_INITIAL_TTLS = (64, 128, 255)
+"""Initial values of common systems: Linux and BSD, Windows, and routers."""
+_HOPS = 2
+"""Difference in hops from which two packets have different senders (heuristic: routes of one flow differ by one)."""
+
+
+def _count_hops(ttl: int) -> int:
+    """Return how many routers a packet passed, by the next initial value above."""
+    return min(initial for initial in _INITIAL_TTLS if initial >= ttl) - ttl
+
+
+def comes_from_elsewhere(tables: Tables, row: int) -> bool:
+    """Check whether a RST passed another number of routers than all earlier packets of that side.
+
+    A host may use another initial value for a RST, so values are compared by their distance.
+    """
+    c = tables.closings
+    least, most, ttl = (int(column[row]) for column in (c.least_ttl, c.most_ttl, c.ttl))
+    if not least or not c.reset[row] or least <= ttl <= most:
+        return False
+    hops = _count_hops(ttl)
+    return all(abs(hops - _count_hops(other)) >= _HOPS for other in (least, most))
+
+
+def goes_on(tables: Tables, row: int) -> bool:
+    """Check whether that side sends on as if it had sent no RST: a round trip or more after it."""
+    c = tables.closings
+    trip = max(int(tables.connections.min_rtt_ns[c.connection[row]]), 0)
+    return bool(c.reset[row] and c.later_packets[row] and c.later_time_ns[row] - c.time_ns[row] > trip)

@@ -1,0 +1,168 @@
+"""A flow-control window is used up until the end: its receiver got all bytes, and never gave credit back.
+
+What it finds
+-------------
+RPCs that cannot go on because an HTTP/2 window of zero stays at zero. The receiver's TCP acknowledged every byte, but
+its application does not read the stream, or its library lost credit. The report says which window it is, who should
+refill it, and since when.
+
+How it is decided
+-----------------
+The RPC is open when the capture ends, or when its client closes the connection. The sender's stream window or
+connection window is zero or less, by all SETTINGS, WINDOW_UPDATE and DATA frames since the connection's beginning. It
+has been so for 1 s or longer, and for five times the longest wait for credit before on that connection. The receiver
+sent packets after the sender's last DATA, so it is there.
+
+RFC 9113 has no timer for this: without a WINDOW_UPDATE the RPC waits for ever.
+
+When it cannot tell
+-------------------
+Whether the application reads later: a slow reader looks the same until its next WINDOW_UPDATE. It is told by its
+earlier waits. Windows are unknown where the connection's beginning or other bytes are missing.
+
+What would refute it
+--------------------
+A longer capture has a WINDOW_UPDATE for this window.
+
+What to do
+----------
+Look at the receiver: a handler that does not read its stream, or that waits for something else while it holds
+unread messages. A larger window only delays the stop. If the connection window is used up, a stream that nobody reads
+blocks all others: read every stream to its end, or cancel it.
+
+References
+----------
+- RFC 9113 section 5.2 (flow control), section 6.9 (WINDOW_UPDATE)
+- https://grpc.io/docs/guides/flow-control/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.budget import CAUSES
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Tables
+from . import _failures, _figures, _shared, _unanswered
+
+ID = "flow-control-deadlock"
+ABOUT = About(
+    example="recorded/wild/window-deadlock.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=1,
+)
+
+_WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    least_ns: int = 1_000_000_000
+    """Shortest time without credit (heuristic: a shorter one may be a slow reader)."""
+    factor: float = 5.0
+    """The same in longest waits for credit before on that connection (heuristic: slow readers are regular)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
+    examples: int = 2
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all RPCs that wait for credit until the end."""
+    o = tables.open_rpcs
+    rows = [row for row in range(len(o.stream)) if int(o.cause[row]) in _WINDOWS and _is_stuck(tables, row, limits)]
+    if rows:
+        yield _make_finding(tables, sorted(rows, key=lambda row: (int(o.since_time_ns[row]), row)), limits)
+
+
+def _is_stuck(tables: Tables, row: int, limits: Limits) -> bool:
+    o, waits = tables.open_rpcs, tables.waits
+    connection = int(o.connection[row])
+    if connection in tables.unanswered.connection or o.heard_time_ns[row] <= o.since_time_ns[row]:
+        return False
+    before = np.isin(waits.cause, list(_WINDOWS)) & (waits.connection == connection)
+    longest = int(waits.duration_ns[before].max(initial=0))
+    return _get_wait(tables, row) >= max(limits.least_ns, limits.factor * longest)
+
+
+def _get_wait(tables: Tables, row: int) -> int:
+    o = tables.open_rpcs
+    return int(o.end_time_ns[row] - o.since_time_ns[row])
+
+
+def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
+    o, first = tables.open_rpcs, rows[0]
+    connections = tuple(sorted({int(o.connection[row]) for row in rows}))
+    receiver = _shared.host(tables, int(o.connection[first]), int(o.waits_for[first]))
+    lost = sum(_get_wait(tables, row) for row in rows)
+    share = _shared.share_of_time(tables, lost)
+    window, rpcs = _WINDOWS[int(o.cause[first])], _failures.counted(len(rows), "RPC")
+    wait = _shared.milliseconds(_get_wait(tables, first))
+    return Finding(
+        id=ID,
+        title=f"{receiver} gave no credit for {wait}, until the end, to a {window} that is used up",
+        severity="critical" if share >= limits.critical_share else "warning",
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(connections, _shared.names(tables, (int(o.method[row]) for row in rows))),
+        lost_ns=lost,
+        share=share,
+        metrics={
+            "blocked_rpcs": len(rows),
+            "longest_wait_ns": max(_get_wait(tables, row) for row in rows),
+            "stream_window_bytes": int(o.stream_window_bytes[first]),
+            "connection_window_bytes": int(o.connection_window_bytes[first]),
+        },
+        evidence=tuple(item for row in rows[: limits.examples] for item in _show(tables, row)),
+        explanation=_explain(tables, rows, receiver, window),
+        remedies=_list_remedies(receiver),
+        references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
+        verdict=(
+            f"{rpcs} waited {wait} until the end for a WINDOW_UPDATE of {receiver}, whose application does not read: "
+            "look at what its handler waits for."
+        ),
+    )
+
+
+def _explain(tables: Tables, rows: list[int], receiver: str, window: str) -> str:
+    o, row = tables.open_rpcs, rows[0]
+    sender = _shared.host(tables, int(o.connection[row]), 1 - int(o.waits_for[row]))
+    where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
+    heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
+    parts = [
+        f"The last DATA of {sender} on {where} was sent at "
+        f"{_unanswered.format_instant(tables, int(o.since_time_ns[row]))}, and used up its {window} (left: {left}). "
+        f"No WINDOW_UPDATE that would enlarge it came until the end, {_shared.milliseconds(_get_wait(tables, row))} "
+        "later.",
+        f"{receiver} still sent packets until {heard}, so its host and the path "
+        "work: its application did not read the stream, or its library lost the credit.",
+    ]
+    if len(rows) > 1:
+        parts.append(f"{len(rows):,} RPCs wait like this.")
+    return " ".join(parts)
+
+
+def _show(tables: Tables, row: int) -> Iterator[Evidence]:
+    o = tables.open_rpcs
+    where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
+    window = _WINDOWS[int(o.cause[row])]
+    yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
+    yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last DATA uses up the {window} ({where})")
+    what = f"{receiver} is still there, but gives no credit"
+    yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
+
+
+def _list_remedies(receiver: str) -> tuple[Remedy, ...]:
+    return (
+        Remedy("application", "read the stream to its end, or cancel it", f"on {receiver}: reading returns credit"),
+        Remedy(
+            "application", "a dump of all stacks", f"on {receiver}, while it hangs: shows what the handler waits for"
+        ),
+        Remedy("any gRPC implementation", "none", "a larger window does not help: it is used up a little later"),
+    )

@@ -1,0 +1,181 @@
+"""A RST came from a device on the path, not from the peer whose address it has.
+
+What it finds
+-------------
+Firewalls, NAT gateways, load balancers and filters end connections with a RST in the name of one end. That end does not
+know about it, so its log shows nothing. The report says which packets give the device away.
+
+How it is decided
+-----------------
+One of two things proves that the RST has another sender:
+
+- *Distance.* Each router lowers the time to live by one. The RST's passed two or more routers more or fewer than all
+  earlier packets of that side. A host may begin at another value (64, 128, 255) for a RST, so the distance counts.
+- *The peer goes on.* More than a round trip after its RST the same side sends packets of this connection that are no
+  RST.
+
+Supporting facts are shown, but do not decide: the IP identification, and a RST that came sooner after the packet that
+it answers than the shortest round trip to that side.
+
+When it cannot tell
+-------------------
+A device with the same distance as the host, or next to it. A RST may also be from a load balancer that is the
+connection's real end: then all packets have its distance, and no RST is forged.
+
+What would refute it
+--------------------
+A capture at the end whose address the RST has shows it leaving that host.
+
+What to do
+----------
+Find the device by the distance: count the hops back from the capture point. Look into its log and its limits: idle
+timeout, table of connections, policy. A capture at both ends shows that the named end sent no RST.
+
+References
+----------
+- RFC 9293 section 3.5.2 (reset generation)
+- RFC 3360 (inappropriate TCP resets)
+- Weaver, Sommer, Paxson: Detecting Forged TCP Reset Packets (NDSS 2009)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import Tables
+from . import _failures, _figures, _resets, _shared
+
+ID = "forged-reset"
+ABOUT = About(
+    example="recorded/wild/rst-thirdparty.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=0,
+    weight="affected_share",
+    whole_connections=True,
+    without_rpcs=True,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    critical_share: float = 0.10
+    """Critical from this share of RPCs that it ended (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
+    examples: int = 3
+    """RSTs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all RSTs that have another sender than they claim."""
+    rows = [
+        row
+        for row in np.flatnonzero(tables.closings.reset).tolist()
+        if _resets.comes_from_elsewhere(tables, row) or _resets.goes_on(tables, row)
+    ]
+    if rows:
+        yield _make_finding(tables, sorted(rows, key=lambda row: (-int(tables.closings.open_rpcs[row]), row)), limits)
+
+
+def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
+    c, first = tables.closings, rows[0]
+    connections = tuple(sorted({int(c.connection[row]) for row in rows}))
+    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    hit = int(c.open_rpcs[rows].sum())
+    share = hit / max(tables.rpc_count, 1)
+    resets = _failures.counted(len(rows), "RST")
+    ended = f" and ended {_failures.counted(hit, 'RPC')}" if hit else ""
+    return Finding(
+        id=ID,
+        title=f"{resets} in the name of {side} came from a device on the path",
+        severity=_rate_severity(hit, share, limits),
+        confidence=_shared.lower(
+            "high" if all(_resets.comes_from_elsewhere(tables, row) for row in rows) else "medium",
+            _shared.quality_allows(tables),
+        ),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "resets": len(rows),
+            "connections": len(connections),
+            "affected_rpcs": hit,
+            "affected_share": share,
+            "ttl": int(c.ttl[first]),
+            "ttl_of_that_side": int(c.most_ttl[first]),
+        },
+        evidence=tuple(item for row in rows[: limits.examples] for item in _show_reset(tables, row)),
+        explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
+        remedies=_list_remedies(side),
+        references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
+        verdict=(
+            f"A device on the path sent {resets} in the name of {side}{ended}: look for a firewall, NAT or load "
+            "balancer between client and server, not in that host's log."
+        ),
+    )
+
+
+def _rate_severity(hit: int, share: float, limits: Limits) -> Severity:
+    if not hit:
+        return "info"
+    return "critical" if hit >= limits.few and share >= limits.critical_share else "warning"
+
+
+def _list_others(rows: list[int]) -> Iterator[str]:
+    if len(rows) > 1:
+        yield f"{_failures.counted(len(rows) - 1, 'further RST')} on this or other connections look alike."
+
+
+def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
+    c = tables.closings
+    yield f"Packet {c.packet[row]} is a RST with the address of {side}."
+    if _resets.comes_from_elsewhere(tables, row):
+        least, most = int(c.least_ttl[row]), int(c.most_ttl[row])
+        usual = f"{least}" if least == most else f"{least} to {most}"
+        yield f"Its TTL is {c.ttl[row]}; that of all earlier packets of {side} is {usual}."
+    after = int(c.later_time_ns[row] - c.time_ns[row])
+    if c.later_packets[row]:
+        yield f"{side} sent packet {c.later_packet[row]} {_shared.milliseconds(after)} later, as if it had sent no RST."
+    near = _get_near(tables, row)
+    answer = int(c.time_ns[row] - c.peer_time_ns[row])
+    if c.peer_packet[row] and 0 <= answer < near:
+        yield (
+            f"It came {_shared.milliseconds(answer)} after the packet before it; the shortest round trip to {side} is "
+            f"{_shared.milliseconds(near)}."
+        )
+    if c.identification[row] < _NO_IDENTIFICATION:
+        yield f"Its IP identification is {c.identification[row]}; the packet before had {c.identification_before[row]}."
+
+
+_NO_IDENTIFICATION = 0xFFFF_FFFF
+
+
+def _get_near(tables: Tables, row: int) -> int:
+    connections, c = tables.connections, tables.closings
+    near = (connections.near_client_rtt_ns, connections.near_server_rtt_ns)[int(c.direction[row])]
+    return int(near[c.connection[row]])
+
+
+def _show_reset(tables: Tables, row: int) -> Iterator[Evidence]:
+    c = tables.closings
+    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
+    if c.own_packet[row]:
+        what = f"the last bytes of {side} before it, TTL {c.most_ttl[row]}"
+        yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), what)
+    what = f"RST in the name of {side}, TTL {c.ttl[row]}"
+    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), what)
+    if c.later_packets[row]:
+        yield Evidence(int(c.later_packet[row]), int(c.later_time_ns[row]), f"{side} goes on after its supposed RST")
+
+
+def _list_remedies(side: str) -> tuple[Remedy, ...]:
+    return (
+        Remedy("network", "logs and limits of firewalls, NAT gateways and load balancers between", "find the device"),
+        Remedy("grpcdiag", "a capture at both ends of the connection", f"shows that {side} sent no RST"),
+    )

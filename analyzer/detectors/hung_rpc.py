@@ -1,0 +1,222 @@
+"""An RPC is open at the capture's end, far longer than others of its method, and one side has to act.
+
+What it finds
+-------------
+Calls that nobody ends. The report says which side has to act, since when, and whether that side is alive otherwise: it
+sent packets on the same connection meanwhile.
+
+How it is decided
+-----------------
+An RPC is open when the capture ends, or when its client closes the connection. It has taken at least five times as long
+as the longest ended RPC of its method, and 1 s or longer. By its messages a side has to act: the server, if the client
+ended its request, or sent a message that has no answer; else the client.
+
+Without three ended RPCs of the method to compare with, a call that waits for its first answer for 10 s or longer is
+`info`: it may be a watch or a long poll.
+
+A call whose HTTP/2 window is used up is the finding `flow-control-deadlock`. One on a connection that gets no answer
+any more is `peer-unreachable`.
+
+When it cannot tell
+-------------------
+Whether the side still works on the RPC, or has forgotten it. Streams that wait for events are quiet for long: they are
+compared with ended streams of their method alone.
+
+What would refute it
+--------------------
+A longer capture shows that the RPC ends, and its method has more RPCs that take as long.
+
+What to do
+----------
+Look at that RPC on the side that has to act: a stack dump (goroutines, `jstack`, `py-spy dump`), or its trace. Set a
+deadline on every call. Without a `grpc-timeout` in the request a call waits as long as its connection lives.
+
+References
+----------
+- https://grpc.io/docs/guides/deadlines/
+- grpc/grpc doc/PROTOCOL-HTTP2.md: Timeout
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from ..model.budget import CAUSES
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import DIRECTIONS, Method, Tables
+from . import _failures, _figures, _shared, _unanswered
+
+ID = "hung-rpc"
+ABOUT = About(
+    example="recorded/wild/hung-rpc.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=2,
+)
+
+_SIDES = (CAUSES.index("client"), CAUSES.index("server"))
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    factor: float = 5.0
+    """How many times as long as the longest ended RPC of its method (heuristic: beyond any tail seen so far)."""
+    least_ns: int = 1_000_000_000
+    """Shortest wait (heuristic: a shorter one may be a slow handler)."""
+    others: int = 3
+    """Ended RPCs of the method to compare with (heuristic: two may be alike by chance)."""
+    alone_ns: int = 10_000_000_000
+    """Shortest wait without them (heuristic: interactive callers have given up by then)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
+    examples: int = 3
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Hung(Struct, frozen=True, eq=False):
+    """One RPC that hangs."""
+
+    row: int
+    """Row of the table of open RPCs."""
+    wait_ns: int
+    longest_ns: int
+    """Longest ended RPC of its method, 0 without enough to compare with."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the RPCs that hang."""
+    methods = {method.number: method for method in tables.methods}
+    dead = set(tables.unanswered.connection.tolist())
+    rows = [row for row in range(len(tables.open_rpcs.stream)) if int(tables.open_rpcs.connection[row]) not in dead]
+    hung = [one for row in rows if (one := _judge(tables, row, methods, limits))]
+    if hung:
+        yield _make_finding(tables, sorted(hung, key=lambda one: (not one.longest_ns, -one.wait_ns, one.row)), limits)
+
+
+def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limits) -> _Hung | None:
+    """Judge one open RPC; None if it is no longer than others, or waits for what may never happen."""
+    o = tables.open_rpcs
+    wait, age = (int(o.end_time_ns[row] - start[row]) for start in (o.since_time_ns, o.start_time_ns))
+    if int(o.cause[row]) not in _SIDES:
+        return None
+    method = methods.get(int(o.method[row]))
+    if method and method.latency and method.complete >= limits.others:
+        longest = method.latency["max"]
+        return _Hung(row, wait, longest) if wait >= max(limits.factor * longest, limits.least_ns) else None
+    first = o.waits_for[row] == 1 and not o.response_messages[row] and o.request_messages[row]
+    return _Hung(row, wait, 0) if first and age >= limits.alone_ns else None
+
+
+def _make_finding(tables: Tables, hung: list[_Hung], limits: Limits) -> Finding:
+    o, first = tables.open_rpcs, hung[0]
+    compared = [one for one in hung if one.longest_ns]
+    connections = tuple(sorted({int(o.connection[one.row]) for one in hung}))
+    side = _shared.host(tables, int(o.connection[first.row]), int(o.waits_for[first.row]))
+    lost = sum(one.wait_ns for one in compared) if compared else None
+    share = None if lost is None else _shared.share_of_time(tables, lost)
+    numbers = (int(o.method[one.row]) for one in hung)
+    rpcs, verb = _failures.counted(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
+    wait = _shared.milliseconds(first.wait_ns)
+    return Finding(
+        id=ID,
+        title=f"{rpcs} {verb} for {side} until the end, the longest for {wait}",
+        severity=_rate_severity(share, limits),
+        confidence=_shared.lower("high" if compared else "low", _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.names(tables, numbers)),
+        lost_ns=lost,
+        share=share,
+        at_least=lost is not None,
+        metrics={
+            "hung_rpcs": len(hung),
+            "waiting_for_server_rpcs": sum(int(o.waits_for[one.row]) for one in hung),
+            "longest_wait_ns": max(one.wait_ns for one in hung),
+            "longest_other_ns": first.longest_ns,
+            "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
+        },
+        evidence=tuple(item for one in hung[: limits.examples] for item in _show(tables, one.row)),
+        explanation=_explain(tables, hung, side),
+        remedies=_list_remedies(tables, first.row, side),
+        references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
+        verdict=(
+            f"{rpcs} {verb} for {side} until the end, the longest for {wait}: look at what that side does with "
+            f"{'it' if len(hung) == 1 else 'them'}, and set a deadline."
+        ),
+    )
+
+
+def _rate_severity(share: float | None, limits: Limits) -> Severity:
+    if share is None:
+        return "info"
+    return "critical" if share >= limits.critical_share else "warning"
+
+
+def _lacks_deadline(tables: Tables, row: int) -> bool:
+    o = tables.open_rpcs
+    return bool(o.timeout_ns[row] < 0 and not o.headers_unknown[row])
+
+
+def _explain(tables: Tables, hung: list[_Hung], side: str) -> str:
+    o, first = tables.open_rpcs, hung[0]
+    row = first.row
+    name = tables.method_name(int(o.method[row])) or "The RPC"
+    where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    parts = [
+        f"{name} ({where}) had its last packet at {_unanswered.format_instant(tables, int(o.last_time_ns[row]))}, and "
+        f"then waited {_shared.milliseconds(first.wait_ns)} for {side}, until "
+        + ("its client closed the connection." if o.closed[row] else "the capture ended."),
+        _describe_turn(tables, row),
+    ]
+    if first.longest_ns:
+        parts.append(f"The longest ended RPC of this method took {_shared.milliseconds(first.longest_ns)}.")
+    else:
+        parts.append("No other RPC of this method ended, so it may be a watch or a long poll.")
+    if o.heard_time_ns[row] > o.since_time_ns[row]:
+        last = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
+        parts.append(f"{side} still sent packets on this connection until {last}: its host and the path work.")
+    if without := sum(_lacks_deadline(tables, one.row) for one in hung):
+        parts.append(
+            f"{without:,} of {_failures.counted(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it."
+        )
+    return " ".join(parts)
+
+
+def _describe_turn(tables: Tables, row: int) -> str:
+    """Say by which messages a side has to act."""
+    o = tables.open_rpcs
+    sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
+    messages = f"{_failures.counted(sent, 'request message')} and {_failures.counted(answered, 'response message')}"
+    return f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act."
+
+
+def _show(tables: Tables, row: int) -> Iterator[Evidence]:
+    o = tables.open_rpcs
+    name = tables.method_name(int(o.method[row])) or "an RPC whose method is unknown"
+    where = f"connection {o.connection[row]}, stream {o.stream[row]}"
+    yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"{name} begins ({where})")
+    if o.last_packet[row] != o.first_packet[row]:
+        yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last packet ({where})")
+    if o.heard_packet[row] and o.heard_time_ns[row] > o.since_time_ns[row]:
+        side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
+        yield Evidence(
+            int(o.heard_packet[row]), int(o.heard_time_ns[row]), f"{side} is still there, but sends nothing of it"
+        )
+
+
+def _list_remedies(tables: Tables, row: int, side: str) -> tuple[Remedy, ...]:
+    note = "ends the wait of the caller; a handler can stop when it is cancelled"
+    deadlines = (
+        Remedy("grpc-go", "context.WithTimeout(ctx, ...)", note),
+        Remedy("grpc-java", "stub.withDeadlineAfter(...)", note),
+        Remedy("C-core", "ClientContext::set_deadline(...) in C++, timeout=... in Python", note),
+        Remedy("grpc-js", "the call option deadline", note),
+        Remedy("tonic", "Request::set_timeout(...)", note),
+    )
+    dump = Remedy(
+        "application",
+        "a dump of all stacks",
+        f"on {side}, while the RPC hangs: shows what it waits for (SIGQUIT for Go and Java, py-spy dump for Python)",
+    )
+    return (dump, *_failures.seen_first(tables, (int(tables.open_rpcs.connection[row]),), 0, deadlines))

@@ -1,0 +1,299 @@
+"""An idle connection was cut: the first packet after a silence got no answer, a RST, or met a FIN.
+
+What it finds
+-------------
+A connection carries no RPC for a while, and is dead when it is used again. NAT gateways, firewalls, load balancers and
+service meshes forget idle connections, and tell neither end. Servers and proxies close them, and a request may cross
+their FIN. The report says how long the silence was, and compares it with known limits.
+
+How it is decided
+-----------------
+No RPC was open during a silence. Then one of three things happened:
+
+- *No answer.* What was sent is retransmitted after three or more timeouts, and no packet of the peer comes any more.
+- *A RST* answers the first packet, and nothing else came from that side since the silence began.
+- *A crossed FIN.* A request left less than a round trip before the FIN of the other side came, without a GOAWAY. So
+  each was sent before the other arrived.
+
+The silence of a cut connection is an upper limit of the timer: the timer is no longer than that. A table of known
+timers gives those that fit, as something to look at and never as a proof.
+
+When it cannot tell
+-------------------
+Who cut it. If the host answers a new connection meanwhile, it lives, and this connection alone was forgotten. If not,
+the host may be gone. A connection with an open RPC is the finding `peer-unreachable`.
+
+What would refute it
+--------------------
+A capture at the other end shows packets of this connection during the silence, or the peer's own log an end of its
+process.
+
+What to do
+----------
+Send keepalive PINGs during idle time, well below the limit of the path, where the server permits them without calls. Or
+let the client close idle connections first (`grpc.WithIdleTimeout`, `GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS`). Servers and
+proxies should send GOAWAY before they close, and wait a round trip: then no request is lost.
+
+References
+----------
+- gRFC A8 (client-side keepalive), https://grpc.io/docs/guides/keepalive/
+- RFC 5382 section 5 (NAT: established TCP connections are kept for 2 h 4 min or longer)
+- RFC 9113 section 9.1 (idle connections, GOAWAY before closing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import Tables
+from . import _failures, _figures, _resets, _shared, _timers, _unanswered
+
+ID = "idle-connection-cut"
+ABOUT = About(
+    example="recorded/wild/idle-drop.pcap.zst",
+    figure=_figures.nothing_seen,
+    caused_by=("forged-reset",),
+    precedence=1,
+    weight="affected_share",
+    whole_connections=True,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    timeouts: int = 3
+    """Retransmission timeouts without an answer (heuristic: as for `peer-unreachable`)."""
+    idle_ns: int = 1_000_000_000
+    """Shortest silence (RFC 6298 section 2: TCP's initial timeout, 1 s; a shorter one is a pause)."""
+    round_trips: float = 3.0
+    """Shortest silence before a crossed FIN, in round trips (heuristic: the connection had come to rest)."""
+    late: float = 2.0
+    """A RST answers a packet if it comes within so many round trips (heuristic: a host may be busy)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs hit (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer RPCs hit are critical only by their time (heuristic: one or two show no pattern)."""
+    critical_time: float = 0.20
+    """Critical from this share of RPC time (heuristic: a fifth of all RPC time)."""
+    examples: int = 2
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Cut(Struct, frozen=True, eq=False):
+    """One connection that was cut."""
+
+    connection: int
+    kind: str
+    """`no answer`, `RST` or `FIN`."""
+    row: int
+    """Row of the unanswered table, or of the closings table."""
+    silence_ns: int
+    rpcs: int
+    """RPCs that were hit."""
+
+
+_WORDS = {
+    "no answer": "the first packet after it got no answer",
+    "RST": "a RST answered the first packet after it",
+    "FIN": "the next request crossed the server's FIN",
+}
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all idle connections that were cut."""
+    cuts = [*_find_unanswered(tables, limits), *_find_resets(tables, limits), *_find_crossed(tables, limits)]
+    if cuts:
+        yield _make_finding(tables, sorted(cuts, key=lambda cut: (-cut.rpcs, cut.connection)), limits)
+
+
+def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
+    u = tables.unanswered
+    for row in _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True).tolist():
+        silence = int(u.first_time_ns[row] - u.heard_time_ns[row])
+        hit = _unanswered.count_waiting(tables, np.array([row]))
+        yield _Cut(int(u.connection[row]), "no answer", row, silence, hit)
+
+
+def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
+    """Find RSTs that answer the first flight after a silence."""
+    c, trips = tables.closings, tables.connections.min_rtt_ns
+    since = c.peer_time_ns - np.maximum(c.peer_idle_ns, 0)
+    answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
+    silent = (c.peer_idle_ns >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
+    # what the side sent last answered the flight before the silence
+    rested = c.own_time_ns <= since + np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
+    for row in np.flatnonzero((c.reset == 1) & silent & rested & answers & (c.open_rpcs > 0)).tolist():
+        if _is_first(tables, row) and not _has_old_rpc(tables, row):
+            yield _Cut(int(c.connection[row]), "RST", row, int(c.peer_idle_ns[row]), int(c.open_rpcs[row]))
+
+
+def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
+    """Find FINs of servers, without GOAWAY, that crossed the first request after a silence."""
+    c, connections = tables.closings, tables.connections
+    trips = connections.min_rtt_ns[c.connection]
+    crossed = (c.peer_time_ns <= c.time_ns) & (
+        c.time_ns - c.peer_time_ns < connections.near_server_rtt_ns[c.connection]
+    )
+    rest = np.maximum(trips, 1) * limits.round_trips
+    rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
+    server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
+    for row in np.flatnonzero(server & crossed & rested & (c.open_rpcs > 0)).tolist():
+        if _is_first(tables, row) and not _has_old_rpc(tables, row):
+            silence = int(c.time_ns[row] - c.own_time_ns[row])
+            yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
+
+
+def _is_first(tables: Tables, row: int) -> bool:
+    """Check whether no FIN or RST of the connection came before."""
+    c = tables.closings
+    return not bool(((c.connection == c.connection[row]) & (c.packet < c.packet[row])).any())
+
+
+def _has_old_rpc(tables: Tables, row: int) -> bool:
+    """Check whether an RPC that was open at a FIN or RST began before the silence."""
+    c, rpcs = tables.closings, tables.rpcs
+    since = int(c.peer_time_ns[row] - c.peer_idle_ns[row] // 2)
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    on = rpcs.connection == c.connection[row]
+    return bool((on & (rpcs.start_time_ns < since) & (ends >= c.peer_time_ns[row])).any())
+
+
+def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
+    connections = tuple(sorted({cut.connection for cut in cuts}))
+    hit, first = sum(cut.rpcs for cut in cuts), cuts[0]
+    lost = _unanswered.sum_lost(tables, connections) or None
+    share = None if lost is None else _shared.share_of_time(tables, lost)
+    affected = hit / max(tables.rpc_count, 1)
+    silence = _shared.milliseconds(float(np.median([cut.silence_ns for cut in cuts])))
+    many = _failures.counted(len(cuts), "idle connection")
+    was = "was" if len(cuts) == 1 else "were"
+    cost = f"{_failures.counted(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
+    return Finding(
+        id=ID,
+        title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
+        severity=_rate_severity(hit, affected, share or 0.0, limits),
+        confidence=_shared.lower(_rate_proof(tables, cuts), _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=share,
+        metrics={
+            "connections": len(connections),
+            "affected_rpcs": hit,
+            "affected_share": affected,
+            "silence_ns": int(np.median([cut.silence_ns for cut in cuts])),
+            "shortest_silence_ns": min(cut.silence_ns for cut in cuts),
+            **{f"{kind.lower().replace(' ', '_')}_connections": _count(cuts, kind) for kind in _WORDS},
+        },
+        evidence=tuple(item for cut in cuts[: limits.examples] for item in _show_cut(tables, cut)),
+        explanation=_explain(tables, cuts),
+        remedies=_list_remedies(tables, first),
+        references=("gRFC A8", "RFC 5382 section 5", "RFC 9113 section 9.1"),
+        verdict=(
+            f"{many} {was} cut after a silence of {silence}, and {cost}: "
+            + (
+                "let the server send GOAWAY before it closes."
+                if first.kind == "FIN"
+                else "send keepalive PINGs sooner."
+            )
+        ),
+    )
+
+
+def _count(cuts: list[_Cut], kind: str) -> int:
+    return sum(cut.kind == kind for cut in cuts)
+
+
+def _rate_severity(hit: int, affected: float, share: float, limits: Limits) -> Severity:
+    if not hit:
+        return "info"
+    many = hit >= limits.few and affected >= limits.critical_share
+    return "critical" if many or share >= limits.critical_time else "warning"
+
+
+def _rate_proof(tables: Tables, cuts: list[_Cut]) -> Confidence:
+    """Rate what proves that the idle connection was cut: an unanswered packet alone may mean that the host is gone."""
+    lives = any(cut.kind != "no answer" or _unanswered.find_answer(tables, cut.row) is not None for cut in cuts)
+    return "high" if lives else "medium"
+
+
+def _explain(tables: Tables, cuts: list[_Cut]) -> str:
+    first = cuts[0]
+    peer = _shared.host(tables, first.connection, _find_peer(tables, first))
+    kinds = ", ".join(
+        f"{_failures.counted(_count(cuts, kind), 'time')} {words}"
+        for kind, words in _WORDS.items()
+        if _count(cuts, kind)
+    )
+    parts = [
+        f"No RPC was open on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. After such a "
+        f"silence, {kinds}."
+    ]
+    if first.kind == "no answer":
+        parts.append(f"{_unanswered.describe_end(tables, first.row)}. {_unanswered.describe_answer(tables, first.row)}")
+    elif first.kind == "RST":
+        parts.append(_describe_reset(tables, first.row))
+    else:
+        parts.append(
+            f"{peer} closed without a GOAWAY. The request was on its way when the FIN was: the client could not know."
+        )
+    pings = int(tables.directions.keepalive_pings[2 * first.connection])
+    parts.append(
+        f"The client sent {_failures.counted(pings, 'keepalive PING')} on this connection."
+        if pings
+        else "No keepalive PING is seen on this connection."
+    )
+    return " ".join(parts)
+
+
+def _describe_reset(tables: Tables, row: int) -> str:
+    c = tables.closings
+    after = _shared.milliseconds(int(c.time_ns[row] - c.peer_time_ns[row]))
+    text = f"The RST came {after} after the packet"
+    if _resets.comes_from_elsewhere(tables, row):
+        text += f", with a TTL of {c.ttl[row]}; earlier packets of that side had a TTL of {c.most_ttl[row]}"
+        return f"{text}. So a device between sent it, not that side."
+    return f"{text}; its TTL is {c.ttl[row]}."
+
+
+def _find_peer(tables: Tables, cut: _Cut) -> int:
+    """Find the direction of the side that is gone, or that closed."""
+    if cut.kind == "no answer":
+        return 1 - int(tables.unanswered.direction[cut.row])
+    return int(tables.closings.direction[cut.row])
+
+
+def _show_cut(tables: Tables, cut: _Cut) -> Iterator[Evidence]:
+    if cut.kind == "no answer":
+        yield from _unanswered.show_unanswered(tables, cut.row)
+        return
+    c, row = tables.closings, cut.row
+    side = _shared.host(tables, cut.connection, int(c.direction[row]))
+    yield Evidence(int(c.own_packet[row]), int(c.own_time_ns[row]), f"the last bytes of {side}")
+    yield Evidence(int(c.peer_packet[row]), int(c.peer_time_ns[row]), "the first bytes after the silence")
+    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{cut.kind} from {side}, TTL {c.ttl[row]}")
+
+
+def _list_remedies(tables: Tables, cut: _Cut) -> tuple[Remedy, ...]:
+    client = _shared.host(tables, cut.connection, 0)
+    shorter = _shared.milliseconds(cut.silence_ns)
+    note = f"on {client}: below {shorter}; the server must permit PINGs without calls"
+    settings = (
+        Remedy("grpc-go", "keepalive.ClientParameters{Time: ..., PermitWithoutStream: true}", note),
+        Remedy("grpc-java", "keepAliveTime(...).keepAliveWithoutCalls(true)", note),
+        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS", note),
+        Remedy("grpc-js", "grpc.keepalive_time_ms, grpc.keepalive_permit_without_calls", note),
+        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...).keep_alive_while_idle(true)", note),
+    )
+    own = _failures.seen_first(tables, (cut.connection,), 0, settings)
+    if cut.kind == "FIN":
+        server = _shared.host(tables, cut.connection, 1)
+        goaway = Remedy("application", "GOAWAY, then a wait of a round trip, then FIN", f"on {server} or a proxy there")
+        first = Remedy("any gRPC implementation", "the client's idle timeout", f"on {client}: below {shorter}")
+        return (goaway, first, *_timers.list_idle_limits(cut.silence_ns))
+    return (*own, *_timers.list_idle_limits(cut.silence_ns))

@@ -1,0 +1,179 @@
+"""A keepalive timeout is too short: a side closed its connection while the answer to its PING was on the way.
+
+What it finds
+-------------
+Keepalive closes a connection when a PING is not acknowledged in time. If that time is shorter than the round trip, it
+closes healthy connections, and their RPCs fail. The report compares the time with the round trip.
+
+How it is decided
+-----------------
+A side sends a PING, and a FIN or RST less than a round trip later, with RPCs open. So the acknowledgement could not
+have arrived. The PING is none of a bandwidth estimate or of a graceful shutdown, as far as its payload tells. The same
+time on two connections or more is a timer, and not a process that ends.
+
+When it cannot tell
+-------------------
+When the round trip is unknown. One connection alone may have been closed for another reason: the confidence is low
+then. A peer that does not answer at all is `peer-unreachable`.
+
+What would refute it
+--------------------
+The log of that side has another reason for the close.
+
+What to do
+----------
+Make the keepalive timeout longer than the longest round trip, with room for queues and retransmissions: implementations
+use 20 s by default.
+
+References
+----------
+- gRFC A8 (client-side keepalive), https://grpc.io/docs/guides/keepalive/
+- RFC 9113 section 6.7 (PING)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from .. import _core
+from ..model.detector import About
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..tables import Ints, Tables
+from . import _failures, _figures, _shared
+
+ID = "keepalive-timeout"
+ABOUT = About(
+    example="recorded/wild/ka-too-short.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=1,
+    weight="affected_share",
+    whole_connections=True,
+)
+
+_OTHERS = [number for number, name in enumerate(_core.PING_PURPOSES) if name in ("bdp", "drain")]
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    same_time: float = 0.2
+    """Largest spread of the times, by their median (heuristic: a timer and a busy host)."""
+    connections: int = 2
+    """Connections with the same time that make it a timer (heuristic: a process seldom ends twice alike)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer lost RPCs are never critical (heuristic: one or two show no pattern)."""
+    examples: int = 2
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the connections that were closed too soon after a PING."""
+    rows = _find_hasty(tables)
+    if len(rows):
+        yield _make_finding(tables, rows, limits)
+
+
+def _find_hasty(tables: Tables) -> Ints:
+    """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
+    c, trips = tables.closings, tables.connections.min_rtt_ns
+    waited = c.time_ns - c.ping_time_ns
+    hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (c.open_rpcs > 0)
+    rows = np.flatnonzero(hasty & ~np.isin(c.connection, tables.unanswered.connection))
+    pings = tables.pings
+    other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
+    rows = rows[~np.isin(c.ping_packet[rows], other)]
+    firsts = [
+        row for row in rows.tolist() if not ((c.connection == c.connection[row]) & (c.packet < c.packet[row])).any()
+    ]
+    return np.array(firsts, dtype=np.int64)
+
+
+def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
+    c, first = tables.closings, int(rows[0])
+    connections = tuple(_shared.distinct(c.connection[rows]).tolist())
+    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
+    lost = int(c.open_rpcs[rows].sum())
+    share = lost / max(tables.rpc_count, 1)
+    wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
+    closed = _failures.counted(len(rows), "connection")
+    return Finding(
+        id=ID,
+        title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
+        severity=_rate_severity(lost, share, limits),
+        confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "connections": len(connections),
+            "affected_rpcs": lost,
+            "affected_share": share,
+            "median_wait_ns": int(np.median(waited)),
+            "median_round_trip_ns": int(np.median(trip)),
+        },
+        evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
+        explanation=(
+            f"{side} sent a PING on connection {c.connection[first]}, and closed the connection {wait} later (median "
+            f"of {closed}), with {_failures.counted(lost, 'RPC')} open. The shortest round trip is {round_trip}, so "
+            "the acknowledgement could not have arrived. The peer did nothing wrong."
+        ),
+        remedies=_list_remedies(tables, first, side, round_trip),
+        references=("gRFC A8", "RFC 9113 section 6.7"),
+        verdict=(
+            f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
+            f"{_failures.counted(lost, 'RPC')} failed: make its keepalive timeout longer."
+        ),
+    )
+
+
+def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
+    """Rate by how alike the times are: those of a timer."""
+    spread = int(waited.max() - waited.min())
+    timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
+    return "high" if timer else "low"
+
+
+def _rate_severity(lost: int, share: float, limits: Limits) -> Severity:
+    return "critical" if lost >= limits.few and share >= limits.critical_share else "warning"
+
+
+def _show(tables: Tables, row: int) -> Iterator[Evidence]:
+    c = tables.closings
+    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
+    yield Evidence(
+        int(c.ping_packet[row]), int(c.ping_time_ns[row]), f"PING of {side} on connection {c.connection[row]}"
+    )
+    waited = _shared.milliseconds(int(c.time_ns[row] - c.ping_time_ns[row]))
+    how = "RST" if c.reset[row] else "FIN"
+    yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{how} of {side}, {waited} after its PING")
+    late = _find_late_ack(tables, row)
+    if late is not None:
+        pings = tables.pings
+        yield Evidence(int(pings.packet[late]), int(pings.time_ns[late]), "the acknowledgement of the PING")
+
+
+def _find_late_ack(tables: Tables, row: int) -> int | None:
+    c, pings = tables.closings, tables.pings
+    mine = (pings.connection == c.connection[row]) & (pings.direction != c.direction[row]) & (pings.ack == 1)
+    rows = np.flatnonzero(mine & (pings.packet > c.packet[row]))
+    return int(rows[0]) if len(rows) else None
+
+
+def _list_remedies(tables: Tables, row: int, side: str, round_trip: str) -> tuple[Remedy, ...]:
+    c = tables.closings
+    note = f"on {side}: well above the round trip of {round_trip}"
+    settings = (
+        Remedy("grpc-go", "keepalive.ClientParameters{Timeout: ...}", note),
+        Remedy("grpc-java", "keepAliveTimeout(...)", note),
+        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
+        Remedy("grpclib", "grpclib.config.Configuration(_keepalive_timeout=...)", note),
+        Remedy("grpc-js", "grpc.keepalive_timeout_ms", note),
+        Remedy("tonic", "Endpoint::keep_alive_timeout(...)", note),
+    )
+    return _failures.seen_first(tables, (int(c.connection[row]),), int(c.direction[row]), settings)

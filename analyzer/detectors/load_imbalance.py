@@ -1,0 +1,194 @@
+"""One of several servers gets most of a client's RPCs.
+
+What it finds
+-------------
+A client has several addresses for a service, and sends most of its RPCs to one. `pick_first`, the default policy of
+gRPC, does that: it connects to one address. A balancer of TCP connections does it as well, because a channel keeps one
+connection for all its RPCs. The report counts the RPCs by server.
+
+How it is decided
+-----------------
+A pool is what one DNS answer gives for a name, addresses of one family, or the servers to which a client has
+connections on the same port at the same time, with the same methods. The RPCs of a pool are counted by server, from
+100 on. The largest share of one server is compared with an even one: it is reported from half-way between even and all.
+With three servers that is two thirds.
+
+It needs no action by itself: one server may be enough. It matters where this server is slow because of its load.
+
+When it cannot tell
+-------------------
+Whether several addresses are the same host, or a balancer of their own. DNS over TCP, over TLS, or before the capture
+is not seen. Servers that were not used are known from DNS alone.
+
+What would refute it
+--------------------
+The servers' own counts of RPCs are even: a proxy in front of them spreads the load.
+
+What to do
+----------
+Choose `round_robin` in the service config, so that a channel connects to all addresses. Behind a balancer of
+connections use a proxy that balances RPCs, a headless service, or several channels. `MaxConnectionAge` at the servers
+makes clients resolve and connect again.
+
+References
+----------
+- https://grpc.io/docs/guides/custom-load-balancing/, https://grpc.io/blog/grpc-load-balancing/
+- gRFC A6 and service config: `loadBalancingConfig`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..tables import Ints, Tables
+from . import _failures, _figures, _shared
+
+ID = "load-imbalance"
+ABOUT = About(
+    example="recorded/wild/lb-allonone.pcap.zst",
+    figure=_figures.nothing_seen,
+    whole_connections=True,
+)
+
+_ADDRESS_KINDS = (1, 28)
+"""DNS record types of addresses: A and AAAA (RFC 1035, RFC 3596)."""
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    rpcs: int = 100
+    """Fewest RPCs of a pool (heuristic: fewer may be uneven by chance)."""
+    excess: float = 0.5
+    """Share of the way from an even share to all RPCs (heuristic: half-way)."""
+    examples: int = 3
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+class _Pool(Struct, frozen=True, eq=False):
+    """Servers among which a client may choose."""
+
+    connections: Ints
+    servers: int
+    """Number of addresses, used or not."""
+    name: str | None
+    """The name that DNS resolved, None where the servers are known by connections alone."""
+    answer: int
+    """Row of the DNS question, -1 for none."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the pool with the largest excess of one server."""
+    pools = [*_list_resolved(tables), *_list_connected(tables)]
+    uneven = [pool for pool in pools if _is_uneven(tables, pool, limits)]
+    if uneven:
+        yield _make_finding(
+            tables, max(uneven, key=lambda pool: int(tables.connections.rpcs[pool.connections].sum())), limits
+        )
+
+
+def _list_resolved(tables: Tables) -> Iterator[_Pool]:
+    """Yield a pool for each DNS answer with several addresses of one family."""
+    lookups, given, c = tables.lookups, tables.lookup_addresses, tables.connections
+    for row in np.flatnonzero(np.isin(lookups.kind, _ADDRESS_KINDS) & (lookups.answer_packet > 0)).tolist():
+        addresses = _shared.distinct(given.address[given.lookup == row])
+        own = (c.client_ip == lookups.client_ip[row]) & np.isin(c.server_ip, addresses) & (c.rpcs > 0)
+        if len(addresses) > 1 and own.any():
+            name = tables.lookup_names[int(lookups.name[row])]
+            yield _Pool(np.flatnonzero(own), len(addresses), name, row)
+
+
+def _list_connected(tables: Tables) -> Iterator[_Pool]:
+    """Yield a pool for the servers of connections of one client, at the same time, with the same port and methods."""
+    c, used = tables.connections, tables.connection_methods
+    groups: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    for row in np.flatnonzero(c.rpcs > 0).tolist():
+        methods = tuple(sorted(used.method[used.connection == row].tolist()))
+        groups.setdefault((int(c.client_ip[row]), int(c.server_port[row]), methods), []).append(row)
+    for rows in map(np.array, groups.values()):
+        together = int(c.first_time_ns[rows].max()) < int(c.last_time_ns[rows].min())
+        servers = len(_shared.distinct(c.server_ip[rows]))
+        if together and servers > 1:
+            yield _Pool(rows, servers, None, -1)
+
+
+def _count_by_server(tables: Tables, pool: _Pool) -> dict[int, int]:
+    """Count the RPCs by index of the server's address, the largest number first."""
+    c, counts = tables.connections, dict[int, int]()
+    for row in pool.connections.tolist():
+        counts[int(c.server_ip[row])] = counts.get(int(c.server_ip[row]), 0) + int(c.rpcs[row])
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _is_uneven(tables: Tables, pool: _Pool, limits: Limits) -> bool:
+    counts = list(_count_by_server(tables, pool).values())
+    even = 1 / pool.servers
+    return sum(counts) >= limits.rpcs and counts[0] / sum(counts) >= even + limits.excess * (1 - even)
+
+
+def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
+    counts, connections = _count_by_server(tables, pool), tuple(pool.connections.tolist())
+    total, most = sum(counts.values()), next(iter(counts.values()))
+    busiest, client = tables.addresses[next(iter(counts))], _shared.host(tables, connections[0], 0)
+    listed = _failures.listed({tables.addresses[server]: rpcs for server, rpcs in counts.items()})
+    unused = pool.servers - len(counts)
+    where = "the answer of DNS" if pool.name else "connections at the same time"
+    return Finding(
+        id=ID,
+        title=f"{most / total:.0%} of {total:,} RPCs went to one of {pool.servers:,} servers, {busiest}",
+        severity="info",
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "servers": pool.servers,
+            "unused_servers": unused,
+            "rpcs": total,
+            "largest_share": most / total,
+            "connections": len(connections),
+        },
+        evidence=tuple(_show(tables, pool, limits)),
+        explanation=(
+            f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
+            + (f"; {unused:,} without any." if unused else ".")
+            + " A channel sends all RPCs to one connection, unless its policy is round_robin or similar."
+        ),
+        remedies=_list_remedies(tables, connections),
+        references=("https://grpc.io/blog/grpc-load-balancing/", "gRPC service config: loadBalancingConfig"),
+        verdict=(
+            f"{most / total:.0%} of {total:,} RPCs of {client} went to one of {pool.servers:,} servers, {busiest}: "
+            "choose round_robin if that server has too much load."
+        ),
+    )
+
+
+def _show(tables: Tables, pool: _Pool, limits: Limits) -> Iterator[Evidence]:
+    lookups, c = tables.lookups, tables.connections
+    if pool.answer >= 0:
+        what = f"DNS answers with {pool.servers:,} addresses"
+        yield Evidence(int(lookups.answer_packet[pool.answer]), int(lookups.answer_time_ns[pool.answer]), what)
+    order = np.argsort(-c.rpcs[pool.connections].astype(np.int64), kind="stable")
+    for row in pool.connections[order][: limits.examples].tolist():
+        what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
+        yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), what)
+
+
+def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
+    note = "client: connects to all addresses that the resolver gives, and takes them in turn"
+    config = '{"loadBalancingConfig": [{"round_robin": {}}]}'
+    settings = (
+        Remedy("grpc-go", f"grpc.WithDefaultServiceConfig(`{config}`), dns:///NAME", note),
+        Remedy("grpc-java", 'defaultLoadBalancingPolicy("round_robin")', note),
+        Remedy("C-core", 'GRPC_ARG_LB_POLICY_NAME = "round_robin"', note),
+        Remedy("grpc-js", f"grpc.service_config = {config}", note),
+    )
+    age = Remedy(
+        "grpc-go", "keepalive.ServerParameters{MaxConnectionAge: ...}", "server: clients connect again, spread anew"
+    )
+    return (*_failures.seen_first(tables, connections, 0, settings), age)

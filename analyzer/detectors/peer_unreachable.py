@@ -1,0 +1,188 @@
+"""A peer does not answer any more: data is retransmitted, and not one packet comes back.
+
+What it finds
+-------------
+Connections that are dead without a FIN or RST. One side retransmits what it sent, with growing gaps, and not a single
+packet of its peer comes any more. The peer's host, its network or something on the path is gone. The report says since
+when, who noticed, and how long RPCs waited for nothing.
+
+How it is decided
+-----------------
+After the peer's last packet a side sends bytes, and retransmits after three or more retransmission timeouts. No packet
+of the peer comes until the capture ends or the side gives up. TCP acknowledges data whatever the application does
+(RFC 9293 section 3.8.6.3), so a slow or stopped process is no cause.
+
+The peer was gone at the earliest right after its last packet, and at the latest when the first unanswered packet was
+sent. RPC time from the latter on is `peer_unreachable`. What lies between is `unexplained`: nobody asked the peer for
+anything.
+
+RPCs that reach their deadline meanwhile are a consequence. After its first timeout, TCP sends no new request, but only
+the oldest bytes again.
+
+A connection that was idle before, without an open RPC, is the finding `idle-connection-cut`.
+
+When it cannot tell
+-------------------
+Which of host and path is gone. A capture at the other end tells whether the packets arrive there. Fewer timeouts than
+three may be loss. A path that recovers is `loss-recovery`. Without bytes in flight nobody notices a dead peer, and
+neither does this finding.
+
+What would refute it
+--------------------
+A capture at the peer shows that its packets of that time left.
+
+What to do
+----------
+Let the side that waits notice sooner: HTTP/2 keepalive PINGs, which most implementations do not send by default, or
+`TCP_USER_TIMEOUT`. Linux retransmits for some 15 minutes by default (`net.ipv4.tcp_retries2`). Give every call a
+deadline. Then look for what happened to the host or the path at that time.
+
+References
+----------
+- RFC 9293 section 3.8.3 (TCP connection failures), RFC 5482 (TCP user timeout)
+- gRFC A8 (client-side keepalive), gRFC A18 (TCP user timeout)
+- Linux Documentation/networking/ip-sysctl.rst (tcp_retries2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..tables import Ints, Tables
+from . import _failures, _figures, _shared, _unanswered
+
+ID = "peer-unreachable"
+ABOUT = About(
+    example="recorded/wild/half-open-nodeadline.pcap.zst",
+    figure=_figures.blocked_time("peer_unreachable"),
+    precedence=0,
+    whole_connections=True,
+    without_rpcs=True,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    timeouts: int = 3
+    """Retransmission timeouts without a packet of the peer (heuristic: three losses in a row are no chance)."""
+    idle_ns: int = 1_000_000_000
+    """Silence before from which the connection was idle (RFC 6298 section 2: TCP's initial timeout, 1 s)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
+    examples: int = 2
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all peers that do not answer any more."""
+    rows = _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=False)
+    if len(rows):
+        u = tables.unanswered
+        longest = u.last_time_ns[rows] - u.first_time_ns[rows]
+        yield _make_finding(tables, rows[np.argsort(-longest, kind="stable")], limits)
+
+
+def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
+    u, first = tables.unanswered, int(rows[0])
+    connections = tuple(_shared.distinct(u.connection[rows]).tolist())
+    peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
+    lost = _unanswered.sum_lost(tables, connections)
+    share = _shared.share_of_time(tables, lost)
+    waiting = _unanswered.count_waiting(tables, rows)
+    silent = int(u.last_time_ns[first] - u.heard_time_ns[first])
+    earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
+    waited = f"{_failures.counted(waiting, 'RPC')} waited for it" if waiting else "no RPC is seen to wait"
+    return Finding(
+        id=ID,
+        title=f"{peer} did not answer any more: no packet of it after {earliest}",
+        severity=_rate_severity(tables, connections, share, limits),
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=share,
+        metrics={
+            "connections": len(connections),
+            "rpcs_waiting": waiting,
+            "longest_silence_ns": silent,
+            "retransmissions": int(u.retransmissions[rows].sum()),
+            "retransmission_timeouts": int(u.timeouts[rows].sum()),
+        },
+        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _unanswered.show_unanswered(tables, row)),
+        explanation=_explain(tables, rows, peer, lost),
+        remedies=_list_remedies(tables, first),
+        references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
+        verdict=(
+            f"{peer} was unreachable from {latest} at the latest, and {waited} "
+            f"({_shared.milliseconds(lost)}, {share:.0%} of RPC time): set keepalive, and look for what happened to "
+            "that host or path."
+        ),
+    )
+
+
+def _rate_severity(tables: Tables, connections: tuple[int, ...], share: float, limits: Limits) -> Severity:
+    """Rate a dead peer: a warning at least, if RPCs may have waited for it."""
+    if share >= limits.critical_share:
+        return "critical"
+    hidden = bool((tables.connections.rpcs[list(connections)] == 0).any())
+    return "warning" if share > 0 or hidden else "info"
+
+
+def _explain(tables: Tables, rows: Ints, peer: str, lost: int) -> str:
+    u, first = tables.unanswered, int(rows[0])
+    earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
+    parts = [
+        f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}. What was sent from "
+        f"{latest} on was retransmitted {_failures.counted(int(u.retransmissions[first]), 'time')}, and not one packet "
+        f"came back. So the peer or the path was gone between these two instants.",
+        f"{_unanswered.describe_end(tables, first)}.",
+    ]
+    if len(rows) > 1:
+        parts.append(f"The same is seen on {len(rows):,} connections.")
+    if lost:
+        parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
+    if late := _count_past_deadline(tables, rows):
+        parts.append(
+            f"{_failures.counted(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
+            "TCP repeats only the oldest bytes."
+        )
+    parts.append(
+        f"{_unanswered.describe_answer(tables, first)} A slow handler is no cause: TCP acknowledges data anyway."
+    )
+    return " ".join(parts)
+
+
+def _count_past_deadline(tables: Tables, rows: Ints) -> int:
+    o = tables.open_rpcs
+    on = np.isin(o.connection, tables.unanswered.connection[rows])
+    return int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum())
+
+
+def _list_remedies(tables: Tables, row: int) -> tuple[Remedy, ...]:
+    u = tables.unanswered
+    connection, direction = int(u.connection[row]), int(u.direction[row])
+    sender = _shared.host(tables, connection, direction)
+    note = f"on {sender}: an unanswered PING ends the connection after that time"
+    clients = (
+        Remedy("grpc-go", "grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ..., Timeout: ...})", note),
+        Remedy("grpc-java", "keepAliveTime(...).keepAliveTimeout(...)", note),
+        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
+        Remedy("grpc-js", "grpc.keepalive_time_ms, grpc.keepalive_timeout_ms", note),
+        Remedy("tonic", "Endpoint::http2_keep_alive_interval(...).keep_alive_timeout(...)", note),
+    )
+    servers = (
+        Remedy("grpc-go", "grpc.KeepaliveParams(keepalive.ServerParameters{Time: ..., Timeout: ...})", note),
+        Remedy("grpc-java", "NettyServerBuilder.keepAliveTime(...).keepAliveTimeout(...)", note),
+        Remedy("C-core", "GRPC_ARG_KEEPALIVE_TIME_MS, GRPC_ARG_KEEPALIVE_TIMEOUT_MS", note),
+    )
+    settings = _failures.seen_first(tables, (connection,), direction, clients if direction == 0 else servers)
+    linux = Remedy(
+        "linux", "sysctl -w net.ipv4.tcp_retries2=8", f"on {sender}: TCP gives up after some 100 s, not 15 min"
+    )
+    calls = Remedy("application", "a deadline for every call", "ends the wait of callers, though not the connection")
+    return (*settings, calls, linux)

@@ -1,0 +1,63 @@
+"""`flow-control-deadlock`: a window that stays used up; never a slow reader that gives credit again and again."""
+
+from __future__ import annotations
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, tables_of_scene, told
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
+from grpcdiag.fixtures.synthetic.words import S
+
+FIRES_ON = ["wild/window-deadlock"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_the_stream_that_nobody_reads_is_named() -> None:
+    """The handler reads one message of the upload; unary calls go on beside it."""
+    analysis = analyze([recorded("wild/window-deadlock.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence, finding.metrics["stream_window_bytes"]) == ("critical", "high", 0)
+    assert finding.metrics["longest_wait_ns"] == pytest.approx(10.88 * S, rel=0.01)
+    assert analysis.verdict.finding == detector.ID
+    assert "connection 0, stream 19" in finding.explanation
+    assert analysis.budget["stream_window"] == pytest.approx(10.9 * S, rel=0.02)
+    assert analysis.budget.get("client", 0) < 0.01 * S  # calls beside it are no waits of the client
+
+
+def test_thresholds() -> None:
+    tables = tables_of_scene("flow-control-deadlock-fires")
+    assert must(detector, tables).metrics["blocked_rpcs"] == 1
+    assert told(detector, tables, least_ns=2 * S) is None
+    heard = changed(tables, "open_rpcs", heard_time_ns=tables.open_rpcs.since_time_ns)
+    assert told(detector, heard) is None  # nothing shows that the receiver is there
+
+
+def test_a_slow_reader_is_told_by_its_earlier_waits() -> None:
+    tables = tables_of_scene("flow-control-deadlock-fires")
+    wait = int((tables.open_rpcs.end_time_ns - tables.open_rpcs.since_time_ns)[0])
+    assert told(detector, tables, factor=0.0) is not None
+    assert len(tables.waits.cause) == 0 or wait > 5 * int(tables.waits.duration_ns.max())

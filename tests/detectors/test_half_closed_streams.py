@@ -1,0 +1,58 @@
+"""`half-closed-streams`: the server ended them, the client never does; never streams that just ended."""
+
+from __future__ import annotations
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, tables_of_scene
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import half_closed_streams as detector
+
+FIRES_ON = ["wild/half-closed-leak"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/etcd-watch-lease",
+    "wild/grpclib-deadline",
+    "wild/idle-goaway",
+    "wild/rolling-restart-ok",
+    "wild/watch-ok",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_a_full_connection_is_critical() -> None:
+    """30 streams fill the limit of 30: 22 further calls could not begin."""
+    analysis = analyze([recorded("wild/half-closed-leak.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.metrics["half_closed_streams"]) == ("critical", 30)
+    assert (finding.metrics["max_concurrent_streams"], finding.metrics["share_of_limit"]) == (30, 1.0)
+    assert (analysis.verdict.finding, finding.evidence[0].packet) == (detector.ID, 26)
+    assert "no further call can begin" in finding.verdict
+
+
+def test_the_share_of_the_limit_decides() -> None:
+    tables = tables_of_scene("half-closed-streams-fires")
+    assert must(detector, tables).severity == "info"
+    for limit, severity in ((3, "critical"), (6, "warning"), (7, "info")):
+        assert must(detector, changed(tables, "connections", peer_max_concurrent_streams=[limit])).severity == severity

@@ -1,0 +1,74 @@
+"""`hung-rpc`: open at the end, far longer than others; never a watch, a slow call, or a dead connection."""
+
+from __future__ import annotations
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, tables_of_scene, told
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import hung_rpc as detector
+from grpcdiag.fixtures.synthetic.words import S
+
+FIRES_ON = ["wild/hung-rpc"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/etcd-late",
+    "wild/etcd-watch-lease",
+    "wild/half-open-nodeadline",
+    "wild/slow-stream-ok",
+    "wild/tail-calls",
+    "wild/watch-ok",
+    "wild/window-deadlock",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_the_call_that_nobody_answers_is_named() -> None:
+    """The 30th call is never answered, 203 others take 42 ms."""
+    analysis = analyze([recorded("wild/hung-rpc.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence, finding.metrics["hung_rpcs"]) == ("critical", "high", 1)
+    assert finding.metrics["longest_wait_ns"] == pytest.approx(12.6 * S, rel=0.01)
+    assert (analysis.verdict.finding, finding.evidence[0].packet) == (detector.ID, 125)
+    assert "connection 0, stream 57" in finding.explanation
+    assert "1 of 1 hanging RPC without grpc-timeout" in finding.explanation
+    assert "capture_gap" not in analysis.budget
+
+
+def test_thresholds() -> None:
+    tables = tables_of_scene("hung-rpc-fires")
+    assert must(detector, tables).metrics["waiting_for_server_rpcs"] == 1
+    assert told(detector, tables, least_ns=2 * S) is None
+    assert told(detector, tables, factor=100.0) is None
+    assert told(detector, changed(tables, "unanswered", connection=[0])) is None
+
+
+def test_a_call_alone_of_its_method_may_be_a_watch() -> None:
+    tables = tables_of_scene("hung-rpc-fires")
+    old = tables.open_rpcs.start_time_ns
+    alone = must(detector, changed(tables, "open_rpcs", start_time_ns=old - 10 * S), others=100)
+    assert (alone.severity, alone.confidence, alone.lost_ns) == ("info", "low", None)
+    assert told(detector, tables, others=100) is None  # not 10 s old
+    answered = changed(tables, "open_rpcs", start_time_ns=old - 10 * S, response_messages=[1])
+    assert told(detector, answered, others=100) is None

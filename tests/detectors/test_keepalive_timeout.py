@@ -1,0 +1,69 @@
+"""`keepalive-timeout`: closed before the PING could be acknowledged; never after a round trip, or by a dead peer."""
+
+from __future__ import annotations
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, tables_of_scene, told
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import keepalive_timeout as detector
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["wild/ka-too-short"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/half-open-keepalive",
+    "wild/idle-drop-keepalive-ok",
+    "wild/rst-thirdparty",
+    "wild/server-kill",
+    "wild/watch-ok",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_a_timeout_below_the_round_trip_is_named() -> None:
+    """The timeout is 350 ms, the round trip 600 ms: each connection is closed, and every call fails."""
+    analysis = analyze([recorded("wild/ka-too-short.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence, finding.metrics["affected_rpcs"]) == ("critical", "high", 8)
+    assert finding.metrics["median_wait_ns"] == pytest.approx(350 * MS, rel=0.05)
+    assert finding.metrics["median_round_trip_ns"] == pytest.approx(600 * MS, rel=0.05)
+    assert analysis.verdict.finding == detector.ID
+    assert next(f for f in analysis.findings if f.id == "rpc-errors").part_of == detector.ID
+    assert finding.remedies[0].implementation == "grpclib"
+
+
+def test_one_connection_alone_is_weak() -> None:
+    tables = tables_of_scene("keepalive-timeout-fires")
+    assert must(detector, tables).confidence == "low"
+    assert told(detector, changed(tables, "closings", open_rpcs=[0])) is None
+    assert told(detector, changed(tables, "closings", ping_packet=[0])) is None
+
+
+def test_a_bandwidth_probe_is_no_keepalive() -> None:
+    tables = tables_of_scene("keepalive-timeout-fires")
+    (row,) = [row for row, packet in enumerate(tables.pings.packet) if packet == tables.closings.ping_packet[0]]
+    purpose = tables.pings.purpose.copy()
+    purpose[row] = 1
+    assert told(detector, changed(tables, "pings", purpose=purpose)) is None

@@ -1,0 +1,97 @@
+"""`peer-unreachable`: not one packet comes back; never loss that recovers, a slow server, or an idle connection."""
+
+from __future__ import annotations
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, tables_of_scene, told
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import peer_unreachable as detector
+from grpcdiag.fixtures.synthetic.words import MS, S
+
+FIRES_ON = ["wild/client-vanished", "wild/half-open-deadline", "wild/half-open-keepalive", "wild/half-open-nodeadline"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/ghz-outage",
+    "wild/half-open-control",
+    "wild/hung-rpc",
+    "wild/idle-drop",
+    "wild/slow-stream-ok",
+    "wild/watch-ok",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+FIRES = "peer-unreachable-fires"
+
+
+@pytest.mark.parametrize("name", ["half-open-deadline", "half-open-nodeadline"])
+def test_a_vanished_server_is_named_and_not_accused_of_slowness(name: str) -> None:
+    """The link dropped everything from 5 s on."""
+    analysis = analyze([recorded(f"wild/{name}.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence) == ("critical", "high")
+    assert analysis.verdict.finding == detector.ID
+    assert analysis.verdict.text.startswith("server 10.77.")
+    assert "server-latency" not in {f.id for f in analysis.findings}
+    assert next(f for f in analysis.findings if f.id == "loss-recovery").part_of == detector.ID
+    assert analysis.budget["peer_unreachable"] == finding.lost_ns
+    assert "capture_gap" not in analysis.budget
+
+
+def test_what_nobody_asked_for_is_unexplained() -> None:
+    """The server was heard at 3.7 s; the next PING left at 13.7 s, and got no answer for 1.9 s."""
+    analysis = analyze([recorded("wild/half-open-keepalive.pcap.zst")])
+    assert analysis.budget["unexplained"] == pytest.approx(2 * 10.0 * S, rel=0.01)
+    assert analysis.budget["peer_unreachable"] == pytest.approx(2 * 1.94 * S, rel=0.01)
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert finding.metrics["rpcs_waiting"] == 2
+    assert "a PING" in finding.evidence[1].what
+
+
+def test_a_vanished_client_is_named_at_the_server() -> None:
+    finding = the_finding(detector, [recorded("wild/client-vanished.pcap.zst")])
+    assert finding.title.startswith("client 10.77.95.1 did not answer any more")
+    assert finding.metrics["rpcs_waiting"] == 3
+    assert finding.remedies[0].implementation == "grpc-go"
+
+
+def test_calls_that_pass_their_deadline_are_counted() -> None:
+    finding = the_finding(detector, [recorded("wild/half-open-deadline.pcap.zst")])
+    assert "2 open RPCs passed the deadline" in finding.explanation
+
+
+def test_the_threshold_is_three_timeouts() -> None:
+    tables = tables_of_scene(FIRES)
+    assert tables.unanswered.timeouts.tolist() == [3]
+    assert must(detector, tables).lost_ns == pytest.approx(1_750 * MS, rel=0.01)
+    assert told(detector, changed(tables, "unanswered", timeouts=[2])) is None
+    assert told(detector, tables, timeouts=4) is None
+
+
+def test_a_host_that_answers_a_new_connection_lives() -> None:
+    tables = tables_of_scene(FIRES)
+    assert "not heard on a new connection" in must(detector, tables).explanation
+    late = changed(tables, "setups", syn_ack_time_ns=tables.unanswered.first_time_ns + 1)
+    assert "it lives" in must(detector, late).explanation
