@@ -72,7 +72,7 @@ def _write_figure(analysis: Analysis) -> str:
 
 
 ABOUT = About(
-    example="recorded/lab/connection-closed-early.pcap",
+    example="recorded/wild/idle-finrace.pcap.zst",
     figure=_write_figure,
     caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout"),
     precedence=2,
