@@ -42,6 +42,8 @@ class RpcRows(Struct, frozen=True, eq=False):
     """Nanoseconds per RPC and cause."""
     names: Names
     """Of their methods."""
+    errors: Sequence[str] = ()
+    """See `Tables.errors`."""
 
 
 class _Read(Struct):
@@ -51,6 +53,8 @@ class _Read(Struct):
     settled: dict[str, Any]
     names: list[str | None]
     """Of methods not known before, by number."""
+    errors: list[str]
+    """Texts of `grpc-message` not known before."""
     end: Tables | None = None
     renumbered: npt.NDArray[np.uint32] | None = None
     """At the end: the numbers of methods by those that rows have which were given before."""
@@ -72,25 +76,26 @@ class _Reader(threading.Thread):
         try:
             self._read()
         except BaseException as error:  # told to whoever waits
-            self._give(_Read({}, {}, [], error=error))
+            self._give(_Read({}, {}, [], [], error=error))
 
     def _read(self) -> None:
         run = _core.Run(self._paths, rpc_rows=True, **self._how)
         self.total = run.bytes_total
-        known = 0
+        known = errors_known = 0
         more = True
         while more and not self.stopped:
             more = run.step(STEP)
             self.read = run.bytes_read
             rows = run.take_rpcs(LEAST, MOST)
-            settled, names = run.take_settled(), run.methods_from(known)
-            known += len(names)
-            if len(rows["connection"]) or len(settled["numbers"]) or names:
-                self._give(_Read(rows, settled, names))
+            settled, names, errors = run.take_settled(), run.methods_from(known), run.errors_from(errors_known)
+            known, errors_known = known + len(names), errors_known + len(errors)
+            if len(rows["connection"]) or len(settled["numbers"]) or names or errors:
+                self._give(_Read(rows, settled, names, errors))
         if not self.stopped:
             end = run.finish()
             rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
-            self._give(_Read(rows, end["settled"], [], end=tables_of(end), renumbered=end["renumbered"]))
+            errors = end["errors"][errors_known:]
+            self._give(_Read(rows, end["settled"], [], errors, end=tables_of(end), renumbered=end["renumbered"]))
 
     def _give(self, read: _Read) -> None:
         while not self.stopped:
@@ -156,6 +161,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self._names: Names = {NO_METHOD: (None, None)}
+        self._errors: list[str] = []
         self._unnamed: list[int] = []
         self._next = 0
         self._waiting: list[_Waiting] = []
@@ -171,6 +177,7 @@ class _Rows:
 
     def add(self, read: _Read) -> None:
         """Take in what came; `ready` is asked before the next."""
+        self._errors += read.errors
         for number, name in enumerate(read.names, start=len(self._names) - 1):
             self._names[number] = (name, None)
             if name is None:
@@ -232,7 +239,7 @@ class _Rows:
             begin = end
 
     def _rows(self, columns: Columns) -> RpcRows:
-        return RpcRows(table_of(Rpcs, columns), columns["deadlines"], columns["budgets"], self._names)
+        return RpcRows(table_of(Rpcs, columns), columns["deadlines"], columns["budgets"], self._names, self._errors)
 
 
 _COLUMNS = frozenset(Rpcs.__struct_fields__)

@@ -52,6 +52,8 @@ def threads() -> int:
 class DecodeOptions(TypedDict, total=False):
     """How captures are read, besides their paths."""
 
+    errors: bool
+    """Whether texts of `grpc-message` are kept, which may hold anything; false by default."""
     ports: list[int]
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes

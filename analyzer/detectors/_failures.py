@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
+from ..model.text import safe
 from ..tables import NO_AGENT, Codes, Counts, Ints, Shorts, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, milliseconds, severity
@@ -239,7 +241,15 @@ def ended(tables: Tables, rpc: int, what: str) -> Evidence:
     end = int(rpcs.start_time_ns[rpc]) + duration
     where = f"connection {rpcs.connection[rpc]}, stream {rpcs.stream[rpc]}"
     packet = int(rpcs.last_packet[rpc]) or int(rpcs.first_packet[rpc])
-    return Evidence(packet, end, f"{what}, {milliseconds(duration)} after the RPC began ({where})")
+    text = error_text(tables, rpc)
+    said = f': "{text}"' if text else ""
+    return Evidence(packet, end, f"{what}, {milliseconds(duration)} after the RPC began ({where}){said}")
+
+
+def error_text(tables: Tables, rpc: int) -> str | None:
+    """Decode the `grpc-message` of an RPC, cut to 200 characters; None without one, and unless asked for."""
+    number = int(tables.rpcs.grpc_message[rpc])
+    return safe(unquote(tables.errors[number]))[:200] if number < len(tables.errors) else None
 
 
 def spans(tables: Tables, rows: Failed, limit: int) -> Iterator[Evidence]:

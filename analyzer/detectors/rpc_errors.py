@@ -7,7 +7,8 @@ Calls fail: their status is not OK. The report counts them by status and by meth
 The status is what the client sees: the `grpc-status` of the trailers, or what gRPC derives from an RST_STREAM of the
 server, from END_STREAM without trailers, or from a connection that the server closed. `DEADLINE_EXCEEDED`,
 `CANCELLED`, and RPCs that got an HTTP status have findings of their own (`deadline-exceeded`, `cancelled`,
-`proxy-error`) and are left out. The text of the error (`grpc-message`) may hold anything and is never shown.
+`proxy-error`) and are left out. The text of the error (`grpc-message`) may hold anything: it is shown with
+`--show-messages` only.
 
 How it is decided
 -----------------
@@ -120,6 +121,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
+    explained = _explain_endings(rows, first) + _quote_texts(tables, rows)
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, most with {first}",
@@ -142,7 +144,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) ended with a status other than OK: "
             f"{common.listed(statuses, len(statuses))}. By method: {common.listed(methods)}. Together they took "
-            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {_explain_endings(rows, first)} RPCs that missed a deadline, "
+            f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
         remedies=_list_remedies(first),
@@ -156,6 +158,14 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"({next(iter(methods))}): look in the server's log at the times of the evidence."
         ),
     )
+
+
+def _quote_texts(tables: Tables, rows: Failed) -> str:
+    """Quote the most frequent texts of errors, where they were asked for."""
+    texts = Counter(filter(None, (common.error_text(tables, rpc) for rpc in rows.rpc.tolist())))
+    if not texts:
+        return ""
+    return " Most frequent texts: " + ", ".join(f'"{text}" ({number:,})' for text, number in texts.most_common(3)) + "."
 
 
 def _count_by_status(rows: Failed) -> dict[str, int]:

@@ -175,6 +175,8 @@ class Tables(Struct, frozen=True):
     """Methods that RPCs used."""
     addresses: tuple[str, ...]
     """IP addresses."""
+    errors: tuple[str, ...]
+    """Texts of `grpc-message` as they were sent, percent-encoded; none unless asked for."""
     agents: tuple[str, ...]
     """Implementations named by clients."""
     frame_counts: Mapping[str, int]
@@ -284,6 +286,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         problem_counts=tuple(problems["counts"]),
         methods=tuple(_make_method(method) for method in result["methods"]),
         addresses=tuple(result["addresses"]),
+        errors=tuple(result["errors"]),
         agents=tuple(result["agents"]),
         frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
         message_count=result["message_count"],

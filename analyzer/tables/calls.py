@@ -36,6 +36,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     response_bytes: Annotated[Sizes, "response message bytes without prefixes, as on the wire; empty unless asked for"]
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
+    grpc_message: Annotated[Counts, "text of its error, index into `Tables.errors`, beyond it for none"]
 
 
 class Messages(Struct, frozen=True, eq=False):

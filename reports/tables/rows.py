@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -48,9 +49,13 @@ _OF_FACTS: Mapping[object, Any] = {
 
 def _name_codes(codes: npt.NDArray[Any], names: Sequence[str]) -> pl.Series:
     """Replace codes by names; codes without a name become null."""
-    series = pl.Series(codes).cast(pl.UInt32)
-    numbers = pl.select(pl.when(series < len(names)).then(series)).to_series()
-    return pl.Series(list(names), dtype=pl.Enum(list(names))).gather(numbers)
+    return _look_up(codes, pl.Series(list(names), dtype=pl.Enum(list(names))))
+
+
+def _look_up(numbers: npt.NDArray[Any], values: pl.Series) -> pl.Series:
+    """Replace numbers by the values that they number, those beyond them by null."""
+    series = pl.Series(numbers).cast(pl.UInt32)
+    return values.gather(pl.select(pl.when(series < len(values)).then(series)).to_series())
 
 
 def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
@@ -123,7 +128,7 @@ def packets(table: Packets) -> pl.DataFrame:
 def rpcs(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
     """Build the table of `grpcdiag rpcs`; decode with `rpc_rows`. For captures of both ends pass budgets, causes."""
     sums = tables.rpc_budgets if budgets is None else budgets
-    return rpcs_of(RpcRows(tables.rpcs, tables.deadlines, sums, names_of(tables.methods)), causes)
+    return rpcs_of(RpcRows(tables.rpcs, tables.deadlines, sums, names_of(tables.methods), tables.errors), causes)
 
 
 def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
@@ -164,6 +169,7 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "method_unknown": (table.flags & METHOD_UNKNOWN) != 0,
             "touches_gap": (table.flags & TOUCHES_GAP) != 0,
             "deadline_ns": _null_unknown(deadlines),
+            "grpc_message": _look_up(table.grpc_message, pl.Series(map(unquote, some.errors), dtype=pl.String)),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})
@@ -182,7 +188,7 @@ def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str
     for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
         some = slice(begin, begin + RPCS_AT_ONCE)
         part = Rpcs(**{name: column[some] for name, column in columns.items()})
-        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names), causes)
+        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names, tables.errors), causes)
 
 
 def waits(tables: Tables) -> pl.DataFrame:

@@ -12,7 +12,10 @@ import polars as pl
 import pytest
 from support import REPOSITORY, recorded, run_here, synthetic
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables import tables_of
+from grpcdiag.fixtures.bench import floods
 
 # The columns that users may count on, in their order. More may stand between and behind them.
 CONTRACT = {
@@ -147,3 +150,44 @@ def test_the_contract_is_documented() -> None:
     text = page.read_text()
     for command in CONTRACT:
         assert command in text
+
+
+def failing(folder: Path) -> Path:
+    """Calls on two connections that fail with texts of their own, between others that stay open."""
+    flood = floods.Flood()
+    for connection in (0, 1):
+        flood.open(connection)
+        flood.send(0, floods.request(1, b"/flood.Service/Open"), connection)
+    for n in range(600):
+        flood.call(
+            2 * n + 3, b"/flood.Service/M", connection=n % 2, status=b"%d" % (n % 3 * 2), text=b"number %%23%d" % n
+        )
+    (folder / "failing.pcap").write_bytes(flood.pcap())
+    return folder / "failing.pcap"
+
+
+def test_texts_of_errors_are_shown_on_request_only(tmp_path: Path) -> None:
+    """In the rows each with its own call, decoded; in the report as evidence and by number."""
+    path = str(failing(tmp_path))
+    shown = pl.read_csv(run_here("rpcs", path, "--format", "csv", "--show-messages").out)
+    calls = shown.filter(pl.col("method") == "/flood.Service/M").sort("stream")["grpc_message"].to_list()
+    assert calls == [f"number #{n}" for n in range(600)]
+    assert shown.filter(pl.col("method") != "/flood.Service/M")["grpc_message"].to_list() == [None, None]
+    for command in (("rpcs", "--format", "csv"), ("analyze", "--json"), ("analyze", "--format", "html")):
+        assert not re.search(rb"number (#|%23)", run_here(command[0], path, *command[1:]).out)
+    for threads in ("1", "2"):
+        report = run_here("analyze", path, "--show-messages", env={"GRPCDIAG_THREADS": threads}).out
+        assert b'Most frequent texts: "number #' in report.replace(b"\n  ", b"")
+        assert b'stream 7): "number #2"' in b" ".join(report.split())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_texts_of_errors_are_those_of_their_calls_whatever_thread_read_them(tmp_path: Path, threads: int) -> None:
+    run = _core.Run([str(failing(tmp_path))], rpc_rows=True, errors=True, threads=threads)
+    while run.step(1_000):
+        pass
+    tables = tables_of(run.finish())
+    texts = dict(zip(tables.rpcs.stream.tolist(), tables.rpcs.grpc_message.tolist(), strict=True))
+    assert {stream: tables.errors[text] for stream, text in texts.items() if stream > 1} == {
+        2 * n + 3: f"number %23{n}" for n in range(600)
+    }

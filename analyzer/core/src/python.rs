@@ -69,7 +69,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, errors=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -77,6 +77,7 @@ impl Run {
         messages: bool,
         packets: bool,
         rpc_rows: bool,
+        errors: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
         own_secrets: bool,
@@ -109,6 +110,7 @@ impl Run {
             packets,
             unlisted_packets,
             rpc_rows,
+            errors,
             file_times,
             ports,
             threads,
@@ -187,6 +189,12 @@ impl Run {
     fn methods_from(&mut self, first: usize) -> PyResult<Vec<Option<String>>> {
         let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
         Ok(cx.strings.methods_from(first))
+    }
+
+    /// The texts of `grpc-message` by number that are known so far, from one on; none unless they are kept.
+    fn errors_from(&mut self, first: usize) -> PyResult<Vec<String>> {
+        let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();
+        Ok(cx.strings.errors.texts_from(first))
     }
 
     /// Ends the run and gives everything it has found; see `analyzer/tables/` for the meaning of each entry.

@@ -18,6 +18,7 @@ from .support.common import (
     Output,
     Ports,
     Quiet,
+    ShowMessages,
     To,
     coloured,
     columns,
@@ -82,6 +83,7 @@ def command(
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
+    show_messages: ShowMessages = False,
     quiet: Quiet = False,
 ) -> None:
     """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.
@@ -91,22 +93,23 @@ def command(
     one_after_the_other(from_, to)
     narrowed = bool(connection) or method is not None or from_ is not None or to is not None
     chosen_format = Format.json if as_json else format_
+    options = how(port, keylog, memory, show_messages=show_messages)
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
                 f"--format {chosen_format} shows whole captures: omit --connection, --method, --from and --to",
                 2,
             )
-        analysis = _write_drawing(files, how(port, keylog, memory), chosen_format, output, quiet)
+        analysis = _write_drawing(files, options, chosen_format, output, quiet)
     else:
         with decoding(), progress(quiet) as report_progress:
             if narrowed:
                 from ..analyzer.selection.selection import Selection
 
                 chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to)
-                analysis = _analyze_part(files, chosen, how(port, keylog, memory), report_progress)
+                analysis = _analyze_part(files, chosen, options, report_progress)
             else:
-                analysis = _analyze_whole(files, how(port, keylog, memory), report_progress, chosen_format, output)
+                analysis = _analyze_whole(files, options, report_progress, chosen_format, output)
         _report(analysis, chosen_format, output, top)
     if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .support.common import fail
-from .support.tables import row_command
+from .support.common import (
+    Files,
+    KeyLog,
+    Memory,
+    Output,
+    Ports,
+    Quiet,
+    ShowMessages,
+    decoding,
+    fail,
+    how,
+    progress,
+)
+from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,6 +25,23 @@ if TYPE_CHECKING:
     import polars as pl
 
 NAME = "rpcs"
+
+
+def command(
+    files: Files,
+    format_: FormatOption = Format.table,
+    output: Output = None,
+    limit: Limit = ROWS_SHOWN,
+    port: Ports = None,
+    keylog: KeyLog = None,
+    memory: Memory = None,
+    show_messages: ShowMessages = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one row per RPC; with captures of both ends, time by cause on each side."""
+    chosen = how(port, keylog, memory, show_messages=show_messages)
+    with decoding(), progress(quiet) as report_progress:
+        write(_read_pieces(files, progress=report_progress, **chosen), format_, output, limit, NAME)
 
 
 def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
@@ -38,8 +67,3 @@ def _read_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Ite
     except (NoClock, TooLargeError) as error:
         fail(f"the captures cannot be combined: {error}; give one of them", 2)
     return rows.rpc_pieces(found.tables, found.budgets, SPLIT_CAUSES)
-
-
-command = row_command(
-    NAME, "Write one row per RPC; with captures of both ends, time by cause on each side.", _read_pieces, both_ends=True
-)

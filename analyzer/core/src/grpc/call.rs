@@ -42,6 +42,8 @@ pub struct Call {
     pub content: Content,
     /// `server` or `via` of the response, or [`NONE`].
     pub answered_by: u32,
+    /// `grpc-message`, or [`NONE`].
+    pub grpc_message: u32,
     /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
     pub in_tail: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
@@ -105,6 +107,7 @@ impl Call {
             first,
             since,
             answered_by: NONE,
+            grpc_message: NONE,
             turn_since: -1,
             timeout_ns: -1,
             ..Self::default()

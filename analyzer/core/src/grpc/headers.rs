@@ -23,6 +23,8 @@ pub enum HeaderClass {
     ContentType(Content),
     /// `grpc-status`, as a code.
     GrpcStatus(u8),
+    /// `grpc-message`, the interned text, where it is kept.
+    GrpcMessage(u32),
     /// `grpc-timeout` or `connect-timeout-ms`, in nanoseconds.
     Timeout(i64),
     /// `user-agent`, the interned implementation and version.
@@ -57,6 +59,7 @@ impl Classifier for Strings {
             b":status" => HeaderClass::HttpStatus(parse_http_status(value)),
             b"content-type" => HeaderClass::ContentType(Content::from_header(value)),
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
+            b"grpc-message" if self.keeps_errors => HeaderClass::GrpcMessage(self.errors.intern(value)),
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
             b"server" => HeaderClass::Server(self.agents.intern(server(value).as_bytes())),
@@ -203,6 +206,8 @@ pub struct Summary {
     pub server: Option<u32>,
     /// `grpc-status`.
     pub grpc_status: Option<u8>,
+    /// `grpc-message`.
+    pub grpc_message: Option<u32>,
     /// `grpc-timeout`, nanoseconds.
     pub timeout_ns: Option<i64>,
     /// `user-agent`.
@@ -254,6 +259,7 @@ impl Summary {
                 self.server.get_or_insert(server);
             }
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
+            HeaderClass::GrpcMessage(text) => self.grpc_message = Some(text),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,

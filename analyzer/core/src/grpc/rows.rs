@@ -227,9 +227,15 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
         | if call.headers_unknown { rpc_flag::HEADERS_UNKNOWN } else { 0 }
         | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
     let Some(row) = cx.handed_on.place(call.rpc) else {
-        let (status, status_source) = (ending.status, ending.source as u8);
-        let ended =
-            RpcRow { status, status_source, http_status: call.http_status, flags, last_packet, ..RpcRow::default() };
+        let ended = RpcRow {
+            status: ending.status,
+            status_source: ending.source as u8,
+            http_status: call.http_status,
+            flags,
+            last_packet,
+            grpc_message: call.grpc_message,
+            ..RpcRow::default()
+        };
         return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
     };
     macro_rules! set {
@@ -243,6 +249,7 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
     set!(status, ending.status);
     set!(status_source, ending.source as u8);
     set!(http_status, call.http_status);
+    set!(grpc_message, call.grpc_message);
     set!(last_packet, last_packet);
     if let Some(cell) = cx.rpcs.flags.get_mut(row) {
         *cell |= flags;
@@ -304,6 +311,7 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
         flags: if call.method == NO_METHOD || call.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
             | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: call.first.packet,
+        grpc_message: NONE,
         ..RpcRow::default()
     });
     if call.timeout_ns >= 0 || !cx.deadlines.is_empty() {

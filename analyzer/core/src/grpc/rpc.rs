@@ -140,6 +140,7 @@ fn response_headers(
             call.content = summary.content;
             call.answered_by = summary.server.unwrap_or(NONE);
         }
+        call.grpc_message = summary.grpc_message.unwrap_or(call.grpc_message);
         call.status_hidden |= summary.unknown > 0;
         let headers = &mut call.directions[side].headers;
         if headers.0 < 0 {

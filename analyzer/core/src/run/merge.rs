@@ -8,9 +8,13 @@ use crate::store::context::{Context, NO_METHOD};
 pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     let methods = cx.strings.methods.absorb(&other.strings.methods);
     let agents = cx.strings.agents.absorb(&other.strings.agents);
+    let errors = cx.strings.errors.absorb(&other.strings.errors);
     let here = |method: u32| methods.get(method as usize).copied().unwrap_or(NO_METHOD);
     for method in &mut other.rpcs.method {
         *method = here(*method);
+    }
+    for error in &mut other.rpcs.grpc_message {
+        *error = errors.get(*error as usize).copied().unwrap_or(*error);
     }
     for column in [
         &mut other.waits.method,

@@ -28,6 +28,8 @@ pub struct Options {
     pub unlisted_packets: bool,
     /// Keep a row of every RPC with its sizes and budget, not only sums and the RPCs that serve as examples.
     pub rpc_rows: bool,
+    /// Keep the texts of `grpc-message`.
+    pub errors: bool,
     /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
     pub file_times: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
@@ -150,7 +152,9 @@ pub const NO_METHOD: u32 = u32::MAX;
 impl Context {
     /// A context for one run.
     pub fn new(options: Options) -> Self {
-        Self { options, ..Self::default() }
+        let mut context = Self { options, ..Self::default() };
+        context.strings.keeps_errors = context.options.errors;
+        context
     }
 
     /// Notes a problem on a connection.

@@ -80,6 +80,7 @@ impl HandedOn {
             whole.row.status = ended.status;
             whole.row.status_source = ended.status_source;
             whole.row.http_status = ended.http_status;
+            whole.row.grpc_message = ended.grpc_message;
             whole.row.flags |= ended.flags;
             whole.row.last_packet = ended.last_packet;
             whole.row.duration_ns = i64::try_from(budget.total()).unwrap_or(i64::MAX);

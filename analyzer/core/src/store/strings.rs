@@ -46,7 +46,12 @@ impl Interner {
 
     /// All strings by number, with bytes that are not UTF-8 replaced.
     pub fn texts(&self) -> Vec<String> {
-        self.strings.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect()
+        self.texts_from(0)
+    }
+
+    /// Those from a number on.
+    pub fn texts_from(&self, first: usize) -> Vec<String> {
+        self.strings.iter().skip(first).map(|text| String::from_utf8_lossy(text).into_owned()).collect()
     }
 
     /// All strings with their numbers.
@@ -89,6 +94,10 @@ pub struct Strings {
     pub methods: Interner,
     /// Implementations, `grpc-go/1.85.0`.
     pub agents: Interner,
+    /// Error texts, `grpc-message` as it was sent.
+    pub errors: Interner,
+    /// Whether those are kept: they may hold anything.
+    pub keeps_errors: bool,
     /// Methods without a name so far.
     unnamed: u32,
 }

@@ -120,7 +120,7 @@ table!(
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
         status: u8, status_source: u8, http_status: u16, protocol: u8, flags: u8,
-        first_packet: u32, last_packet: u32,
+        first_packet: u32, last_packet: u32, grpc_message: u32,
     }
 );
 

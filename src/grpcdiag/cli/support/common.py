@@ -85,6 +85,10 @@ Method = Annotated[
     ),
 ]
 
+ShowMessages = Annotated[
+    bool, typer.Option("--show-messages", help="Show the texts of errors (grpc-message), which may hold secrets.")
+]
+
 SLOW_S = 0.4
 """Seconds of reading after which a progress bar appears; most files take less."""
 
@@ -152,9 +156,13 @@ def fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def how(ports: list[int] | None, keylog: Path | None, memory: int | None = None) -> DecodeOptions:
+def how(
+    ports: list[int] | None, keylog: Path | None, memory: int | None = None, *, show_messages: bool = False
+) -> DecodeOptions:
     """Collect the options for decoding captures; an unreadable key log ends the command."""
     chosen: DecodeOptions = {"ports": ports or []}
+    if show_messages:
+        chosen["errors"] = True
     if memory is not None:
         chosen["memory"] = memory
         chosen["spill"] = SPILL

@@ -58,12 +58,10 @@ ROWS_SHOWN = 100
 """Rows of a table shown by default."""
 
 
-def row_command(
-    table: str, help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]], *, both_ends: bool = False
-) -> Callable[..., None]:
+def row_command(table: str, help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]]) -> Callable[..., None]:
     """Make a command that writes the rows of `table` from `pieces(files, progress=..., **how)`.
 
-    Without `both_ends` the command refuses captures of the same connections at two places.
+    It refuses captures of the same connections at two places.
     """
 
     def command(
@@ -77,8 +75,7 @@ def row_command(
         quiet: Quiet = False,
     ) -> None:
         with decoding(), progress(quiet) as report_progress:
-            if not both_ends:
-                one_place(files, how(port, keylog, memory))
+            one_place(files, how(port, keylog, memory))
             write(pieces(files, progress=report_progress, **how(port, keylog, memory)), format_, output, limit, table)
 
     command.__doc__ = help_text
