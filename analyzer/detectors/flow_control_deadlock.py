@@ -92,7 +92,7 @@ def _is_stuck(tables: Tables, row: int, limits: Limits) -> bool:
 
 def _get_wait(tables: Tables, row: int) -> int:
     o = tables.open_rpcs
-    return int(o.end_time_ns[row] - o.since_time_ns[row])
+    return int(o.end_time_ns[row]) - int(o.since_time_ns[row])
 
 
 def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:

@@ -139,11 +139,11 @@ def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
         least, most = int(c.least_ttl[row]), int(c.most_ttl[row])
         usual = f"{least}" if least == most else f"{least} to {most}"
         yield f"Its TTL is {c.ttl[row]}; that of all earlier packets of {side} is {usual}."
-    after = int(c.later_time_ns[row] - c.time_ns[row])
+    after = int(c.later_time_ns[row]) - int(c.time_ns[row])
     if c.later_packets[row]:
         yield f"{side} sent packet {c.later_packet[row]} {_shared.milliseconds(after)} later, as if it had sent no RST."
     near = _get_near(tables, row)
-    answer = int(c.time_ns[row] - c.peer_time_ns[row])
+    answer = int(c.time_ns[row]) - int(c.peer_time_ns[row])
     if c.peer_packet[row] and 0 <= answer < near:
         yield (
             f"It came {_shared.milliseconds(answer)} after the packet before it; the shortest round trip to {side} is "

@@ -47,6 +47,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import DIRECTIONS, Method, Tables
+from ..tables.durations import clip_ns
 from . import _failures, _figures, _shared, _unanswered
 
 ID = "hung-rpc"
@@ -99,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limits) -> _Hung | None:
     """Judge one open RPC; None if it is no longer than others, or waits for what may never happen."""
     o = tables.open_rpcs
-    wait, age = (int(o.end_time_ns[row] - start[row]) for start in (o.since_time_ns, o.start_time_ns))
+    wait, age = (clip_ns(int(o.end_time_ns[row]) - int(start[row])) for start in (o.since_time_ns, o.start_time_ns))
     if int(o.cause[row]) not in _SIDES:
         return None
     method = methods.get(int(o.method[row]))
@@ -115,7 +116,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], limits: Limits) -> Finding:
     compared = [one for one in hung if one.longest_ns]
     connections = tuple(sorted({int(o.connection[one.row]) for one in hung}))
     side = _shared.host(tables, int(o.connection[first.row]), int(o.waits_for[first.row]))
-    lost = sum(one.wait_ns for one in compared) if compared else None
+    lost = clip_ns(sum(one.wait_ns for one in compared)) if compared else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     numbers = (int(o.method[one.row]) for one in hung)
     rpcs, verb = _failures.counted(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"

@@ -115,7 +115,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     u = tables.unanswered
     for row in _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True).tolist():
-        silence = int(u.first_time_ns[row] - u.heard_time_ns[row])
+        silence = int(u.first_time_ns[row]) - int(u.heard_time_ns[row])
         hit = _unanswered.count_waiting(tables, np.array([row]))
         yield _Cut(int(u.connection[row]), "no answer", row, silence, hit)
 
@@ -145,7 +145,7 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
     for row in np.flatnonzero(server & crossed & rested & (c.open_rpcs > 0)).tolist():
         if _is_first(tables, row) and not _has_old_rpc(tables, row):
-            silence = int(c.time_ns[row] - c.own_time_ns[row])
+            silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
             yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
 
 
@@ -158,7 +158,7 @@ def _is_first(tables: Tables, row: int) -> bool:
 def _has_old_rpc(tables: Tables, row: int) -> bool:
     """Check whether an RPC that was open at a FIN or RST began before the silence."""
     c, rpcs = tables.closings, tables.rpcs
-    since = int(c.peer_time_ns[row] - c.peer_idle_ns[row] // 2)
+    since = int(c.peer_time_ns[row]) - int(c.peer_idle_ns[row]) // 2
     ends = rpcs.start_time_ns + rpcs.duration_ns
     on = rpcs.connection == c.connection[row]
     return bool((on & (rpcs.start_time_ns < since) & (ends >= c.peer_time_ns[row])).any())
@@ -253,7 +253,7 @@ def _explain(tables: Tables, cuts: list[_Cut]) -> str:
 
 def _describe_reset(tables: Tables, row: int) -> str:
     c = tables.closings
-    after = _shared.milliseconds(int(c.time_ns[row] - c.peer_time_ns[row]))
+    after = _shared.milliseconds(int(c.time_ns[row]) - int(c.peer_time_ns[row]))
     text = f"The RST came {after} after the packet"
     if _resets.comes_from_elsewhere(tables, row):
         text += f", with a TTL of {c.ttl[row]}; earlier packets of that side had a TTL of {c.most_ttl[row]}"

@@ -151,7 +151,7 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     yield Evidence(
         int(c.ping_packet[row]), int(c.ping_time_ns[row]), f"PING of {side} on connection {c.connection[row]}"
     )
-    waited = _shared.milliseconds(int(c.time_ns[row] - c.ping_time_ns[row]))
+    waited = _shared.milliseconds(int(c.time_ns[row]) - int(c.ping_time_ns[row]))
     how = "RST" if c.reset[row] else "FIN"
     yield Evidence(int(c.packet[row]), int(c.time_ns[row]), f"{how} of {side}, {waited} after its PING")
     late = _find_late_ack(tables, row)

@@ -95,7 +95,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     lost = _unanswered.sum_lost(tables, connections)
     share = _shared.share_of_time(tables, lost)
     waiting = _unanswered.count_waiting(tables, rows)
-    silent = int(u.last_time_ns[first] - u.heard_time_ns[first])
+    silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
     waited = f"{_failures.counted(waiting, 'RPC')} waited for it" if waiting else "no RPC is seen to wait"
     return Finding(
