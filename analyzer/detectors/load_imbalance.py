@@ -39,6 +39,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct
@@ -46,6 +47,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
+from ..tables.grouping import group_rows
 from . import _failures, _figures, _shared
 
 ID = "load-imbalance"
@@ -62,6 +64,8 @@ _ADDRESS_KINDS = (1, 28)
 class Limits(Struct, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
+    answers: int = 1_000
+    """Different DNS answers that are judged (heuristic: a client resolves far fewer names; bounds the work)."""
     rpcs: int = 100
     """Fewest RPCs of a pool (heuristic: fewer may be uneven by chance)."""
     excess: float = 0.5
@@ -84,31 +88,37 @@ class _Pool(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pool with the largest excess of one server."""
-    pools = [*_list_resolved(tables), *_list_connected(tables)]
-    uneven = [pool for pool in pools if _is_uneven(tables, pool, limits)]
-    if uneven:
-        yield _make_finding(
-            tables, max(uneven, key=lambda pool: int(tables.connections.rpcs[pool.connections].sum())), limits
-        )
+    rpcs = tables.connections.rpcs
+    pools = chain(_list_resolved(tables, limits), _list_connected(tables))
+    uneven = (pool for pool in pools if _is_uneven(tables, pool, limits))
+    if largest := max(uneven, key=lambda pool: int(rpcs[pool.connections].sum()), default=None):
+        yield _make_finding(tables, largest, limits)
 
 
-def _list_resolved(tables: Tables) -> Iterator[_Pool]:
-    """Yield a pool for each DNS answer with several addresses of one family."""
+def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
+    """Yield a pool for each DNS answer with several addresses of one family, equal ones once."""
     lookups, given, c = tables.lookups, tables.lookup_addresses, tables.connections
-    for row in np.flatnonzero(np.isin(lookups.kind, _ADDRESS_KINDS) & (lookups.answer_packet > 0)).tolist():
-        addresses = _shared.distinct(given.address[given.lookup == row])
-        own = (c.client_ip == lookups.client_ip[row]) & np.isin(c.server_ip, addresses) & (c.rpcs > 0)
-        if len(addresses) > 1 and own.any():
-            name = tables.lookup_names[int(lookups.name[row])]
-            yield _Pool(np.flatnonzero(own), len(addresses), name, row)
+    used: dict[tuple[int, int], list[int]] = {}
+    for row in np.flatnonzero(c.rpcs > 0).tolist():
+        used.setdefault((int(c.client_ip[row]), int(c.server_ip[row])), []).append(row)
+    answers: dict[tuple[int, ...], int] = {}
+    for row, places in group_rows(given.lookup).items():
+        if lookups.kind[row] in _ADDRESS_KINDS and lookups.answer_packet[row] > 0 and len(answers) < limits.answers:
+            addresses = _shared.distinct(given.address[places]).tolist()
+            answers.setdefault((int(lookups.client_ip[row]), *addresses), row)
+    for (client, *addresses), row in answers.items():
+        own = sorted(one for address in addresses for one in used.get((client, address), ()))
+        if len(addresses) > 1 and own:
+            yield _Pool(np.array(own), len(addresses), tables.lookup_names[int(lookups.name[row])], row)
 
 
 def _list_connected(tables: Tables) -> Iterator[_Pool]:
     """Yield a pool for the servers of connections of one client, at the same time, with the same port and methods."""
     c, used = tables.connections, tables.connection_methods
+    of_connection = group_rows(used.connection)
     groups: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
     for row in np.flatnonzero(c.rpcs > 0).tolist():
-        methods = tuple(sorted(used.method[used.connection == row].tolist()))
+        methods = tuple(sorted(used.method[of_connection[row]].tolist())) if row in of_connection else ()
         groups.setdefault((int(c.client_ip[row]), int(c.server_port[row]), methods), []).append(row)
     for rows in map(np.array, groups.values()):
         together = int(c.first_time_ns[rows].max()) < int(c.last_time_ns[rows].min())
