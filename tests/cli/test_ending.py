@@ -144,7 +144,7 @@ def waiting(pipe: int) -> int:
 def need(name: str) -> None:
     if name.startswith("verify"):
         require_tool("tshark")
-    if name == "capture, tcpdump":
+    if name.startswith(("capture, tcpdump", "capture -")):
         require_tool("tcpdump")
 
 
@@ -320,7 +320,7 @@ def test_blocks_that_a_signal_does_not_end_at_once(
 
 INTERRUPTIONS = int(os.environ.get("GRPCDIAG_INTERRUPTIONS", "0"))
 LONG: dict[str, list[str]] = {
-    **{name: arguments for name, (arguments, *_) in MOMENTS.items()},
+    **{" ".join(arguments): arguments for arguments, *_ in MOMENTS.values()},
     "large rpcs": ["rpcs", "LARGE", "--format", "csv", "-o", "OUT/old"],
     "large analyze": ["analyze", "LARGE", "-q"],
 }
@@ -332,7 +332,7 @@ LONGEST_S = 5
 @pytest.mark.parametrize("name", LONG)
 def test_interrupted_at_random_moments(name: str, tmp_path: Path) -> None:
     """Over the time that the command takes. Before `main` signals are Python's: SIGINT ends it with a traceback."""
-    need(name.partition(",")[0])
+    need(name)
     random = Random(name)
     began = time.monotonic()  # noqa: TID251
     Running(LONG[name], _folder(tmp_path, "usual")).process.communicate()
