@@ -30,6 +30,8 @@ pub struct Call {
     pub id: u32,
     /// What it carries.
     pub kind: Kind,
+    /// The capture does not hold the request's `content-type`: what it carries is a guess.
+    pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
     /// The interned method.

@@ -228,8 +228,9 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
         | if call.end_missing { rpc_flag::END_MISSING } else { 0 };
     let Some(row) = cx.handed_on.place(call.rpc) else {
         let (status, status_source) = (ending.status, ending.source as u8);
+        let (http_status, protocol) = (call.http_status, call.kind.protocol());
         let ended =
-            RpcRow { status, status_source, http_status: call.http_status, flags, last_packet, ..RpcRow::default() };
+            RpcRow { status, status_source, http_status, protocol, flags, last_packet, ..RpcRow::default() };
         return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
     };
     macro_rules! set {
@@ -243,6 +244,7 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
     set!(status, ending.status);
     set!(status_source, ending.source as u8);
     set!(http_status, call.http_status);
+    set!(protocol, call.kind.protocol());
     set!(last_packet, last_packet);
     if let Some(cell) = cx.rpcs.flags.get_mut(row) {
         *cell |= flags;

@@ -4,6 +4,7 @@ use crate::at::At;
 use crate::http2::connection::detect::Http1Head;
 use crate::http2::connection::events::HeaderBlock;
 use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::Side;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::NONE;
 use crate::limits;
@@ -17,7 +18,7 @@ use super::headers::Summary;
 use super::late::settle_late_stream;
 use super::protocol::{Content, Kind};
 use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
-use super::state::Http2;
+use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
 /// Takes a header block: it opens a stream, answers it, or ends it.
@@ -74,7 +75,7 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     h2.note_first_stream(id);
     let kind = match summary.content {
         // content-type unknown after a late begin: gRPC clients alone must send `te: trailers`
-        Content::None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
+        Content::None if !summary.connect && (summary.unknown > 0 || summary.te_trailers) => Kind::Grpc,
         content => content.opens(summary.connect),
     };
     open_stream(h2, block, kind, reading);
@@ -98,6 +99,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.method_unnamed = summary.unnamed;
     call.timeout_ns = summary.timeout_ns.unwrap_or(-1);
     call.headers_unknown = summary.unknown > 0;
+    call.is_guessed = summary.content == Content::None && summary.unknown > 0 && !summary.te_trailers;
     if h2.application.rpcs < limits::FIRST_RPCS || reading.cx.options.rpc_rows {
         push_rpc(h2.connection, call, reading.cx);
     }
@@ -139,6 +141,9 @@ fn response_headers(
             call.http_status = http_status;
             call.content = summary.content;
             call.answered_by = summary.server.unwrap_or(NONE);
+            if call.is_guessed {
+                correct_kind(call, summary.content, &mut h2.sides);
+            }
         }
         call.status_hidden |= summary.unknown > 0;
         let headers = &mut call.directions[side].headers;
@@ -152,6 +157,24 @@ fn response_headers(
     } else if id > h2.highest_stream() {
         h2.application.answered_early = true;
     }
+}
+
+/// The `content-type` of the response says what a stream carries whose request does not say it.
+#[cold]
+fn correct_kind(call: &mut Call, content: Content, sides: &mut [Side<Grpc>; 2]) {
+    let kind = content.opens(false);
+    if kind == call.kind || !kind.is_rpc() {
+        return;
+    }
+    if call.kind == Kind::ConnectUnary {
+        // what was read as one message is several
+        for (direction, side) in call.directions.iter_mut().zip(sides) {
+            let inside = direction.reader.is_inside() && direction.gaps == side.gaps;
+            side.unfinished_messages = side.unfinished_messages.saturating_sub(u32::from(inside));
+            direction.reader.lose();
+        }
+    }
+    (call.kind, call.is_guessed) = (kind, false);
 }
 
 /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client
@@ -191,7 +214,8 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     }
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
-        let hidden = call.status_hidden || (late && call.http_status == 0);
+        let unknown = call.is_guessed && call.http_status == 200 && call.is_answered_otherwise();
+        let hidden = call.status_hidden || unknown || (late && call.http_status == 0);
         let ending = if hidden {
             Ending::NOT_SEEN
         } else if call.kind == Kind::Grpc {
