@@ -135,6 +135,9 @@ fn response_headers(
     }
     if let Some(call) = h2.streams.state_mut(slot) {
         call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
+        if summary.http_status.is_some_and(|status| (100..200).contains(&status)) {
+            return; // an interim response (RFC 9113 section 8.1): the answer is still to come
+        }
         if let Some(http_status) = summary.http_status {
             // a response begins here: nothing of it was in a gap before
             call.directions[side].gaps = gaps;
