@@ -169,11 +169,11 @@ fn correct_kind(call: &mut Call, content: Content, sides: &mut [Side<Grpc>; 2]) 
     if kind == call.kind || !kind.is_rpc() {
         return;
     }
-    if call.kind == Kind::ConnectUnary {
-        // what was read as one message is several
-        for (direction, side) in call.directions.iter_mut().zip(sides) {
-            let inside = direction.reader.is_inside() && direction.gaps == side.gaps;
-            side.unfinished_messages = side.unfinished_messages.saturating_sub(u32::from(inside));
+    for (direction, side) in call.directions.iter_mut().zip(sides) {
+        if call.kind == Kind::ConnectUnary && direction.reader.is_inside() {
+            // what was read as one message may be several
+            let counted = u32::from(direction.gaps == side.gaps);
+            side.unfinished_messages = side.unfinished_messages.saturating_sub(counted);
             direction.reader.lose();
         }
     }
