@@ -42,6 +42,8 @@ pub struct Call {
     pub http_status: u16,
     /// `content-type` of the response.
     pub content: Content,
+    /// `grpc-status` of a response whose header fields do not end the stream.
+    pub status_in_headers: Option<u8>,
     /// `server` or `via` of the response, or [`NONE`].
     pub answered_by: u32,
     /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
@@ -141,6 +143,11 @@ impl Call {
     pub fn is_answered_otherwise(&self) -> bool {
         let refused = self.http_status != 200 && self.kind != Kind::ConnectUnary;
         self.http_status != 0 && (refused || !self.content.answers(self.kind))
+    }
+
+    /// Whether it may be no RPC: the response of a request whose type is not known is of another protocol.
+    pub fn may_be_no_rpc(&self) -> bool {
+        self.is_guessed && self.http_status == 200 && self.is_answered_otherwise()
     }
 
     /// Whether a message of `side` has begun and is not whole.

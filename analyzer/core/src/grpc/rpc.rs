@@ -143,6 +143,7 @@ fn response_headers(
             call.directions[side].gaps = gaps;
             call.http_status = http_status;
             call.content = summary.content;
+            call.status_in_headers = summary.grpc_status;
             call.answered_by = summary.server.unwrap_or(NONE);
             if call.is_guessed {
                 correct_kind(call, summary.content, &mut h2.sides);
@@ -217,14 +218,12 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     }
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
-        let unknown = call.is_guessed && call.http_status == 200 && call.is_answered_otherwise();
-        let hidden = call.status_hidden || unknown || (late && call.http_status == 0);
-        let ending = if hidden {
-            Ending::NOT_SEEN
-        } else if call.kind == Kind::Grpc {
-            Ending::without_grpc_status(call.http_status)
-        } else {
-            h2.application.tails.take_ending(call)
+        let hidden = call.status_hidden || call.may_be_no_rpc() || (late && call.http_status == 0);
+        let tails = &h2.application.tails;
+        let ending = match tails.of_body(call) {
+            Some(ending) => ending,
+            None if hidden => Ending::NOT_SEEN,
+            None => tails.without_end(call),
         };
         finish_stream(h2, slot, ending, at, reading);
     }
@@ -250,7 +249,11 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         }
         call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
-        let ending = if call.is_answered_otherwise() {
+        let ending = if let Some(ending) = h2.application.tails.of_body(call) {
+            ending
+        } else if call.may_be_no_rpc() {
+            Ending::NOT_SEEN
+        } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
         } else if side == client && reading.transport.closed[1 - client].is_some_and(|closed| closed <= at.time) {
             Ending::CONNECTION_CLOSED
@@ -332,7 +335,8 @@ fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Readin
     }
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     let unavailable = end == End::ServerCloses && whole;
-    let ending = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+    let without_end = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+    let ending = h2.application.tails.of_body(call).unwrap_or(without_end);
     h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
@@ -365,7 +369,8 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
         call.charge_in_vain(at.time, sent);
     }
     let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
-    let open = whole && read && matches!(end, End::CaptureEnds | End::ClientCloses);
+    let answered = h2.application.tails.of_body(call).is_some();
+    let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
     if open && at.time.saturating_sub(last) >= OPEN_FOR {
         push_open(h2, id, since, blocked, end, at, reading);
     }

@@ -48,26 +48,34 @@ impl Tails {
         self.open.remove(&stream);
     }
 
-    /// How an RPC of gRPC-Web or Connect ended when its server ended the stream.
+    /// How the body of a response has ended its RPC so far; `None` while it has not, and in gRPC, where trailers do.
+    #[inline]
+    pub(super) fn of_body(&self, call: &Call) -> Option<Ending> {
+        if call.kind == Kind::Grpc { None } else { self.read(call) }
+    }
+
     #[cold]
-    pub(super) fn take_ending(&mut self, call: &Call) -> Ending {
-        let tail = self.open.remove(&call.id);
-        let of_http = Ending::without_grpc_status(call.http_status);
+    fn read(&self, call: &Call) -> Option<Ending> {
         if call.is_answered_otherwise() {
-            return of_http;
+            return None;
         }
-        let read = tail.as_deref().and_then(|tail| match call.kind {
-            Kind::GrpcWeb => read_trailers(&unframed(tail)?),
-            Kind::ConnectStream => read_end_of_stream(&unframed(tail)?),
-            _ => read_code(&plain(tail)?.octets),
-        });
-        match (read, call.kind) {
-            (Some(status), _) => Ending { status, source: Source::Trailers },
-            (None, Kind::ConnectUnary) if call.http_status == 200 => {
-                Ending { status: status::OK, source: Source::HttpStatus }
-            }
-            _ if tail.is_some() && call.http_status == 200 => Ending::NOT_SEEN, // compressed otherwise, or cut
-            _ => of_http,
+        let status = match (self.open.get(&call.id), call.kind) {
+            (Some(tail), Kind::GrpcWeb) => read_trailers(&unframed(tail)?),
+            (Some(tail), Kind::ConnectStream) => read_end_of_stream(&unframed(tail)?),
+            (Some(tail), _) => read_code(&plain(tail)?.octets),
+            (None, Kind::GrpcWeb) => call.status_in_headers,
+            (None, _) => None,
+        };
+        status.map(|status| Ending { status, source: Source::Trailers })
+    }
+
+    /// How an RPC ended whose server ended the stream, if neither trailers nor the body tell.
+    pub(super) fn without_end(&self, call: &Call) -> Ending {
+        let ok = call.http_status == 200 && !call.is_answered_otherwise();
+        match call.kind {
+            Kind::ConnectUnary if ok => Ending { status: status::OK, source: Source::HttpStatus },
+            _ if ok && self.open.contains_key(&call.id) => Ending::NOT_SEEN, // compressed otherwise, or cut
+            _ => Ending::without_grpc_status(call.http_status),
         }
     }
 }
@@ -81,7 +89,7 @@ pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
     }
     let mut tails = Tails::default();
     tails.add(call.id, octets);
-    let Ending { status, source: Source::Trailers } = tails.take_ending(call) else { return None };
+    let Ending { status, .. } = tails.of_body(call)?;
     let name = status::to_connect(status)?;
     let (prefix, text) = match call.kind {
         Kind::GrpcWeb => (WEB_TRAILERS, format!("grpc-status:{status}\r\n")),
@@ -179,8 +187,7 @@ mod tests {
             tails.add(1, piece);
         }
         let call = Call { id: 1, kind, http_status, ..Call::default() };
-        let ending = tails.take_ending(&call);
-        assert!(tails.open.is_empty());
+        let ending = tails.of_body(&call).unwrap_or_else(|| tails.without_end(&call));
         (status::NAMES.get(usize::from(ending.status)).copied(), status::SOURCES[ending.source as usize])
     }
 
