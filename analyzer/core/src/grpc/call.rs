@@ -145,6 +145,15 @@ impl Call {
         self.http_status != 0 && (refused || !self.content.answers(self.kind))
     }
 
+    /// Whether the response's body is no message: it is a page, or an error of Connect's. Where `:status` is not in the
+    /// capture, only a body without prefixes may be such an error.
+    pub fn is_refused(&self) -> bool {
+        match self.http_status {
+            0 => self.kind == Kind::ConnectUnary,
+            status => status != 200 || self.is_answered_otherwise(),
+        }
+    }
+
     /// Whether it may be no RPC: the response of a request whose type is not known is of another protocol.
     pub fn may_be_no_rpc(&self) -> bool {
         self.is_guessed && self.http_status == 200 && self.is_answered_otherwise()

@@ -60,7 +60,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         }
         direction.gaps = gaps;
     }
-    if direction.reader.is_lost() {
+    if direction.reader.is_lost() && call.kind != Kind::ConnectUnary {
         direction.reader.resume(data, sender.frame_from(data.len()));
     }
     watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
@@ -100,8 +100,7 @@ impl Sender {
 /// Whether DATA of another protocol than gRPC is messages; if it is the RPC's end, it is kept.
 #[cold]
 fn reads_messages(call: &Call, from: Sender, data: &[u8], grpc: &mut Grpc) -> bool {
-    let refused = call.is_answered_otherwise() || call.http_status != 200;
-    if !call.kind.is_rpc() || from.is_client || !(call.in_tail || refused) {
+    if !call.kind.is_rpc() || from.is_client || !(call.in_tail || call.is_refused()) {
         return call.kind.is_rpc();
     }
     grpc.tails.add(call.id, data);
@@ -134,8 +133,8 @@ fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
 pub(super) fn end_unframed(h2: &mut Http2, side: usize, slot: u32, at: At, reading: &mut Reading<'_>) {
     let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
     let Some(call) = h2.streams.state_mut(slot) else { return };
-    let refused = !from.is_client && call.http_status != 200;
-    if !call.finished && !refused && !call.directions[side].reader.is_lost() {
+    let refused = !from.is_client && call.is_refused();
+    if !call.finished && !refused {
         read_messages(call, &mut h2.sides[side], &mut h2.application, from, &[], at, reading.cx);
     }
 }
