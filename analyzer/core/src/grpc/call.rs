@@ -100,7 +100,7 @@ impl Call {
     /// Makes this the call on stream `id`, whose first frame is at `first`. In place, because a call is some 300 bytes.
     #[inline]
     pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
-        let (rpc, method, since) = (NONE, NONE, first.time);
+        let (rpc, method, since, last_time) = (NONE, NONE, first.time, first.time);
         *self = Self {
             id,
             kind,
@@ -108,6 +108,7 @@ impl Call {
             method,
             first,
             since,
+            last_time,
             answered_by: NONE,
             turn_since: -1,
             timeout_ns: -1,
@@ -191,8 +192,10 @@ impl Call {
     /// What was sent up to `gap_time` is not in the capture.
     #[inline(always)]
     pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
-        if gap_time > self.since {
-            self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
+        if gap_time > self.last_time {
+            let until = gap_time.min(at.ready_time);
+            self.charge(until, Cause::CaptureGap);
+            self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
         }
         self.charge_turn(side, is_client, at, transport);
     }
@@ -200,12 +203,13 @@ impl Call {
     #[inline]
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
+        let since = if self.touches_gap { self.since } else { self.last_time };
+        let silence_ns = at.ready_time.saturating_sub(since);
+        if silence_ns > self.silence_ns {
+            self.silence_ns = silence_ns;
+            self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
+        }
         if at.ready_time > self.since {
-            let silence_ns = at.ready_time.saturating_sub(self.since);
-            if silence_ns > self.silence_ns {
-                self.silence_ns = silence_ns;
-                self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
-            }
             let passed = usize::from(self.last_side) != side;
             // bytes that waited for others came in another packet
             let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };
@@ -329,4 +333,28 @@ struct Turn {
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.
     filled_since: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest silence of a call that begins at 10 and goes on at 90, nanoseconds. Up to 50 it is charged to another
+    /// cause, and bytes are missing up to `gap_time`.
+    fn silence(touches_gap: bool, gap_time: i64) -> i64 {
+        let mut call = Call::default();
+        call.begin(1, Kind::Grpc, At::new(1, 10), [0; 2]);
+        call.touches_gap = touches_gap;
+        call.charge(50, Cause::StreamWindow);
+        call.charge_activity(1, false, &At::new(2, 90), &Transport::default(), gap_time);
+        call.silence_ns
+    }
+
+    #[test]
+    fn a_silence_lasts_whatever_causes_its_time_is_charged_to() {
+        assert_eq!(silence(false, -1), 80);
+        assert_eq!(silence(false, 30), 60, "bytes of the call may have been in the gap");
+        assert_eq!(silence(false, 200), 0);
+        assert_eq!(silence(true, -1), 40, "bytes of it were");
+    }
 }
