@@ -105,7 +105,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 
 /// `:path` without its query, which may hold anything; with `connect=v1` there it is an RPC of Connect's by GET
 /// (connectrpc.com/docs/protocol, "Unary-Get-Request").
-fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
+pub(super) fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
     let Some(end) = value.iter().position(|&octet| octet == b'?') else {
         return HeaderClass::Path(strings.method(value));
     };

@@ -14,7 +14,7 @@ use crate::store::tables::Layer;
 
 use super::call::Call;
 use super::data::end_unframed;
-use super::headers::Summary;
+use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::protocol::{Content, Kind};
 use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
@@ -186,8 +186,8 @@ fn correct_kind(call: &mut Call, content: Content, sides: &mut [Side<Grpc>; 2]) 
 pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
     let content = Content::from_header(&head.content_type);
     let mut summary = Summary { request: true, content, ..Summary::default() };
-    if content == Content::Grpc {
-        summary.method = Some(reading.cx.strings.method(&head.path));
+    if content.opens(false).is_rpc() {
+        summary.add(classify_path(&mut reading.cx.strings, &head.path));
     }
     let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
     request_headers(h2, &request, reading);
