@@ -151,6 +151,30 @@ fn a_message_cut_by_a_lost_boundary_is_given_up() {
     assert_ne!(exchange.cx.rpcs.flags[0] & rpc_flag::TOUCHES_GAP, 0);
 }
 
+/// A PING counts as unanswered only while its acknowledgement cannot have been missed.
+#[test]
+fn a_ping_is_not_unanswered_where_its_acknowledgement_may_be_missing() {
+    let pinged = |exchange: &Exchange| exchange.h2.sides[SERVER].pinged.is_some();
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    assert!(pinged(&exchange));
+    exchange.lose(CLIENT, 1_000);
+    assert!(pinged(&exchange), "the client does not acknowledge its own");
+    exchange.lose(SERVER, 1_000);
+    assert!(!pinged(&exchange), "the hole may hold it");
+
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    exchange.server(&frame(FrameType::PING, flag::ACK, 0, b"deadbeef")[..12]);
+    exchange.lose(SERVER, 3);
+    assert!(!pinged(&exchange), "the header is there");
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    exchange.server(&ping()[..12]);
+    exchange.lose(SERVER, 3);
+    assert!(pinged(&exchange), "a PING of the server's own");
+}
+
 #[test]
 fn another_protocol_is_given_up_after_a_bounded_search() {
     let mut exchange = Exchange::late(CLIENT);
