@@ -45,9 +45,10 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         went_behind(call, from, at, reading.cx);
     }
     call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
-    if call.kind != Kind::Grpc && !reads_messages(call, from, data, &mut h2.application) {
+    if call.kind != Kind::Grpc && !reads_messages(call, from) {
         if call.kind.is_rpc() {
             watch.stream_data(call, data, false);
+            keep_tail(h2, slot, data, at, reading.cx);
         }
         return;
     }
@@ -73,7 +74,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         touch_gap(slot, &mut h2.streams, reading.cx);
     }
     if let Some(octets) = foreign
-        && !may_stand(h2, slot, from, octets)
+        && !may_stand(h2, slot, from, octets, at, reading.cx)
     {
         h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
     }
@@ -97,20 +98,25 @@ impl Sender {
     }
 }
 
-/// Whether DATA of another protocol than gRPC is messages; if it is the RPC's end, it is kept.
+/// Whether DATA of another protocol than gRPC is messages, and not the RPC's end.
 #[cold]
-fn reads_messages(call: &Call, from: Sender, data: &[u8], grpc: &mut Grpc) -> bool {
-    if !call.kind.is_rpc() || from.is_client || !(call.in_tail || call.is_refused()) {
-        return call.kind.is_rpc();
+fn reads_messages(call: &Call, from: Sender) -> bool {
+    call.kind.is_rpc() && (from.is_client || !(call.in_tail || call.is_refused()))
+}
+
+/// Keeps octets of the end of an RPC of another protocol than gRPC.
+#[cold]
+fn keep_tail(h2: &mut Http2, slot: u32, octets: &[u8], at: At, cx: &mut Context) {
+    let Some(call) = h2.streams.state_mut(slot) else { return };
+    if !h2.application.tails.add(call.id, octets, &mut cx.tail_bytes) {
+        h2.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read", at, cx);
     }
-    grpc.tails.add(call.id, data);
-    false
 }
 
 /// Whether octets that are no message may stand in a response: in a page of a proxy, or as the RPC's end in the body,
 /// which is kept.
 #[cold]
-fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
+fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8], at: At, cx: &mut Context) -> bool {
     let Some(call) = h2.streams.state_mut(slot) else { return false };
     if !from.is_client && call.is_answered_otherwise() {
         return true;
@@ -123,7 +129,7 @@ fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
     let begins = !from.is_client && octets.first().is_some_and(|first| first & flag != 0);
     call.in_tail |= begins;
     if begins {
-        h2.application.tails.add(call.id, octets);
+        keep_tail(h2, slot, octets, at, cx);
     }
     begins
 }

@@ -277,7 +277,7 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
     let id = call.id;
     settle(call, client, cx);
     if call.kind != Kind::Grpc {
-        h2.application.tails.forget(id);
+        h2.application.tails.forget(id, &mut cx.tail_bytes);
     }
     for (side, direction) in h2.sides.iter_mut().zip(&call.directions) {
         if direction.reader.is_inside() && direction.gaps == side.gaps {
@@ -320,6 +320,7 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
         }
         settle(call, client, reading.cx);
     }
+    h2.application.tails.forget(id, &mut reading.cx.tail_bytes);
     h2.streams.remove(id);
 }
 

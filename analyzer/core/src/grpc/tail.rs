@@ -33,19 +33,32 @@ pub struct Tails {
 }
 
 impl Tails {
-    /// Takes the next octets of a stream's end in; what is beyond the limits is left out.
+    /// Takes the next octets of a stream's end in, of which all connections keep `kept`. What is longer than an end is cut;
+    /// `false` if there is no room for it.
     #[cold]
-    pub(super) fn add(&mut self, stream: u32, octets: &[u8]) {
-        if self.open.len() < limits::TAILS || self.open.contains_key(&stream) {
-            let tail = self.open.entry(stream).or_default();
-            let room = limits::TAIL_BYTES.saturating_sub(tail.len());
-            tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
+    pub(super) fn add(&mut self, stream: u32, octets: &[u8], kept: &mut usize) -> bool {
+        let is_new = !self.open.contains_key(&stream);
+        if is_new && self.open.len() >= limits::TAILS || *kept + octets.len() > limits::TAILS_TOTAL {
+            return false;
         }
+        let tail = self.open.entry(stream).or_default();
+        let before = if is_new { 0 } else { Self::size(tail) };
+        let room = limits::TAIL_BYTES.saturating_sub(tail.len());
+        tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
+        *kept += Self::size(tail) - before;
+        true
     }
 
     /// Forgets a stream.
-    pub(super) fn forget(&mut self, stream: u32) {
-        self.open.remove(&stream);
+    #[cold]
+    pub(super) fn forget(&mut self, stream: u32, kept: &mut usize) {
+        let size = self.open.remove(&stream).map_or(0, |tail| Self::size(&tail));
+        *kept = kept.saturating_sub(size);
+    }
+
+    /// What an end takes.
+    fn size(tail: &[u8]) -> usize {
+        size_of::<(u32, Vec<u8>)>() + tail.len()
     }
 
     /// How the body of a response has ended its RPC so far; `None` while it has not, and in gRPC, where trailers do.
@@ -74,7 +87,7 @@ impl Tails {
         let ok = call.http_status == 200 && !call.is_answered_otherwise();
         match call.kind {
             Kind::ConnectUnary if ok => Ending { status: status::OK, source: Source::HttpStatus },
-            _ if ok && self.open.contains_key(&call.id) => Ending::NOT_SEEN, // compressed otherwise, or cut
+            _ if ok && call.in_tail => Ending::NOT_SEEN, // compressed otherwise, or cut, or not kept
             _ => Ending::without_grpc_status(call.http_status),
         }
     }
@@ -88,7 +101,7 @@ pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut tails = Tails::default();
-    tails.add(call.id, octets);
+    tails.add(call.id, octets, &mut 0);
     let Ending { status, .. } = tails.of_body(call)?;
     let name = status::to_connect(status)?;
     let (prefix, text) = match call.kind {
@@ -184,9 +197,9 @@ mod tests {
     fn ending(kind: Kind, http_status: u16, pieces: &[&[u8]]) -> (Option<&'static str>, &'static str) {
         let mut tails = Tails::default();
         for piece in pieces {
-            tails.add(1, piece);
+            tails.add(1, piece, &mut 0);
         }
-        let call = Call { id: 1, kind, http_status, ..Call::default() };
+        let call = Call { id: 1, kind, http_status, in_tail: !pieces.is_empty(), ..Call::default() };
         let ending = tails.of_body(&call).unwrap_or_else(|| tails.without_end(&call));
         (status::NAMES.get(usize::from(ending.status)).copied(), status::SOURCES[ending.source as usize])
     }
@@ -290,12 +303,24 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut tails = Tails::default();
+        let (mut tails, mut kept) = (Tails::default(), 0);
         for stream in 0..2 * limits::TAILS as u32 {
-            tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES]);
+            let fits = tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES], &mut kept);
+            assert_eq!(fits, stream < limits::TAILS as u32);
         }
-        tails.add(0, b"more");
+        assert!(tails.add(0, b"more", &mut kept));
         assert_eq!(tails.open.len(), limits::TAILS);
         assert!(tails.open.values().all(|tail| tail.len() == limits::TAIL_BYTES));
+        (0..2 * limits::TAILS as u32).for_each(|stream| tails.forget(stream, &mut kept));
+        assert_eq!(kept, 0);
+    }
+
+    #[test]
+    fn what_all_connections_keep_is_bounded() {
+        let mut kept = 0;
+        let mut connections: Vec<Tails> = (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| Tails::default()).collect();
+        let fit = connections.iter_mut().filter_map(|tails| tails.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
+        assert!((1_000..limits::TAILS_TOTAL / limits::TAIL_BYTES).contains(&fit.count()));
+        assert!(kept <= limits::TAILS_TOTAL + size_of::<(u32, Vec<u8>)>());
     }
 }

@@ -136,6 +136,8 @@ pub struct Context {
     pub methods: Vec<Option<Box<MethodStats>>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
+    /// Bytes kept of bodies that end RPCs, over all connections.
+    pub tail_bytes: usize,
 }
 
 /// The statistics of a method before its first RPC.
