@@ -44,6 +44,8 @@ pub struct Call {
     pub content: Content,
     /// `grpc-status` of a response whose header fields do not end the stream.
     pub status_in_headers: Option<u8>,
+    /// DATA of both sides is gRPC's messages: it holds neither a page nor the RPC's end.
+    pub has_messages_alone: bool,
     /// `server` or `via` of the response, or [`NONE`].
     pub answered_by: u32,
     /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
@@ -109,6 +111,7 @@ impl Call {
             first,
             since,
             last_time,
+            has_messages_alone: kind == Kind::Grpc,
             answered_by: NONE,
             turn_since: -1,
             timeout_ns: -1,
@@ -141,6 +144,7 @@ impl Call {
     }
 
     /// Whether the response so far is none that the RPC's protocol allows: another HTTP status, or another media type.
+    #[inline]
     pub fn is_answered_otherwise(&self) -> bool {
         let refused = self.http_status != 200 && self.kind != Kind::ConnectUnary;
         self.http_status != 0 && (refused || !self.content.answers(self.kind))
@@ -148,6 +152,7 @@ impl Call {
 
     /// Whether the response's body is no message: it is a page, or an error of Connect's. Where `:status` is not in the
     /// capture, only a body without prefixes may be such an error.
+    #[inline]
     pub fn is_refused(&self) -> bool {
         match self.http_status {
             0 => self.kind == Kind::ConnectUnary,

@@ -45,9 +45,9 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         went_behind(call, from, at, reading.cx);
     }
     call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
-    if call.kind != Kind::Grpc && !reads_messages(call, from) {
+    if !call.has_messages_alone && !reads_messages(call, from) {
         if call.kind.is_rpc() {
-            watch.stream_data(call, data, false);
+            watch.stream_end(call, data);
             keep_tail(h2, slot, data, at, reading.cx);
         }
         return;
@@ -98,29 +98,26 @@ impl Sender {
     }
 }
 
-/// Whether DATA of another protocol than gRPC is messages, and not the RPC's end.
+/// Whether DATA is messages, and not a page or the RPC's end.
 #[cold]
 fn reads_messages(call: &Call, from: Sender) -> bool {
     call.kind.is_rpc() && (from.is_client || !(call.in_tail || call.is_refused()))
 }
 
-/// Keeps octets of the end of an RPC of another protocol than gRPC.
+/// Keeps octets that may end an RPC: pages do not.
 #[cold]
 fn keep_tail(h2: &mut Http2, slot: u32, octets: &[u8], at: At, cx: &mut Context) {
     let Some(call) = h2.streams.state_mut(slot) else { return };
-    if !h2.application.tails.add(call.id, octets, &mut cx.tail_bytes) {
+    let may_end = call.in_tail || call.kind == Kind::ConnectUnary;
+    if may_end && !h2.application.tails.add(call.id, octets, &mut cx.tail_bytes) {
         h2.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read", at, cx);
     }
 }
 
-/// Whether octets that are no message may stand in a response: in a page of a proxy, or as the RPC's end in the body,
-/// which is kept.
+/// Whether octets that are no message may stand in a response: as the RPC's end in the body, which is kept.
 #[cold]
 fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8], at: At, cx: &mut Context) -> bool {
     let Some(call) = h2.streams.state_mut(slot) else { return false };
-    if !from.is_client && call.is_answered_otherwise() {
-        return true;
-    }
     let flag = match call.kind {
         Kind::GrpcWeb => WEB_TRAILERS,
         Kind::ConnectStream => CONNECT_END,

@@ -229,8 +229,7 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
     let Some(row) = cx.handed_on.place(call.rpc) else {
         let (status, status_source) = (ending.status, ending.source as u8);
         let (http_status, protocol) = (call.http_status, call.kind.protocol());
-        let ended =
-            RpcRow { status, status_source, http_status, protocol, flags, last_packet, ..RpcRow::default() };
+        let ended = RpcRow { status, status_source, http_status, protocol, flags, last_packet, ..RpcRow::default() };
         return cx.handed_on.write_row(call.rpc, &ended, &call.budget);
     };
     macro_rules! set {

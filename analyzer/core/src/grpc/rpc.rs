@@ -148,6 +148,7 @@ fn response_headers(
             if call.is_guessed {
                 correct_kind(call, summary.content, &mut h2.sides);
             }
+            call.has_messages_alone = call.kind == Kind::Grpc && !call.is_refused();
         }
         call.status_hidden |= summary.unknown > 0;
         let headers = &mut call.directions[side].headers;

@@ -97,7 +97,7 @@ impl Tails {
 /// it was. `None` when it has no room for that, or is none.
 #[cold]
 pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
-    if call.kind == Kind::Grpc {
+    if call.kind == Kind::Grpc || call.http_status == 0 {
         return None;
     }
     let mut tails = Tails::default();
@@ -234,7 +234,11 @@ mod tests {
         let trailers = whole(0x80, fields);
         assert_eq!(web(&[&trailers]), (Some("NOT_FOUND"), "trailers"));
         assert_eq!(web(&[&trailers[..7], &trailers[7..]]), (Some("NOT_FOUND"), "trailers"));
-        assert_eq!(web(&[&whole(0x80, b"grpc-status:16")]), (Some("UNAUTHENTICATED"), "trailers"), "no end of its line");
+        assert_eq!(
+            web(&[&whole(0x80, b"grpc-status:16")]),
+            (Some("UNAUTHENTICATED"), "trailers"),
+            "no end of its line"
+        );
         assert_eq!(web(&[&whole(0x81, b"xx")]), (None, ""), "not gzip");
         let zipped = whole(0x81, &gzip(b"grpc-status: 7\r\n"));
         assert_eq!(web(&[&zipped]), (Some("PERMISSION_DENIED"), "trailers"));
@@ -318,8 +322,11 @@ mod tests {
     #[test]
     fn what_all_connections_keep_is_bounded() {
         let mut kept = 0;
-        let mut connections: Vec<Tails> = (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| Tails::default()).collect();
-        let fit = connections.iter_mut().filter_map(|tails| tails.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
+        let mut connections: Vec<Tails> =
+            (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| Tails::default()).collect();
+        let fit = connections
+            .iter_mut()
+            .filter_map(|tails| tails.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
         assert!((1_000..limits::TAILS_TOTAL / limits::TAIL_BYTES).contains(&fit.count()));
         assert!(kept <= limits::TAILS_TOTAL + size_of::<(u32, Vec<u8>)>());
     }
