@@ -256,7 +256,7 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
             Ending::NOT_SEEN
         } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
-        } else if side == client && reading.transport.closed[1 - client].is_some_and(|closed| closed <= at.time) {
+        } else if side == client && reading.transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
             Ending::CONNECTION_CLOSED
         } else if side == client {
             let fields_unknown = call.headers_unknown || call.begun_before;
