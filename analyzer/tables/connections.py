@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from .columns import Codes, Counts, Ints, Sizes
+from .columns import Codes, Counts, Ints, Shorts, Sizes
 
 
 class Connections(Struct, frozen=True, eq=False):
@@ -163,7 +163,7 @@ class Setups(Struct, frozen=True, eq=False):
     server_packet: Annotated[Counts, "packet of the server's first byte"]
     server_time_ns: Annotated[Ints, "time of that packet"]
     server_begins: Annotated[Codes, "what the server's first bytes are, index into `BEGINNINGS`"]
-    http1_status: Annotated[Counts, "status code when these are an HTTP/1 response, else 0"]
+    http1_status: Annotated[Shorts, "status code when these are an HTTP/1 response, else 0"]
     client_settings_packet: Annotated[Counts, "packet of the client's first SETTINGS"]
     client_settings_time_ns: Annotated[Ints, "time of that packet"]
     server_settings_packet: Annotated[Counts, "packet of the server's first SETTINGS"]

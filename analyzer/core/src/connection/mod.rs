@@ -171,7 +171,7 @@ fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
 /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
 fn end_of_rpcs(tcp: &Tcp, client: usize, replaced: bool, capture_end: CaptureEnd) -> (End, At) {
     let server = 1 - client;
-    let last = tcp.reset.into_iter().chain(tcp.fins[server]).min_by_key(|at| at.time);
+    let last = tcp.reset.into_iter().chain(tcp.transport.fins[server]).min_by_key(|at| at.time);
     match (last, tcp.closed_by) {
         (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
         (Some(at), _) => (End::ClientCloses, at),

@@ -112,7 +112,7 @@ pub fn setup_row(tcp: &Tcp, content: &Content) -> SetupRow {
         server_packet,
         server_time_ns,
         server_begins: first(server).map_or(0, |first| first.kind),
-        http1_status: first(server).map_or(0, |first| first.http1_status.into()),
+        http1_status: first(server).map_or(0, |first| first.http1_status),
         client_settings_packet,
         client_settings_time_ns,
         server_settings_packet,

@@ -108,7 +108,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 
 /// `:path` without its query, which may hold anything; with `connect=v1` there it is an RPC of Connect's by GET
 /// (connectrpc.com/docs/protocol, "Unary-Get-Request").
-fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
+pub(super) fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
     let Some(end) = value.iter().position(|&octet| octet == b'?') else {
         return HeaderClass::Path(strings.method(value));
     };
@@ -120,11 +120,13 @@ fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
 
 /// `connect-timeout-ms` in nanoseconds: at most ten digits (connectrpc.com/docs/protocol).
 fn parse_milliseconds(value: &[u8]) -> Option<i64> {
-    if value.is_empty() || value.len() > 10 || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let amount = value.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-    amount.checked_mul(1_000_000)
+    parse_digits(value, 10)?.checked_mul(1_000_000)
+}
+
+/// A number of at most `most` digits.
+fn parse_digits(text: &[u8], most: usize) -> Option<i64> {
+    let is_number = (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| text.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
 }
 
 /// The software that a field of this name names: `user-agent`, or `server`.
@@ -154,10 +156,7 @@ fn proxy(value: &[u8]) -> Option<&'static [u8]> {
 /// is none.
 pub fn parse_timeout(value: &[u8]) -> Option<i64> {
     let (&unit, digits) = value.split_last()?;
-    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let amount = digits.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let amount = parse_digits(digits, 8)?;
     let nanoseconds = match unit {
         b'H' => 3_600_000_000_000,
         b'M' => 60_000_000_000,

@@ -213,7 +213,7 @@ table!(
         syns: u32, syn_ack_packet: u32, syn_ack_time_ns: i64,
         closed_packet: u32, reset_packet: u32, reset_time_ns: i64,
         client_packet: u32, client_time_ns: i64, client_begins: u8,
-        server_packet: u32, server_time_ns: i64, server_begins: u8, http1_status: u32,
+        server_packet: u32, server_time_ns: i64, server_begins: u8, http1_status: u16,
         client_settings_packet: u32, client_settings_time_ns: i64,
         server_settings_packet: u32, server_settings_time_ns: i64,
         alert: u8, alert_by: u8, alert_packet: u32, alert_time_ns: i64,

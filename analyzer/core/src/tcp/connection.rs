@@ -89,8 +89,6 @@ pub struct Connection {
     pub last: At,
     /// The first packet has SYN.
     pub opening_seen: bool,
-    /// The first FIN of each side.
-    pub fins: [Option<At>; 2],
     /// The first RST.
     pub reset: Option<At>,
     /// Who sent the first FIN or RST.
@@ -122,7 +120,6 @@ impl Connection {
             first: at,
             last: at,
             opening_seen,
-            fins: [None; 2],
             reset: None,
             closed_by: None,
             closings: Vec::new(),
@@ -167,11 +164,11 @@ impl Connection {
 
     /// Whether both sides have closed, or one has reset.
     pub fn is_finished(&self) -> bool {
-        self.reset.is_some() || self.fins.iter().all(Option::is_some)
+        self.reset.is_some() || self.transport.fins.iter().all(Option::is_some)
     }
 
     /// The first FIN or RST.
     pub fn closed_at(&self) -> Option<At> {
-        self.reset.into_iter().chain(self.fins.into_iter().flatten()).min_by_key(|at| at.time)
+        self.reset.into_iter().chain(self.transport.fins.into_iter().flatten()).min_by_key(|at| at.time)
     }
 }

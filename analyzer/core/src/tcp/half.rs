@@ -240,7 +240,8 @@ impl Half {
         let fields =
             self.next ^ self.highest ^ self.acked ^ self.flight.start ^ self.last_data_time ^ self.last_retransmission;
         let congestion = u64::from(self.congestion.assumed) ^ u64::from(self.longest_payload);
-        rings ^ fields as u64 ^ congestion ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
+        let queues = self.delay.touch() ^ self.path_queues[0].touch() ^ self.path_queues[1].touch();
+        rings ^ fields as u64 ^ congestion ^ queues ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
     }
 
     /// Fixes the sequence number of offset 0.

@@ -1,5 +1,7 @@
 //! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
 
+use crate::at::At;
+
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -24,8 +26,8 @@ pub struct Transport {
     pub is_acknowledged: [bool; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
-    /// When each side's FIN came, nanoseconds since the epoch; bytes handed up late may be older.
-    pub closed: [Option<i64>; 2],
+    /// The first FIN of each side; bytes handed up late may be older.
+    pub fins: [Option<At>; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
     /// The bytes that are handed up follow others that may still come: the capture ends first.
@@ -43,7 +45,7 @@ impl Default for Transport {
             unanswered: Default::default(),
             is_acknowledged: [false; 2],
             unheard: [false; 2],
-            closed: [None; 2],
+            fins: [None; 2],
             is_cut: [false; 2],
             unproven: false,
         }

@@ -65,11 +65,13 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
 
 /// Whether bytes of `side` were moving all the time, in a queue behind the capture point, though its window was used up.
 /// Without the queue, what opened the window had come before the sender stopped. The queue is longer than the path, so more
-/// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue.
+/// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue. An ACK
+/// from before the stop says nothing of the queue since.
 fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, duration: i64) -> bool {
-    let window = matches!(cause, Cause::CongestionWindow | Cause::StreamWindow | Cause::ConnectionWindow);
-    let (queued, _) = layers.tcp.transport.queued_behind[side];
-    window && queued >= duration && layers.tcp.transport.round_trip().is_some_and(|rtt| queued >= rtt)
+    let window = [Cause::CongestionWindow, Cause::ReceiveWindow, Cause::StreamWindow, Cause::ConnectionWindow];
+    let (queued, acknowledged) = layers.tcp.transport.queued_behind[side];
+    let long = queued >= duration && layers.tcp.transport.round_trip().is_some_and(|rtt| queued >= rtt);
+    window.contains(&cause) && long && acknowledged > layers.tcp.halves[side].last_data_time
 }
 
 /// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove

@@ -247,8 +247,7 @@ impl Connection {
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
             self.halves[side].fin.get_or_insert(end);
-            self.fins[side].get_or_insert(at);
-            self.transport.closed[side].get_or_insert(at.time);
+            self.transport.fins[side].get_or_insert(at);
         }
         if is_reset {
             self.reset.get_or_insert(at);
