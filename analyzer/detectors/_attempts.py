@@ -146,13 +146,15 @@ class Chain(Struct, eq=False):
 FIRST_BACKOFF_NS = 1_000_000_000
 """gRPC's first back-off, which grows by 1.6 to 120 s at most and varies by 20 % (connection-backoff.md)."""
 LONGEST_BACKOFF_NS = 120_000_000_000
+GROWING_WAITS = 11
+"""Waits after which the back-off has its maximum: 1.6 ** 11 is more than 120."""
 CONNECT_NS = 20_000_000_000
 """gRPC waits at least so long for an attempt (connection-backoff.md, MIN_CONNECT_TIMEOUT)."""
 
 
 def _longest_gap(chain: Chain, tables: Tables) -> float:
     """Return the longest time in which the client tries again."""
-    backoff = 1.2 * min(LONGEST_BACKOFF_NS, FIRST_BACKOFF_NS * 1.6**chain.waits)
+    backoff = 1.2 * min(LONGEST_BACKOFF_NS, FIRST_BACKOFF_NS * 1.6 ** min(chain.waits, GROWING_WAITS))
     unanswered = tables.connections.packets_server[chain.attempts[-1]] == 0
     return backoff + (CONNECT_NS if unanswered else 0)
 
