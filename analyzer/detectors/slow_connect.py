@@ -376,6 +376,9 @@ CAUSES = {
     "http1": "earlier attempts were answered in HTTP/1.1",
     "closed": "the server closed earlier attempts",
     "silent": "the server sent nothing on earlier attempts",
+    "cleartext": "earlier attempts with TLS were answered in the clear",
+    "foreign": "earlier attempts were answered in another protocol",
+    "abandoned": "the client ended earlier attempts in their TLS handshake",
 }
 """What took the time, by step."""
 
@@ -390,6 +393,9 @@ ADVICE = {
     "http1": "Turn HTTP/2 on at that server",
     "closed": "Look in the server's log at the times of the evidence",
     "silent": "Look in the server's log at the times of the evidence",
+    "cleartext": "Use TLS at both ends or at neither",
+    "foreign": "Check that a gRPC server listens on that port",
+    "abandoned": "Look in the client's log why it ended them",
 }
 """What to do first, by step."""
 
@@ -399,7 +405,7 @@ _BACKOFF = Remedy(
     "1 s at first, growing to 120 s; shorter ones load a server that starts",
 )
 _EARLY = Remedy("application", "connect before the first call", "the set-up still takes as long, but no RPC waits")
-REMEDIES = {
+REMEDIES = dict.fromkeys(_attempts.KINDS, _BACKOFF) | {
     "dns": Remedy(
         "linux",
         "options ndots:1 in /etc/resolv.conf, or a name that ends with a dot",
@@ -411,13 +417,8 @@ REMEDIES = {
     ),
     "tls": _EARLY,
     "settings": _EARLY,
-    "refused": _BACKOFF,
     "unanswered": Remedy(
         "application", "the addresses in DNS", "an address that does not answer costs 250 ms or more on each connection"
     ),
-    "alert": _BACKOFF,
-    "http1": _BACKOFF,
-    "closed": _BACKOFF,
-    "silent": _BACKOFF,
 }
 """A setting for each step."""

@@ -10,12 +10,13 @@ from judging import changed
 from support import RECORDED, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import slow_connect as detector
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import scene
-from grpcdiag.fixtures.synthetic.scenes_connect import S, late_settings
-from grpcdiag.fixtures.synthetic.words import MS
+from grpcdiag.fixtures.synthetic.scenes_connect import S, answer, beside, late_settings, refuse
+from grpcdiag.fixtures.synthetic.words import MS, START_NS
 
 FIRES_ON = [
     "wild/connect-dead-first",
@@ -101,6 +102,36 @@ def test_few_connections_are_never_critical() -> None:
     files = [synthetic("slow-connect-fires").file]
     assert the_finding(detector, files).severity == "warning"
     assert the_finding(detector, files, critical_connections=1).severity == "critical"
+
+
+@pytest.mark.parametrize(("pause_s", "fires"), [(143, True), (145, False)])
+def test_a_client_that_tries_for_hours(tmp_path: Path, pause_s: int, fires: bool) -> None:
+    """It tries 2,000 times, once a second, and then after a pause: gRPC's back-off is 120 s and 20 % at most."""
+    path, last = tmp_path / "hours.pcap", START_NS - pause_s * S
+    attempts = [refuse(last - number * S, 1_024 + number) for number in reversed(range(2_000))]
+    path.write_bytes(write_pcap(beside([packet for attempt in attempts for packet in attempt]).packets))
+    finding = found(detector, [str(path)])
+    assert (finding is not None) == fires
+    if finding:
+        assert len(finding.scope.connections) == 2_001
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"), [("000000040000000000", "cleartext"), ("5353482d322e302d780d0a", "foreign")]
+)
+def test_an_attempt_that_the_server_answers_in_another_protocol(tmp_path: Path, response: str, kind: str) -> None:
+    """HTTP/2 in the clear, or a greeting of SSH, for the ClientHello; half a second later a connection works."""
+    hello = bytes.fromhex("16030100f8010000f40303") + bytes(241)
+    path = tmp_path / "answered.pcap"
+    path.write_bytes(write_pcap(beside(answer(START_NS - S // 2, 41_000, hello, bytes.fromhex(response))).packets))
+    finding = the_finding(detector, [str(path)])
+    assert finding.metrics[f"{kind}_connections"] == 1
+    assert detector.CAUSES[kind] in finding.verdict
+
+
+def test_every_kind_is_described() -> None:
+    kinds = {"dns", "syn", "tls", "settings", *_attempts.KINDS}
+    assert set(detector.CAUSES) == set(detector.ADVICE) == set(detector.REMEDIES) == kinds
 
 
 def test_lookups_of_another_host_do_not_count() -> None:
