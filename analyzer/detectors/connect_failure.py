@@ -123,7 +123,7 @@ def _succeeded_later(tables: Tables, group: _Group) -> bool:
     if group.kind in ("refused", "unanswered"):
         works |= tables.setups.syn_ack_packet > 0
     same = (c.server_port == c.server_port[group.rows[0]]) & works
-    return bool((same & (c.last_time_ns > c.first_time_ns[group.rows].max())).any())
+    return bool((same & (c.first_time_ns > c.first_time_ns[group.rows].max())).any())
 
 
 def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:

@@ -16,8 +16,11 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import connect_failure as detector
 from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.mangle import in_time_order
 from grpcdiag.fixtures.synthetic.packet import ACK, FIN, SYN, Captured
-from grpcdiag.fixtures.synthetic.scenes_connect import answer, beside, packet, refuse, shake_hands
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, answer, beside, packet, refuse, shake_hands
+from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, START_NS
 
 FIRES_ON = ["wild/connect-refused", "wild/connect-dead-first", "wild/connect-v6-first", "wild/rolling-restart-ok"]
@@ -87,6 +90,22 @@ def test_a_server_that_is_gone_is_a_warning() -> None:
     finding = the_finding(detector, [capture.file])
     assert (finding.severity, finding.metrics["attempts"]) == ("warning", 2)
     assert "from 1.001 s to 2.001 s of the capture" in finding.explanation
+
+
+@pytest.mark.parametrize(("later", "severity"), [(False, "warning"), (True, "info")])
+def test_an_older_connection_that_is_still_open_is_no_later_success(
+    tmp_path: Path, later: bool, severity: str
+) -> None:
+    """The first connection carries a call at the end of the capture; a later one may answer the SYN."""
+    conv = opened()
+    conv.unary(METHOD)
+    conv.advance(3 * S)
+    conv.unary(METHOD)
+    again = shake_hands(START_NS + 2 * S, 41_001) if later else []
+    packets = [*Link().carry(conv), *refuse(START_NS + S, 41_000), *again]
+    finding = the_finding(detector, [file_of(tmp_path, in_time_order(packets))])
+    assert finding.severity == severity
+    assert ("A later connection" in finding.explanation) == later
 
 
 @pytest.mark.parametrize(
