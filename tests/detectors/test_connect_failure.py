@@ -93,9 +93,7 @@ def test_a_server_that_is_gone_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(("later", "severity"), [(False, "warning"), (True, "info")])
-def test_an_older_connection_that_is_still_open_is_no_later_success(
-    tmp_path: Path, later: bool, severity: str
-) -> None:
+def test_an_older_connection_that_is_still_open_is_no_later_success(tmp_path: Path, later: bool, severity: str) -> None:
     """The first connection carries a call at the end of the capture; a later one may answer the SYN."""
     conv = opened()
     conv.unary(METHOD)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from detecting import disagreements, found, the_finding
 from judging import changed
+from msgspec.structs import replace
 from support import RECORDED, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import _attempts
+from grpcdiag.analyzer.detectors import _attempts, _lookups
 from grpcdiag.analyzer.detectors import slow_connect as detector
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic.files import write_pcap
@@ -132,6 +134,59 @@ def test_an_attempt_that_the_server_answers_in_another_protocol(tmp_path: Path, 
 def test_every_kind_is_described() -> None:
     kinds = {"dns", "syn", "tls", "settings", *_attempts.KINDS}
     assert set(detector.CAUSES) == set(detector.ADVICE) == set(detector.REMEDIES) == kinds
+
+
+@pytest.mark.parametrize(
+    ("names", "counts"),
+    [
+        (("svc.test", "svc.test"), (0, 1)),
+        (("svc.test", "svc.test.search.example"), (0, 1)),
+        (("svc.test", "_grpc_config.svc.test"), (0, 1)),
+        (("svc.test", "_grpclb._tcp.svc.test.search.example"), (0, 1)),
+        (("svc.test", "svc.test2"), (0,)),
+        (("svc.test", "svc"), (0,)),
+        (("svc.test", "other.svc.test"), (0,)),
+        (("_grpc_config.svc.test", "svc.test"), ()),
+    ],
+)
+def test_lookups_of_a_name_and_of_what_the_resolver_makes_of_it(
+    names: tuple[str, str], counts: tuple[int, ...]
+) -> None:
+    """Two questions 50 ms before the SYN: the first one gave the server's address."""
+    found = find_lookups(names, client="10.0.0.1")
+    assert (found.lookups if found else ()) == counts
+
+
+@pytest.mark.parametrize(
+    ("asked_by", "counts"),
+    [("10.0.0.1", True), ("127.0.0.53", True), ("::1", True), ("2001:db8::1", True), ("10.0.0.9", False)],
+)
+def test_who_may_have_asked(asked_by: str, counts: bool) -> None:
+    """The host itself, its own resolver, or the host by its other version of IP."""
+    assert (find_lookups(("svc.test",), client=asked_by) is not None) == counts
+
+
+def find_lookups(names: tuple[str, ...], client: str) -> _lookups.Chain | None:
+    """The lookups before a connection to the address that the first of some questions was answered with."""
+    tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
+    asked, given, c = tables.lookups, tables.lookup_addresses, tables.connections
+    row = int(np.flatnonzero(c.server_ip == given.address[0])[0])
+    count, syn = len(names), int(c.first_time_ns[row])
+    columns = {field: np.repeat(getattr(asked, field)[:1], count) for field in asked.__struct_fields__}
+    columns |= {"name": np.arange(count, dtype=np.uint32), "time_ns": np.full(count, syn - 50 * MS)}
+    columns |= {"client_ip": np.full(count, len(tables.addresses) + 1, dtype=np.uint32)}
+    columns |= {"answer_time_ns": np.full(count, syn - 20 * MS)}
+    mine = np.where(np.arange(len(c.client_ip)) == row, len(tables.addresses), c.client_ip)
+    changed_tables = replace(
+        changed(tables, "connections", client_ip=mine),
+        lookups=type(asked)(**columns),
+        lookup_addresses=type(given)(
+            **{f: getattr(given, f)[:1] for f in given.__struct_fields__} | {"lookup": np.zeros(1, dtype=np.uint32)}
+        ),
+        lookup_names=names,
+        addresses=(*tables.addresses, "10.0.0.1", client),
+    )
+    return _lookups.find_lookups_before(changed_tables, np.array([row]), {}, 100 * MS).get(row)
 
 
 def test_lookups_of_another_host_do_not_count() -> None:
