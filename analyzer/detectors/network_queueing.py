@@ -55,7 +55,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
@@ -75,6 +74,8 @@ ABOUT = About(
 _QUEUE = CAUSES.index("network_queue")
 _SEGMENT = 1460
 """Bytes of a full segment (Ethernet MTU 1500 less headers)."""
+_WINDOW = 65_535
+"""Smallest window of a connection (RFC 9113 section 6.9.2: SETTINGS do not change it)."""
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -123,10 +124,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
-    if _shared.share_of_time(tables, worst.lost_ns) >= limits.least_share:
+    seen_ns = max(worst.lost_ns, worst.duration_ns if worst.behind else 0)
+    if _shared.share_of_time(tables, seen_ns) >= limits.least_share:
         yield _make_finding(tables, worst, limits)
-    elif worst.behind and _shared.share_of_time(tables, worst.duration_ns) >= limits.least_share:
-        yield replace(_make_finding(tables, worst, limits), lost_ns=None, share=None)
 
 
 def _group_by_path(tables: Tables) -> Iterator[Ints]:
@@ -177,7 +177,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, queue.lost_ns)
     p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
     total = _shared.milliseconds(queue.lost_ns)
-    filled = queue.standing_bytes >= limits.filled_bytes
+    filled, costs = queue.standing_bytes >= limits.filled_bytes, share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     return Finding(
         id=ID,
@@ -185,20 +185,21 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
         confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
         scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
-        lost_ns=queue.lost_ns,
-        share=share,
+        lost_ns=queue.lost_ns if costs else None,
+        share=share if costs else None,
         metrics=_list_metrics(tables, queue),
         evidence=tuple(_show_packets(tables, queue, sender, limits)),
         explanation=(
             f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
             f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
-            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it, as far as it shows here. A second "
-            "connection shares the link and does not help. The figures are lower bounds."
+            f"{_say_what_filled_it(queue, limits)} "
+            + (f"RPCs lost {total} in it, as far as it shows here. " if costs else "")
+            + "A second connection shares the link and does not help. The figures are lower bounds."
         ),
         remedies=_list_remedies(tables, queue, sender, filled),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
         verdict=(
-            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if queue.lost_ns else "Packets waited")
+            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if costs else "Packets waited")
             + f" in a network queue of up to {longest} from {sender}: "
             + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
@@ -269,9 +270,9 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
         return (shape,)
     reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
     kind = _software_settings.CONNECTION_WINDOW
-    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction)
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
-    round_trip = max(0, int(tables.connections.min_rtt_ns[queue.filler]))
+    held = rate * max(0, int(tables.connections.min_rtt_ns[queue.filler])) // 1_000_000_000
+    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction) if held >= _WINDOW else ()
     return (
         Remedy(
             "application",
@@ -286,7 +287,7 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
             Remedy(
                 each.implementation,
                 each.knob,
-                f"a window of about {rate * round_trip // 1_000_000_000:,} bytes holds less in the queue; {each.note}",
+                f"a window of about {held:,} bytes holds less in the queue; {each.note}",
             )
             for each in windows[:1]
         ),
