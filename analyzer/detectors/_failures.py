@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -87,11 +88,21 @@ class Failed(Struct, frozen=True, eq=False):
         return len(self.rpc)
 
 
+_FOUND: WeakKeyDictionary[Tables, Failed] = WeakKeyDictionary()
+"""What several detectors ask for, found once."""
+
+
 def failed(tables: Tables) -> Failed:
     """Find all RPCs that ended with a status other than OK, in the order in which they began.
 
     The table keeps a limited number of rows; for other RPCs the sender of the RST_STREAM is unknown.
     """
+    if tables not in _FOUND:
+        _FOUND[tables] = _find_failed(tables)
+    return _FOUND[tables]
+
+
+def _find_failed(tables: Tables) -> Failed:
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
     answered_by, foreign = failures.answered_by, failures.foreign

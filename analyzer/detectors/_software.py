@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from ..model.finding import Remedy
 from ..summary import figures
 from ..tables import Tables
@@ -42,6 +44,7 @@ SOFTWARE = PROXIES | LIBRARIES
 """All software that is recognised, by the name that remedies use."""
 
 
+@functools.cache
 def recognise(*names: str | None) -> str | None:
     """Recognise software by `user-agent`, `server` and `via` fields or inferred names: `nginx/1.22.1` is `nginx`."""
     tokens = [token for name in names if name for token in (part.partition("/")[0] for part in name.lower().split())]

@@ -61,6 +61,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 from . import _figures, _shared, _software_settings
 from ._congestion import INITIAL_SEGMENTS
 from ._stalls import make_scope
@@ -120,7 +121,7 @@ class _Queue(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
-    queues = [_measure_queue(tables, rows) for rows in _group_by_path(tables)]
+    queues = list(_measure_queues(tables))
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
@@ -129,11 +130,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, worst, limits)
 
 
-def _group_by_path(tables: Tables) -> Iterator[Ints]:
-    """Yield the rows of the queues table by client, server and direction."""
-    path = _number_paths(tables)[tables.queues.connection] * 2 + tables.queues.direction
-    for number in _shared.distinct(path).tolist():
-        yield np.flatnonzero(path == number)
+def _measure_queues(tables: Tables) -> Iterator[_Queue]:
+    """Measure the queues of each client, server and direction."""
+    paths, budgets = _number_paths(tables), tables.connection_budgets[:, _QUEUE]
+    losing = np.flatnonzero(budgets > 0)
+    losing = losing[np.argsort(-budgets[losing], kind="stable")]
+    losers = {path: losing[rows] for path, rows in group_rows(paths[losing]).items()}
+    for number, rows in group_rows(paths[tables.queues.connection] * 2 + tables.queues.direction).items():
+        yield _measure_queue(tables, rows, losers.get(number // 2, losing[:0]))
 
 
 def _number_paths(tables: Tables) -> Ints:
@@ -142,18 +146,18 @@ def _number_paths(tables: Tables) -> Ints:
     return connections.client_ip.astype(np.int64) * len(tables.addresses) + connections.server_ip
 
 
-def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
-    queues, budgets = tables.queues, tables.connection_budgets[:, _QUEUE]
+def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
+    queues = tables.queues
     durations = np.maximum(queues.duration_ns[rows], 1)
     each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
     order = np.argsort(each, kind="stable")
     passed = np.cumsum(durations[order])
     p50 = int(each[order][np.searchsorted(passed, passed[-1] / 2)])  # half of the time it was no longer
-    seen, sent = (np.zeros(len(budgets), dtype=np.int64) for _ in range(2))
-    np.add.at(seen, queues.connection[rows], durations)
-    np.add.at(sent, queues.connection[rows], queues.bytes[rows].astype(np.int64))
-    paths = _number_paths(tables)
-    losers = np.flatnonzero((paths == paths[queues.connection[rows[0]]]) & (budgets > 0))
+    connections = _shared.distinct(queues.connection[rows])
+    place = np.searchsorted(connections, queues.connection[rows])
+    seen, sent = (np.zeros(len(connections), dtype=np.int64) for _ in range(2))
+    np.add.at(seen, place, durations)
+    np.add.at(sent, place, queues.bytes[rows].astype(np.int64))
     return _Queue(
         rows=rows,
         direction=int(queues.direction[rows[0]]),
@@ -163,10 +167,10 @@ def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
         duration_ns=int(seen.max()),
         passed_bytes=int(sent.sum()),
         standing_bytes=int(sent.sum()) * p50 // int(seen.max()),
-        filler=int(sent.argmax()),
+        filler=int(connections[sent.argmax()]),
         filler_share=int(sent.max()) / max(1, int(sent.sum())),
-        losers=losers[np.argsort(-budgets[losers], kind="stable")],
-        lost_ns=min(total_ns(budgets[losers]), _shared.rpc_time(tables)),
+        losers=losers,
+        lost_ns=min(total_ns(tables.connection_budgets[losers, _QUEUE]), _shared.rpc_time(tables)),
     )
 
 

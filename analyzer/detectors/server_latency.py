@@ -66,6 +66,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
+from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time, share_of_time
@@ -239,12 +240,13 @@ def _find_longest_recovery(tables: Tables) -> int:
 def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
     """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
     connections, first = tables.connections, int(tables.rpcs.connection[rpc])
-    used = (connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0)
+    used = np.flatnonzero((connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0))
     ends = connections.server_ip.astype(np.int64) << 16 | connections.server_port
-    own = int(ends[first])
-    groups = [np.flatnonzero(used & (ends == end)) for end in (own, *(set(ends[used].tolist()) - {own}))]
+    groups = group_rows(ends[used])
+    own = groups.pop(int(ends[first]))
     times = tables.connection_budgets[:, _SERVER]
-    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in groups]
+    servers = [used[group] for group in (own, *groups.values())]
+    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in servers]
 
 
 def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Limits) -> _Peers | None:

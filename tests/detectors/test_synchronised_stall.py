@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, played, told
+from judging import changed, must, played, repeated, told
 from msgspec.structs import replace
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _software
 from grpcdiag.analyzer.detectors import synchronised_stall as detector
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_server
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -128,6 +130,19 @@ def test_c_core_clients_read_no_pings_while_no_call_is_open() -> None:
     assert told(detector, tables) is not None
     core = changed(tables, "connections", client_agent=[len(tables.agents)])
     assert told(detector, replace(core, agents=(*tables.agents, "grpc-c++/1.51.1"))) is None
+
+
+def test_a_client_is_recognised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    recognise = _software.recognise_end
+
+    def count(tables: Tables, connection: int, direction: int) -> str | None:
+        asked.append((connection, direction))
+        return recognise(tables, connection, direction)
+
+    monkeypatch.setattr(_software, "recognise_end", count)
+    assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1)
+    assert asked == [(0, 0)]
 
 
 def test_stalls_at_the_same_moment_count_once() -> None:
