@@ -102,6 +102,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Deviation from a multiple of the shortest interval, as a share of it, that is regular (heuristic: jitter)."""
     quota: float = 5.0
     """Rayleigh's statistic of the ends' phases in the period of a CPU quota (random phases reach it in 1 of 150)."""
+    quota_periods: int = 5
+    """Shortest interval in such periods from which it is none (heuristic: a quota that is used up is so soon again)."""
     examples: int = 3
     """Stalls shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -221,13 +223,13 @@ def _find_moments(tables: Tables, rows: Ints) -> Ints:
 
 def _find_period(stalls: _Stalls, limits: Limits) -> str:
     """Say whether the stalls are regular; nothing where they are not."""
-    phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
-    if len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
-        return "they end in step with 100 ms, the period of a CPU quota"
     steps = np.diff(stalls.times)
     if len(steps) < 2:
         return ""
     base = int(steps.min())
+    phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
+    if base < limits.quota_periods * _PERIOD_NS and len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
+        return "they end in step with 100 ms, the period of a CPU quota"
     multiples = steps.astype(np.float64) / base
     if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
         each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))

@@ -173,3 +173,5 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
     assert "CPU quota" not in ending([time + 37 * number for number, time in enumerate(quota)])
     assert "they come every 2,000 ms" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
     assert "every" not in ending([quota[0] + ms for ms in (0, 2_000, 4_500, 6_000)])
+    for step_ms, words in ((400, "CPU quota"), (500, "every 500 ms"), (2_000, "every 2,000 ms"), (10_000, "every 10.0")):
+        assert words in ending([quota[0] + step_ms * number for number in range(8)])
