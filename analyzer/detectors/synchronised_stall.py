@@ -20,14 +20,15 @@ The network is no cause: the capture was taken at that host, or the host's TCP a
 lasted on for as long again. So its kernel and the path worked.
 
 It is reported from two moments with late PINGs, or five waiting RPCs, of one host. The time lost is that of the RPCs
-that waited for the server. What a client's pause costs its callers comes before their first packet, and is not
+that waited together for the server. What a client's pause costs its callers comes before their first packet, and is not
 counted.
 
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
 late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a
-PING was late. If the kernel was paused as well, the host cannot be told from the path.
+PING was late: then the report does not say that the process was paused. If the kernel was paused as well, the host
+cannot be told from the path.
 
 What would refute it
 --------------------
@@ -119,8 +120,10 @@ class _Stalls(Struct, frozen=True, eq=False):
     times: Ints
     """When each ended; one element for those of several connections at the same moment."""
     median_ns: int
+    waiting: int
+    """RPCs that waited together for the server."""
     waited_ns: int
-    """What the RPCs that prove them waited in all."""
+    """How long they waited in all."""
 
     @property
     def total_ns(self) -> int:
@@ -207,6 +210,7 @@ def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _St
         pings,
         _find_moments(tables, rows),
         int(np.median(proved.length_ns[rows])),
+        int(waiting.sum()),
         total_ns(proved.length_ns[rows] * waiting),
     )
 
@@ -240,16 +244,17 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
 def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     table, rows = tables.stalls, stalls.rows
     connections = tuple(_shared.distinct(table.connection[rows]).tolist())
-    who, server = _shared.host(tables, connections[0], stalls.direction), stalls.direction == 1
-    lost = _count_lost(tables, stalls) if server else None
+    who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.pings >= limits.pings
+    lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     length, often = _shared.milliseconds(stalls.median_ns), f"{len(stalls.times):,} times"
     period = _find_period(stalls, limits)
+    stopped = f"{who} {'was paused' if paused else 'sent nothing'} {often} for {length}"
     return Finding(
         id=ID,
-        title=f"{who} was paused {often} for {length}" + (f"; {period}" if period else ""),
+        title=stopped + (f"; {period}" if period else ""),
         severity=_rate_severity(tables, stalls, share, limits),
-        confidence=_shared.lower("high" if stalls.pings >= limits.pings else "medium", _shared.quality_allows(tables)),
+        confidence=_shared.lower("high" if paused else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -258,7 +263,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "median_stall_ns": stalls.median_ns,
             "longest_stall_ns": int(table.duration_ns[rows].max()),
             "late_pings": stalls.pings,
-            "rpcs_waiting": int(table.waiting[rows].sum()),
+            "rpcs_waiting": stalls.waiting,
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
         },
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show_stall(tables, row)),
@@ -266,8 +271,8 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         remedies=_list_remedies(who),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
-            f"{who} was paused {often} for {length} (median), with everything in flight: look for garbage collection, "
-            "a CPU quota or a paused host there."
+            f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: look for "
+            f"{'' if paused else 'a lock, '}garbage collection, a CPU quota or a paused host there."
         ),
     )
 
@@ -290,14 +295,15 @@ def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits:
 
 def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
     table, rows = tables.stalls, stalls.rows
-    waiting = int(table.waiting[rows].sum())
     parts = [
         f"{len(stalls.times):,} times {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} (median; longest "
         f"{_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
         + (f", and {period}." if period else ".")
     ]
-    if waiting:
-        parts.append(f"{waiting:,} RPCs waited, all that were in flight, and none was answered before the others.")
+    if stalls.waiting:
+        parts.append(
+            f"{stalls.waiting:,} RPCs waited, all that were in flight, and none was answered before the others."
+        )
     if stalls.pings:
         parts.append(
             f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "
