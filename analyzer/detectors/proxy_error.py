@@ -59,7 +59,12 @@ from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows
 
 ID = "proxy-error"
-ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", figure=_figures.nothing_seen, precedence=2)
+ABOUT = About(
+    example="recorded/wild/nginx-http-statuses.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=2,
+    weight="refused_share",
+)
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -94,12 +99,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     who = _name_answerers(tables, rows, connections)
     by = " and ".join(who) or host(tables, connections[0], 1)
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
-    most = statuses.most_common(1)[0][0]
+    ((most, number),) = statuses.most_common(1)
+    mostly = f", most {most}" if 2 * number > len(rows) else ""
     median = milliseconds(float(np.median(rows.duration_ns)))
     reason = _explain_status(most)
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}, most {most}",
+        title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}{mostly}",
         severity=common.severity_of_count(
             len(rows), everything, limits.few, limits.warning_share, limits.critical_share
         ),

@@ -120,9 +120,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
+    mostly = f"most with {first}" if 2 * statuses[first] > len(rows) else f"with {_name_statuses(statuses)}"
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, most with {first}",
+        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, {mostly}",
         severity=common.severity_of_count(
             len(rows), everything, limits.few, limits.warning_share, limits.critical_share
         ),
@@ -152,7 +153,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed, most with {first} "
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed, {mostly} "
             f"({next(iter(methods))}): look in the server's log at the times of the evidence."
         ),
     )
@@ -161,6 +162,12 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
 def _count_by_status(rows: Failed) -> dict[str, int]:
     counts = Counter(int(code) for code in rows.status.tolist())
     return {_core.STATUSES[code]: count for code, count in counts.most_common()}
+
+
+def _name_statuses(statuses: dict[str, int]) -> str:
+    """Name the two most frequent statuses: `NOT_FOUND, INTERNAL and others`."""
+    first, second, *more = statuses
+    return f"{first}, {second} and others" if more else f"{first} and {second}"
 
 
 def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:

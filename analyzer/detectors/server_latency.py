@@ -77,6 +77,7 @@ ABOUT = About(
     figure=_figures.blocked_time("server"),
     caused_by=("hung-rpc", "synchronised-stall"),
     weight="server_time_share",
+    weighs_time=True,
 )
 
 _SERVER = CAUSES.index("server")

@@ -300,6 +300,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     rows = sorted({row for slow in found for row in (slow.connection, *slow.attempts)})
     ends = f"{tables.client(worst.connection)} to {tables.server(worst.connection)}"
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
+    waited = "may have waited" if worst.rpc < 0 else "waited"
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
     return Finding(
         id=ID,
@@ -325,7 +326,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
         remedies=tuple(REMEDIES[name] for name in dict.fromkeys(s.kind for slow in found for s in slow.steps)),
         references=("RFC 8305", "RFC 6298 section 2", "grpc/grpc doc/connection-backoff.md"),
         verdict=(
-            f"The first RPC of {count(len(found), 'connection')} waited {median} for the set-up: {CAUSES[kind]}. "
+            f"The first RPC of {count(len(found), 'connection')} {waited} {median} for the set-up: {CAUSES[kind]}. "
             f"{ADVICE[kind]}."
         ),
     )

@@ -60,6 +60,7 @@ ABOUT = About(
     example="recorded/wild/haproxy-streamtimeout.pcap.zst",
     figure=_figures.nothing_seen,
     precedence=3,
+    weight="ended_share",
 )
 
 
@@ -191,10 +192,12 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
+        part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
         metrics={
             "ended_rpcs": len(rows),
             "alike_ends": timed.of,
             "rpcs": everything,
+            "ended_share": len(rows) / everything,
             "measures": timed.measures,
             "time_p50_ns": int(median),
             "time_min_ns": int(timed.times_ns.min()),

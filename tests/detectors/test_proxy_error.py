@@ -88,6 +88,13 @@ def test_severity_follows_the_share_of_rpcs(tmp_path: Path, refusals: int, calls
     assert must(proxy_error, played(refused(statuses), tmp_path)).severity == severity
 
 
+@pytest.mark.parametrize(("statuses", "most"), [([503, 503, 502], True), ([503, 503, 502, 502], False)])
+def test_only_a_majority_is_most(tmp_path: Path, statuses: list[int], most: bool) -> None:
+    found = must(proxy_error, played(refused(statuses), tmp_path))
+    assert ("most 503" in found.title) == most
+    assert found.verdict.endswith("503 means that it had no backend to pass the request to.")
+
+
 def test_a_page_is_not_needed(tmp_path: Path) -> None:
     found = must(proxy_error, played(refused([503] * 3, page=b""), tmp_path))
     assert found.metrics["http_503_rpcs"] == 3

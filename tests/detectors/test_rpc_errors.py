@@ -68,6 +68,20 @@ def test_the_evidence_of_a_reset_names_it() -> None:
     assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
 
 
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        ([5, 5, 14], "most with NOT_FOUND"),
+        ([5, 5, 14, 14], "with NOT_FOUND and UNAVAILABLE"),
+        ([5, 5, 14, 14, 2], "with NOT_FOUND, UNAVAILABLE and others"),
+    ],
+)
+def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -> None:
+    found = must(rpc_errors, played(statuses(codes), tmp_path))
+    assert f"{words} " in f"{found.title} "
+    assert f"{words} " in found.verdict
+
+
 def test_failed_rpcs_are_found_once_for_each_tables() -> None:
     tables = decode(recording("rpc-errors").files)
     assert _failures.failed(tables) is _failures.failed(tables)

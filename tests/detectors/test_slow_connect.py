@@ -68,6 +68,7 @@ def test_tls_without_its_secrets_is_less_certain() -> None:
     finding = the_finding(detector, [recorded("wild/connect-tls-slow.pcap.zst")])
     assert (finding.confidence, finding.metrics["tls_connections"]) == ("low", 3)
     assert "encrypted" in finding.explanation
+    assert finding.verdict.startswith("The first RPC of 3 connections may have waited")
 
 
 @pytest.mark.parametrize("name", ["connect-dns-slow", "connect-v6-first", "connect-syn-retry"])
