@@ -54,7 +54,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _software
+from . import _figures, _software, _timers
 from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows
 
@@ -101,7 +101,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
     ((most, number),) = statuses.most_common(1)
     mostly = f", most {most}" if 2 * number > len(rows) else ""
-    median = milliseconds(float(np.median(rows.duration_ns)))
+    median = float(np.median(rows.duration_ns))
     reason = _explain_status(most)
     return Finding(
         id=ID,
@@ -118,10 +118,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
-            f"The RPCs took {median} (median)."
+            f"The RPCs took {milliseconds(median)} (median)."
             + ("" if _are_named(rows) else " The responses do not name the software that sent them.")
         ),
-        remedies=_list_remedies(most, who),
+        remedies=_list_remedies(most, who, median),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
@@ -215,21 +215,18 @@ _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
             "503 when none is healthy or a limit is reached",
         ),
     ),
-    504: (
-        ("nginx", "grpc_read_timeout", "60 s by default, between two reads from the backend"),
-        ("haproxy", "timeout server", "must cover the longest wait of an RPC"),
-        ("Envoy", "timeout of the route", "15 s by default, for the whole RPC"),
-    ),
 }
-"""Settings by HTTP status: nginx.org/en/docs (1.22), docs.haproxy.org (2.6), envoyproxy.io/docs (1.30)."""
+"""Settings by HTTP status, besides timers: nginx.org/en/docs (1.22), envoyproxy.io/docs (1.30)."""
 
 
-def _list_remedies(code: int, who: list[str]) -> tuple[Remedy, ...]:
+def _list_remedies(code: int, who: list[str], time_ns: float) -> tuple[Remedy, ...]:
     """List the log first, then the settings of the software that answered, or of all if it is unknown."""
     name = who[0].partition(" (")[0] if who else "the software that answered"
     log = Remedy(
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )
+    software = _software.recognise(*who[:1])
     settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
-    own = [setting for setting in settings if who and who[0].lower().startswith(setting.implementation.lower())]
-    return (log, *(own or ([] if who else settings)))
+    settings += _timers.list_answering_timers(code, time_ns, software)
+    own = [setting for setting in settings if _software.is_of(setting.implementation, software)]
+    return (log, *(own if who else settings))

@@ -146,8 +146,7 @@ def test_every_timer_has_a_source_and_a_version() -> None:
     for timer in _timers.TIMERS:
         assert timer.source
         assert timer.measures in (_timers.SILENCE, _timers.DURATION)
-    recognised = {timer.software for timer in _timers.TIMERS} & set(_software.SOFTWARE)
-    assert recognised >= {"nginx", "haproxy", "envoy", "nghttpx"}
+    assert {timer.software for timer in _timers.TIMERS} <= set(_software.SOFTWARE)  # others would never be shown
 
 
 def test_synthetic_captures() -> None:
