@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from ..model.finding import Remedy
 from ..summary import figures
@@ -62,10 +63,15 @@ def recognise_end(tables: Tables, connection: int, direction: int) -> str | None
     return recognise(figures.server_implementation(tables, connection)[0])
 
 
-def recognise_proxy(tables: Tables, connections: tuple[int, ...]) -> str | None:
-    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
+def recognise_server(tables: Tables, connections: Iterable[int]) -> str | None:
+    """Recognise the software at the server's end of some connections; None unless all have the same."""
     seen = {recognise_end(tables, connection, 1) for connection in connections}
-    only = seen.pop() if len(seen) == 1 else None
+    return seen.pop() if len(seen) == 1 else None
+
+
+def recognise_proxy(tables: Tables, connections: Iterable[int]) -> str | None:
+    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
+    only = recognise_server(tables, connections)
     return only if only in PROXIES else None
 
 

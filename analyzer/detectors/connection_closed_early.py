@@ -59,7 +59,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _draining
+from . import _draining, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
@@ -189,7 +189,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         explanation=f"{words} {_describe_loss(tables, lost, count)}{limit}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words} {_advise(tables, ends[0])}",
+        verdict=f"{words} {_advise(tables, ends[0], drained)}",
     )
 
 
@@ -207,7 +207,7 @@ def _describe_loss(tables: Tables, lost: Counts, count: str) -> str:
     )
 
 
-def _advise(tables: Tables, end: _End) -> str:
+def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
     if end.goaway < 0:
         by_client = int(tables.connections.closed_by[end.connection]) == 0
@@ -216,7 +216,10 @@ def _advise(tables: Tables, end: _End) -> str:
         )
     if int(tables.goaways.code[end.goaway]):
         return "See the sender's log."
-    return "Give the shutdown more time (MaxConnectionAgeGrace)."
+    if drained:
+        return drained.advise()
+    proxy = _software.recognise_proxy(tables, (end.connection,))
+    return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
 
 
 def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
