@@ -6,9 +6,9 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Remedy
+from ..model.text import count
 from ..tables import Ints, Tables
 from . import _software
-from ._failures import counted
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
@@ -29,7 +29,7 @@ class Drained(Struct, frozen=True, eq=False):
     def describe(self) -> str:
         """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
         limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
-        times = f"{self.connections:,} of {counted(self.of, 'connection')}"
+        times = f"{self.connections:,} of {count(self.of, 'connection')}"
         return f"The server drained {times} with GOAWAY {self.when}: {limit}."
 
     @property

@@ -225,11 +225,6 @@ def software(tables: Tables, agent: int) -> str | None:
     return (tables.agents[agent] or None) if agent != NO_AGENT else None
 
 
-def counted(count: int, noun: str) -> str:
-    """Format a number with its noun: `1 RPC`, `2 RPCs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def error_name(code: int) -> str:
     """Return the name of an HTTP/2 error code."""
     return ERROR_CODES[code] if code < len(ERROR_CODES) else f"error {code}"
