@@ -55,10 +55,11 @@ ALERTS = {
 }
 """Names of TLS alerts (RFC 8446 section 6; 22 and 120 as in RFC 7301 and the IANA registry)."""
 
-KINDS = ("refused", "unanswered", "alert", "http1", "closed", "silent", "cleartext", "foreign", "abandoned")
-"""Ways to fail: RST for a SYN; no answer to SYNs; a TLS alert; HTTP/1 for the preface or the ClientHello; closed by the
-server before it sent a byte; closed by the client after it had waited in vain for one; HTTP/2 in the clear for the
-ClientHello; another protocol for either; closed by the client after the server's part of the TLS handshake."""
+KINDS = ("refused", "unanswered", "http1", "cleartext", "foreign", "alert", "closed", "silent", "abandoned")
+"""Ways to fail: RST for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello; HTTP/2 in the clear for
+the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a byte; closed by the
+client after it had waited in vain for one; closed by the client after the server's part of the TLS handshake. The first
+one that fits counts: a client may send an alert for what the server answered."""
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -83,19 +84,17 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     kinds: tuple[Mask, ...] = (
         dialed & (s.reset_packet > 0) & (c.closed_by == 1),
         dialed & silent,
-        asked & (s.alert != NO_ALERT),
         asked & begun & (s.server_begins == HTTP1),
-        mute & begun & (c.closed_by == 1),
-        mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
         asked & (s.client_begins == TLS_HELLO) & (s.server_begins == SETTINGS),
         asked & begun & (s.server_begins == OTHER),
-        asked & (s.alert == NO_ALERT) & unfinished & (c.closed_by == 0),
+        asked & (s.alert != NO_ALERT),
+        mute & begun & (c.closed_by == 1),
+        mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
+        asked & unfinished & (c.closed_by == 0),
     )
-    rows = [np.flatnonzero(mask) for mask in kinds]
-    connection = np.concatenate(rows).astype(np.int64)
-    kind = np.repeat(np.arange(len(kinds)), [len(found) for found in rows])
-    order = np.argsort(connection, kind="stable")
-    return Failures(connection[order], kind[order])
+    kind = np.select(kinds, range(len(kinds)), default=-1)
+    connection = np.flatnonzero(kind >= 0)
+    return Failures(connection, kind[connection])
 
 
 def find_grpc_ports(tables: Tables) -> Ints:

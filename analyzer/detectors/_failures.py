@@ -59,6 +59,15 @@ ERROR_CODES = (
 """Names of HTTP/2 error codes (RFC 9113 section 7)."""
 
 
+class Rates(Struct, frozen=True, eq=False):
+    """Shares of RPCs that ended in some way, from which it matters."""
+
+    warning_share: float = 0.01
+    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
+
+
 class Failed(Struct, frozen=True, eq=False):
     """Some rows of the failures table, with data of their RPCs; all columns are equally long."""
 
@@ -136,11 +145,16 @@ def _find_failed(tables: Tables) -> Failed:
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
-    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
+    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns))
     return ended_so
+
+
+def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
+    """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
+    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
+    over: Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
+    return over
 
 
 def refused(rows: Failed) -> Mask:

@@ -140,8 +140,9 @@ def sum_up(tables: Tables, chain: Chain) -> str:
 
 
 def show_end(tables: Tables, row: int) -> Evidence:
-    """Show the answer of a lookup, or its last query."""
+    """Show the answer of a lookup, or its first query."""
     asked, name = tables.lookups, describe(tables, row)
     if asked.answer_packet[row]:
-        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}")
-    return Evidence(int(asked.last_packet[row]), int(asked.time_ns[row]), f"DNS query for {name}, not answered")
+        code = f" with response code {asked.code[row]}" if asked.code[row] else ""
+        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}{code}")
+    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name}, not answered")

@@ -55,7 +55,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count, safe
 from ..tables import Ints, Tables
 from ..tables.grouping import group_rows
-from . import _attempts, _figures
+from . import _attempts, _figures, _lookups
 from ._shared import milliseconds, quality_allows
 
 ID = "connect-failure"
@@ -242,7 +242,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         return
     names = list(dict.fromkeys(safe(tables.lookup_names[int(asked.name[row])]) for row in rows.tolist()))
     unanswered = int((asked.answer_packet[rows] == 0).sum())
-    missing = int((asked.code[rows] == NO_SUCH_NAME).sum())
+    missing = int((asked.code[rows] == _lookups.NO_SUCH_NAME).sum())
     shown = ", ".join(names[: limits.groups])
     words = (
         f"{count(len(rows), 'DNS question')} for {shown} gave no address: {missing:,} with no such name (NXDOMAIN), "
@@ -257,7 +257,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         lost_ns=None,
         share=None,
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
-        evidence=tuple(_show_question(tables, row) for row in rows[: limits.examples].tolist()),
+        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: limits.examples].tolist()),
         explanation=f"{words}. No connection was opened.",
         remedies=(
             Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),
@@ -265,19 +265,6 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         references=("RFC 1035 section 4.1.1", "grpc/grpc doc/naming.md"),
         verdict=f"DNS gave no address for {shown}, so no connection was opened: check the name and the DNS server.",
     )
-
-
-NO_SUCH_NAME = 3
-"""Response code of DNS (RFC 1035 section 4.1.1)."""
-
-
-def _show_question(tables: Tables, row: int) -> Evidence:
-    asked = tables.lookups
-    name = safe(tables.lookup_names[int(asked.name[row])])
-    if asked.answer_packet[row]:
-        what = f"response code {asked.code[row]} for {name}"
-        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), what)
-    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name} without an answer")
 
 
 ADVICE = {

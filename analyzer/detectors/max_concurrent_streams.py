@@ -53,7 +53,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _settings, _shared, _software_settings, _turns
+from . import _settings, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -176,7 +176,7 @@ def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(_settings.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+        Remedy(_software.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
     at_server = _software_settings.list_software_settings(server, _software_settings.STREAM_LIMIT, 1)
     at_client = _settings.sort_by_implementation(opened, client)

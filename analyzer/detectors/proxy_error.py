@@ -46,7 +46,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
@@ -67,13 +66,9 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.01
-    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3
     """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
@@ -133,8 +128,8 @@ def _are_named(rows: Failed) -> bool:
     return bool((rows.answered_by != NO_AGENT).any())
 
 
-def _list_codes(statuses: Mapping[int, int]) -> str:
-    codes = [str(code) for code, _ in Counter(statuses).most_common(3)]
+def _list_codes(statuses: Counter[int]) -> str:
+    codes = [str(code) for code, _ in statuses.most_common(3)]
     return codes[0] if len(codes) == 1 else f"{', '.join(codes[:-1])} and {codes[-1]}"
 
 
@@ -150,12 +145,12 @@ def _list_grpc_statuses(rows: Failed) -> list[str]:
     return [_core.STATUSES[int(code)] for code, _ in Counter(rows.status.tolist()).most_common()]
 
 
-def _measure(tables: Tables, rows: Failed, statuses: Mapping[int, int]) -> dict[str, int | float | str]:
+def _measure(tables: Tables, rows: Failed, statuses: Counter[int]) -> dict[str, int | float | str]:
     return {
         "refused_rpcs": len(rows),
         "rpcs": tables.rpc_count,
         "refused_share": len(rows) / tables.rpc_count,
-        **{f"http_{code}_rpcs": n for code, n in Counter(statuses).most_common(10)},
+        **{f"http_{code}_rpcs": n for code, n in statuses.most_common(10)},
         "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
         "refused_rpc_time_ns": total_ns(rows.duration_ns),
     }

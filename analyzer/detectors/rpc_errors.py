@@ -48,7 +48,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.analysis import Analysis
@@ -88,13 +87,9 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.01
-    """A warning from this share of RPCs failing (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs failing (heuristic: one call in ten)."""
     few: int = 3
     """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from judging import changed, must
+from msgspec.structs import replace
 from support import grpcdiag, recorded, synthetic
 
 from grpcdiag.analyzer import _core
@@ -127,6 +129,15 @@ def test_ways_to_fail(tmp_path: Path, request_: bytes, response: bytes, kind: st
     evidence_is_in_the_packets(finding, [path])
 
 
+def test_an_attempt_fails_in_one_way(tmp_path: Path) -> None:
+    """A client that gets HTTP/2 in the clear for its ClientHello may send an alert (10, unexpected_message)."""
+    path = file_of(tmp_path, answer(START_NS, 41_000, CLIENT_HELLO, bytes.fromhex("000000040000000000")))
+    tables = changed(decode([path]), "setups", alert=[10], alert_by=[0], alert_packet=[6], alert_time_ns=[START_NS])
+    finding = must(detector, tables)
+    assert (finding.metrics["attempts"], finding.metrics["cleartext_attempts"]) == (1, 1)
+    assert "alert_attempts" not in finding.metrics
+
+
 def test_other_answers_are_no_failure(tmp_path: Path) -> None:
     settings = bytes.fromhex("000000040000000000")
     assert found(detector, [file_of(tmp_path, answer(START_NS, 41_000, PREFACE, settings))]) is None
@@ -188,6 +199,30 @@ def test_every_kind_is_described() -> None:
         assert _attempts.describe(tables, 0, kind)
     assert len(_core.BEGINNINGS) == 8
     assert np.array_equal(_attempts.find_grpc_ports(tables), [])
+
+
+def test_names_without_an_address_where_no_connection_was_opened() -> None:
+    """The questions of a resolver that all ended with NXDOMAIN, two of them made unanswered."""
+    tables = decode([recorded("wild/connect-dns-nxdomain.pcap.zst")])
+    empty = {
+        name: type(table)(*[getattr(table, field)[:0] for field in table.__struct_fields__])
+        for name in ("connections", "setups")
+        for table in [getattr(tables, name)]
+    }
+    count = len(tables.lookups.kind)
+    answered = np.where(np.arange(count) < 2, 0, tables.lookups.answer_packet)
+    lost = changed(
+        replace(tables, **empty, methods=()),
+        "lookups",
+        kind=np.ones(count),
+        code=np.where(answered > 0, 3, 0),
+        answer_packet=answered,
+    )
+    finding = must(detector, lost)
+    assert (finding.severity, finding.metrics["questions"], finding.metrics["unanswered"]) == ("critical", count, 2)
+    assert finding.verdict.startswith("DNS gave no address for ")
+    assert finding.evidence[0].what.endswith("not answered")
+    assert finding.evidence[2].what.endswith("with response code 3")
 
 
 def test_synthetic_captures() -> None:

@@ -220,3 +220,12 @@ def test_an_unanswered_lookup_counts_until_the_syn() -> None:
 
 def test_synthetic_captures() -> None:
     assert disagreements(detector) == []
+
+
+def test_a_question_without_an_answer_is_shown_at_its_own_time() -> None:
+    """Asked twice: the evidence is the first query, and its time."""
+    tables = decode([recorded("wild/connect-dns-slow.pcap.zst")])
+    asked = tables.lookups
+    lost = changed(tables, "lookups", answer_packet=asked.answer_packet * 0, last_packet=asked.packet + 1)
+    shown = _lookups.show_end(lost, 0)
+    assert (shown.packet, shown.time_ns) == (int(asked.packet[0]), int(asked.time_ns[0]))
