@@ -6,9 +6,9 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Remedy
+from ..model.text import count
 from ..tables import Ints, Tables
 from . import _software
-from ._failures import counted
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
@@ -24,23 +24,30 @@ class Drained(Struct, frozen=True, eq=False):
     connections: int
     of: int
     software: str | None
+    """What the server runs, None where it is unknown or not the same on all."""
 
     def describe(self) -> str:
-        """Say what they have in common: `after exactly 50 requests, 12 times`."""
-        times = f"{self.connections:,} of {counted(self.of, 'connection')}"
+        """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
+        limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
+        times = f"{self.connections:,} of {count(self.of, 'connection')}"
+        return f"The server drained {times} with GOAWAY {self.when}: {limit}."
+
+    @property
+    def when(self) -> str:
+        """Say when they were drained: `after exactly 50 requests each`."""
         if self.requests:
-            return (
-                f"The server drained {times} with GOAWAY after exactly {self.requests:,} requests each: a limit on "
-                "requests per connection, as nginx's keepalive_requests."
-            )
-        return (
-            f"The server drained {times} with GOAWAY at an age of about {milliseconds(self.age_ns)}: a limit on the "
-            "age of connections, as MAX_CONNECTION_AGE."
-        )
+            return f"after exactly {self.requests:,} requests each"
+        return f"at an age of about {milliseconds(self.age_ns)}"
+
+    def advise(self) -> str:
+        """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""
+        own = [remedy.knob for remedy in self.list_remedies() if _software.is_of(remedy.implementation, self.software)]
+        return f"The server drains connections {self.when}: raise that limit{f' ({own[0]})' if own else ''}."
 
     def list_remedies(self) -> tuple[Remedy, ...]:
-        """List the settings of that limit."""
-        return REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+        """List the settings of that limit, those of the server's software first."""
+        remedies = REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+        return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
 
 
 def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) -> Drained | None:
@@ -59,7 +66,7 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
                 0,
                 number,
                 len(connections),
-                _software.recognise_proxy(tables, tuple(connections.tolist())),
+                _software.recognise_server(tables, connections.tolist()),
             )
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
@@ -69,9 +76,8 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
         return None
-    return Drained(
-        0, int(np.median(ages)), len(ages), len(ages), _software.recognise_proxy(tables, tuple(connections.tolist()))
-    )
+    software = _software.recognise_server(tables, connections.tolist())
+    return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
 
 
 def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,15 @@ ERROR_CODES = (
 """Names of HTTP/2 error codes (RFC 9113 section 7)."""
 
 
+class Rates(Struct, frozen=True, eq=False):
+    """Shares of RPCs that ended in some way, from which it matters."""
+
+    warning_share: float = 0.01
+    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
+
+
 class Failed(Struct, frozen=True, eq=False):
     """Some rows of the failures table, with data of their RPCs; all columns are equally long."""
 
@@ -89,11 +99,21 @@ class Failed(Struct, frozen=True, eq=False):
         return len(self.rpc)
 
 
+_FOUND: WeakKeyDictionary[Tables, Failed] = WeakKeyDictionary()
+"""What several detectors ask for, found once."""
+
+
 def failed(tables: Tables) -> Failed:
     """Find all RPCs that ended with a status other than OK, in the order in which they began.
 
     The table keeps a limited number of rows; for other RPCs the sender of the RST_STREAM is unknown.
     """
+    if tables not in _FOUND:
+        _FOUND[tables] = _find_failed(tables)
+    return _FOUND[tables]
+
+
+def _find_failed(tables: Tables) -> Failed:
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
     answered_by, foreign = failures.answered_by, failures.foreign
@@ -127,11 +147,16 @@ def failed(tables: Tables) -> Failed:
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
-    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
+    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns))
     return ended_so
+
+
+def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
+    """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
+    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
+    over: Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
+    return over
 
 
 def refused(rows: Failed) -> Mask:
@@ -214,11 +239,6 @@ def _answered_by(tables: Tables, rows: Failed, place: int) -> str:
 def software(tables: Tables, agent: int) -> str | None:
     """Return the name of the software that answered, None when its response does not name it."""
     return (tables.agents[agent] or None) if agent != NO_AGENT else None
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a number with its noun: `1 RPC`, `2 RPCs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def error_name(code: int) -> str:

@@ -48,6 +48,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
@@ -94,8 +95,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():
-        count = common.counted(int(unknown.sum()), "RPC")
-        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks their headers")
+        rpcs = count(int(unknown.sum()), "RPC")
+        yield Skipped(ID, f"{rpcs} may have ended by a deadline: the capture lacks their headers")
     rows = rows.where(~unknown)
     if len(rows):
         yield _make_finding(tables, rows, limits)

@@ -53,8 +53,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _settings, _shared, _software_settings, _turns
-from ._failures import counted
+from . import _settings, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -101,7 +100,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if unknown.any():
         yield Skipped(
             ID,
-            f"{counted(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
+            f"{count(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
             "unknown",
         )
     if bound.any():
@@ -112,7 +111,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
-    streams = counted(limit, "stream")
+    streams = count(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
     share = min(1.0, at_limit / int(_turns.measure_turns(tables, np.array([row])).active_ns[0]))
     lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
@@ -144,7 +143,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
             "all that time, before its first packet, which is not part of the durations on the wire. It is a lower "
             "bound, because the length of the queue is not on the wire. "
-            f"Exactly {counted(limit, 'caller')} in a loop would look the same without a queue."
+            f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
@@ -168,7 +167,7 @@ def _show_refill(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
-    yield Evidence(ended, ended_at, f"a stream ends while {counted(limit, 'stream')} are open, as many as allowed")
+    yield Evidence(ended, ended_at, f"a stream ends while {count(limit, 'stream')} are open, as many as allowed")
     yield Evidence(opened, when, "a new stream takes its place: its RPC had been waiting")
 
 
@@ -177,7 +176,7 @@ def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(_settings.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+        Remedy(_software.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
     at_server = _software_settings.list_software_settings(server, _software_settings.STREAM_LIMIT, 1)
     at_client = _settings.sort_by_implementation(opened, client)

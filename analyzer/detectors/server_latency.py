@@ -66,6 +66,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
+from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time, share_of_time
@@ -76,6 +77,7 @@ ABOUT = About(
     figure=_figures.blocked_time("server"),
     caused_by=("hung-rpc", "synchronised-stall"),
     weight="server_time_share",
+    weighs_time=True,
 )
 
 _SERVER = CAUSES.index("server")
@@ -239,12 +241,13 @@ def _find_longest_recovery(tables: Tables) -> int:
 def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
     """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
     connections, first = tables.connections, int(tables.rpcs.connection[rpc])
-    used = (connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0)
+    used = np.flatnonzero((connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0))
     ends = connections.server_ip.astype(np.int64) << 16 | connections.server_port
-    own = int(ends[first])
-    groups = [np.flatnonzero(used & (ends == end)) for end in (own, *(set(ends[used].tolist()) - {own}))]
+    groups = group_rows(ends[used])
+    own = groups.pop(int(ends[first]))
     times = tables.connection_budgets[:, _SERVER]
-    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in groups]
+    servers = [used[group] for group in (own, *groups.values())]
+    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in servers]
 
 
 def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Limits) -> _Peers | None:
@@ -262,7 +265,8 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     connections = tuple(
         int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
     )
-    server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
+    server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
+    name = first.method.name or "A method whose name is not known"
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
     words = _summarize(first, server, name)
     lost = sum(s.lost_ns or 0 for s in slow)
@@ -283,8 +287,17 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
         ),
         remedies=_list_remedies(first, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(first, server, name, share),
+        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables))),
     )
+
+
+def _name_servers(tables: Tables, method: Method) -> str:
+    """Name the server of a method, or say how many have it: `3 servers (10.0.0.2 and others)`."""
+    used = tables.connection_methods
+    connections = distinct(used.connection[used.method == method.number])
+    first = host(tables, int(connections[0]), 1)
+    servers = len(distinct(tables.connections.server_ip[connections]))
+    return first if servers == 1 else f"{servers:,} servers ({first.removeprefix('server ')} and others)"
 
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:
@@ -306,11 +319,11 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
         return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
     if slow.tail:
         return (
-            f"{server} responds to {name} in {p50} (median of {slow.count:,}) but needs {p99} and more for one "
-            "response in a hundred: some calls wait for something there. Beyond its median it took "
+            f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} and more for one "
+            "response in a hundred: some calls wait for something there. Beyond the median they took "
             f"{milliseconds(slow.beyond_median_ns)} in total."
         )
-    return f"{server} needs {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
+    return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
 def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
@@ -319,10 +332,10 @@ def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
         return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
     if slow.tail:
         return (
-            f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
+            f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
             "at the times of the evidence."
         )
-    return f"{share:.0%} of the RPC time is in {server}, which takes {p50} (median) to respond to {name}: look there."
+    return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}: look there."
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:

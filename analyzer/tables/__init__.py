@@ -96,7 +96,7 @@ class Before(Struct, frozen=True, eq=False):
     """The rows of their waits table that the part has, in order."""
 
 
-class Tables(Struct, frozen=True):
+class Tables(Struct, frozen=True, eq=False, weakref=True):
     """The result of decoding one capture."""
 
     capture: Mapping[str, Any]

@@ -10,6 +10,7 @@ from support import RECORDINGS, Recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled
+from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
 from grpcdiag.fixtures.synthetic.words import MS
@@ -34,6 +35,10 @@ def test_a_timer() -> None:
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
 def test_quiet_on_real_captures(capture: Recording) -> None:
     assert told(cancelled, decode(capture.files)) is None
+
+
+def test_cancelled_rpcs_are_not_called_failed(tmp_path: Path) -> None:
+    assert "none failed, 4 cancelled." in summarize_calls(played(given_up(40 * MS, calls=4), tmp_path))
 
 
 @pytest.mark.parametrize(("calls", "severity"), [(4, "info"), (5, "warning")])

@@ -12,7 +12,7 @@ from support import RECORDINGS, Recording, canonical_status, recording, syntheti
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import rpc_errors
+from grpcdiag.analyzer.detectors import _failures, rpc_errors
 from grpcdiag.analyzer.tables import NO_AGENT
 from grpcdiag.fixtures.synthetic.scenes_failures import statuses
 
@@ -66,6 +66,27 @@ def test_the_evidence_of_a_reset_names_it() -> None:
     found = must(rpc_errors, decode([capture.file]))
     check_evidence(found, [capture.file])
     assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        ([5, 5, 14], "most with NOT_FOUND"),
+        ([5, 5, 14, 14], "with NOT_FOUND and UNAVAILABLE"),
+        ([5, 5, 14, 14, 2], "with NOT_FOUND, UNAVAILABLE and others"),
+    ],
+)
+def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -> None:
+    found = must(rpc_errors, played(statuses(codes), tmp_path))
+    assert f"{words} " in f"{found.title} "
+    assert f"{words} " in found.verdict
+
+
+def test_failed_rpcs_are_found_once_for_each_tables() -> None:
+    tables = decode(recording("rpc-errors").files)
+    assert _failures.failed(tables) is _failures.failed(tables)
+    other = changed(tables, "rpcs", status=np.zeros_like(tables.rpcs.status))
+    assert (_failures.failed(other).status == 0).all()
 
 
 def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
