@@ -200,15 +200,14 @@ class Page:
         return self._draw_marked("~~", (text,), int(silences.start_time_ns[row]), "dim")
 
     def open_at_end(self) -> list[Text]:
-        """Draw the RPCs that were open at the capture's end, or at their client's FIN or RST, if the range is as long."""
+        """Draw the RPCs that were open at the capture's end, or at their client's FIN or RST."""
         o, drawn = self.excerpt.tables.open_rpcs, self.excerpt
-        here = (o.connection == drawn.connection) & (o.last_time_ns <= drawn.end_ns) & (o.start_time_ns >= drawn.start_ns)
-        if drawn.stream is not None:
-            here &= o.stream == drawn.stream
+        here = (o.last_time_ns <= drawn.end_ns) & (o.start_time_ns >= drawn.start_ns)
+        here &= (o.connection == drawn.connection) & np.isin(o.stream, drawn.stream or o.stream)
         lines = []
         for side, name in enumerate(DIRECTIONS):
             rows = np.flatnonzero(here & (o.waits_for == side))
-            if len(rows) and drawn.rpc is None:
+            if len(rows):
                 row = rows[np.argmin(o.since_time_ns[rows])]
                 longest = duration(int(o.end_time_ns[row]) - int(o.since_time_ns[row]))
                 rpcs = f"{count(len(rows), 'RPC')} {_format_streams(np.sort(o.stream[rows]).tolist())}"
