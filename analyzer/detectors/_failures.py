@@ -106,6 +106,7 @@ _FOUND: WeakKeyDictionary[Tables, Failed] = WeakKeyDictionary()
 def failed(tables: Tables) -> Failed:
     """Find all RPCs that ended with a status other than OK, in the order in which they began.
 
+    Statuses that a server sent after its client's FIN or RST are left out: the client had gone, and did not read them.
     The table keeps a limited number of rows; for other RPCs the sender of the RST_STREAM is unknown.
     """
     if tables not in _FOUND:
@@ -142,7 +143,24 @@ def _find_failed(tables: Tables) -> Failed:
         answered_by,
         foreign,
     )
-    return everything.where(np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc])))
+    order = np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc]))
+    return everything.where(order[~_is_unread(tables, rpc)[order]])
+
+
+def list_unread(tables: Tables) -> Counts:
+    """List the failed RPCs whose trailers came after their client's FIN or RST."""
+    rpc = tables.failures.rpc
+    return rpc[_is_unread(tables, rpc)]
+
+
+def _is_unread(tables: Tables, rpc: Counts) -> Mask:
+    rpcs, c = tables.rpcs, tables.closings
+    left = np.full(len(tables.connections.first_time_ns), np.iinfo(np.int64).max)
+    by_client = c.direction == 0
+    np.minimum.at(left, c.connection[by_client], c.time_ns[by_client])
+    ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
+    unread: Mask = (rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]])
+    return unread
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:

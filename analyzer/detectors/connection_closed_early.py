@@ -130,7 +130,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _find_lost(tables: Tables) -> Counts:
     """Find RPCs that the end of their connection ended; none whose response the capture may have missed."""
     rpcs = tables.rpcs
-    rpc = common.failed(tables).rpc
+    rpc = np.r_[common.failed(tables).rpc, common.list_unread(tables)]
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
     seen = (rpcs.flags[rpc] & (COMPLETE | TOUCHES_GAP)) == COMPLETE
     on, connections = rpcs.connection[rpc], tables.connections

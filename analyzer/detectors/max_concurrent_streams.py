@@ -15,6 +15,10 @@ limit. In at least half of these cases, and in ten of them, a new stream took th
 waiting. Meanwhile at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time
 that RPCs queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
 
+Streams that stay open, such as watches, can fill a limit for good: as many as allowed are open for 5 s or longer, and
+none ends. Then nothing further can begin on the connection. Whether an RPC waits for that is not on the wire; from a
+limit of ten on it is a warning, below that it may be chance and is not reported.
+
 It is a warning from a tenth of the time between first and last message on, and critical from half of it. With a
 limit of one stream it is a warning at most.
 
@@ -88,6 +92,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Open streams from which an unknown limit is reported (heuristic: servers seldom allow fewer)."""
     certain_limit: int = 10
     """High confidence from this limit (heuristic: so many callers seldom equal the limit by chance)."""
+    full_ns: int = 5_000_000_000
+    """Least time in which as many streams as allowed are open and none ends (heuristic: longer than most calls)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -103,8 +109,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             f"{count(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
             "unknown",
         )
+    full = (turns.ended_at_limit == 0) & (turns.at_limit_ns >= limits.full_ns)
+    full &= connections.peer_max_concurrent_streams >= limits.certain_limit
     if bound.any():
         yield _make_finding(tables, np.flatnonzero(bound), limits)
+    elif full.any():
+        yield _make_full_finding(tables, np.flatnonzero(full))
 
 
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
@@ -155,6 +165,48 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"here includes, because {server} allows {streams} at once: raise MAX_CONCURRENT_STREAMS there."
         ),
     )
+
+
+def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
+    """Report connections on which as many streams as allowed stay open."""
+    turns, connections = tables.turns, tables.connections
+    row = int(rows[np.argmax(turns.at_limit_ns[rows])])
+    limit, at_limit = int(connections.peer_max_concurrent_streams[row]), int(turns.at_limit_ns[row])
+    client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
+    where, streams = f"connection {row}", count(limit, "stream")
+    return Finding(
+        id=ID,
+        title=f"{where} is full: {server} allows {streams}, all stay open, and none ended for "
+        f"{_shared.milliseconds(at_limit)}",
+        severity="warning",
+        confidence=_shared.lower("medium", _shared.quality_allows(tables)),
+        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        lost_ns=None,
+        share=None,
+        metrics={"connections": len(rows), "max_concurrent_streams": limit, "at_limit_ns": at_limit},
+        evidence=tuple(_show_full(tables, row, limit)),
+        explanation=(
+            f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open on "
+            f"{where}, and for {_shared.milliseconds(at_limit)} none of them ended. No further RPC can begin there "
+            "until one does. Whether an RPC waits is not on the wire: only the client knows its queue."
+        ),
+        remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        references=("RFC 9113 section 5.1.2",),
+        verdict=(
+            f"{where} carries {streams}, as many as {server} allows, and none ends: further RPCs of {client} would "
+            "wait there. Raise MAX_CONCURRENT_STREAMS, or give long streams a channel of their own."
+        ),
+    )
+
+
+def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
+    """Show the stream that took the last place and the last packet of the connection."""
+    o = tables.open_rpcs
+    on = np.flatnonzero(o.connection == row)
+    if len(on):
+        last = int(on[np.lexsort((o.stream[on], o.first_packet[on]))[-1]])
+        words = f"stream {o.stream[last]} begins: as many as allowed are open, {limit:,}"
+        yield Evidence(int(o.first_packet[last]), int(o.start_time_ns[last]), words)
 
 
 def _rate_confidence(limit: int, limits: Limits) -> Confidence:

@@ -16,7 +16,8 @@ How it is decided
 By the method's distribution of response times, less the round trip between the capture point and the server. The
 response time must be long in itself and compared with the round trip between client and server.
 
-If all calls are alike, most of the method's RPC time must be the server's. A fast call is not reported just because
+If all calls are alike, most of the method's RPC time must be time in which a request had no response yet. A stream
+that the server keeps open, such as a watch, is the server's time too, but nobody waits there. A fast call is not reported just because
 the server has the largest part of it.
 
 A tail is compared with the method's own median. Few calls can be most of what a user notices, so their part of all
@@ -216,7 +217,9 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
         if peers := _compare_servers(tables, means, limits):
             return replace(slow, tail=False, peers=peers)
     most = max(limits.of_method * sum(method.budget), limits.of_capture * rpc_time(tables))
-    alike = p50 >= max(limits.long_ns, least) and slow.server_ns >= most
+    # a stream that the server keeps open, such as a watch, is the server's time too, but nobody waits for a response
+    answering = min(slow.server_ns, figures["count"] * figures["mean"])
+    alike = p50 >= max(limits.long_ns, least) and answering >= most
     return replace(slow, tail=False) if alike else None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, canonical_status, recording, synthetic
+from support import RECORDINGS, Recording, canonical_status, recorded, recording, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
@@ -109,3 +109,10 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
     found = must(rpc_errors, everything)
     assert found.metrics["failed_rpcs"] == 107 * many
     assert found.metrics["not_found_rpcs"] == 21 * many
+
+
+def test_a_status_that_the_client_left_before_is_none_of_the_server() -> None:
+    """The client sends its FIN; then the server ends its streams with UNAVAILABLE, which nobody reads."""
+    tables = decode([recorded("wild/watch-below-limit.pcap.zst")])
+    assert len(tables.failures.rpc) == 9
+    assert told(rpc_errors, tables) is None

@@ -26,7 +26,7 @@ FIRES_ON = [
     "wild/tail-calls",
 ]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client"]
+QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client", "wild/watch-below-limit"]
 """Recorded captures on which it must not."""
 
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
@@ -213,7 +213,9 @@ def test_the_verdict_has_the_share_of_the_method_that_it_names(tmp_path: Path) -
     """Two methods are slow alike, one three times as long as the other."""
     tables = played(answering([11 * MS] * 20), tmp_path)
     (method,) = tables.methods
-    longer = replace(method, number=1, name="/demo.Other/Call", budget=tuple(3 * ns for ns in method.budget))
+    assert method.turnaround
+    budget, times = tuple(3 * ns for ns in method.budget), {**method.turnaround, "mean": 3 * method.turnaround["mean"]}
+    longer = replace(method, number=1, name="/demo.Other/Call", budget=budget, turnaround=times)
     used = ConnectionMethods(np.zeros(2, dtype=np.uint32), np.arange(2, dtype=np.uint32))
     both = changed(replace(tables, connection_methods=used), "rpcs", method=np.arange(20) % 2)
     whole = 4 * sum(method.budget)
