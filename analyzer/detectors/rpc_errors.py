@@ -117,10 +117,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share = len(rows) / everything
     first = next(iter(statuses))
     explained = _explain_endings(rows, first) + _quote_texts(tables, rows)
-    mostly = f"most with {first}" if 2 * statuses[first] > len(rows) else f"with {_name_statuses(statuses)}"
+    mostly = f", most with {first}" if 2 * statuses[first] > len(rows) else f": {_name_statuses(statuses)}"
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, {mostly}",
+        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
         severity=common.severity_of_count(
             len(rows), everything, limits.few, limits.warning_share, limits.critical_share
         ),
@@ -150,8 +150,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed, {mostly} "
-            f"({next(iter(methods))}): look in the server's log at the times of the evidence."
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} "
+            f"({next(iter(methods))}). Look in the server's log at the times of the evidence."
         ),
     )
 

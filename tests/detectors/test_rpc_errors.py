@@ -71,9 +71,9 @@ def test_the_evidence_of_a_reset_names_it() -> None:
 @pytest.mark.parametrize(
     ("codes", "words"),
     [
-        ([5, 5, 14], "most with NOT_FOUND"),
-        ([5, 5, 14, 14], "with NOT_FOUND and UNAVAILABLE"),
-        ([5, 5, 14, 14, 2], "with NOT_FOUND, UNAVAILABLE and others"),
+        ([5, 5, 14], ", most with NOT_FOUND"),
+        ([5, 5, 14, 14], ": NOT_FOUND and UNAVAILABLE"),
+        ([5, 5, 14, 14, 2], ": NOT_FOUND, UNAVAILABLE and others"),
     ],
 )
 def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -> None:

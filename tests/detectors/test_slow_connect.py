@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,9 @@ from grpcdiag.analyzer.detectors import _attempts, _lookups
 from grpcdiag.analyzer.detectors import slow_connect as detector
 from grpcdiag.analyzer.model.finding import Finding
 from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.packet import SYN
 from grpcdiag.fixtures.synthetic.scene import scene
-from grpcdiag.fixtures.synthetic.scenes_connect import S, answer, beside, late_settings, refuse
+from grpcdiag.fixtures.synthetic.scenes_connect import S, answer, beside, late_settings, packet, refuse
 from grpcdiag.fixtures.synthetic.words import MS, START_NS
 
 FIRES_ON = [
@@ -112,11 +114,22 @@ def test_a_client_that_tries_for_hours(tmp_path: Path, pause_s: int, fires: bool
     """It tries 2,000 times, once a second, and then after a pause: gRPC's back-off is 120 s and 20 % at most."""
     path, last = tmp_path / "hours.pcap", START_NS - pause_s * S
     attempts = [refuse(last - number * S, 1_024 + number) for number in reversed(range(2_000))]
-    path.write_bytes(write_pcap(beside([packet for attempt in attempts for packet in attempt]).packets))
+    path.write_bytes(write_pcap(beside(list(chain.from_iterable(attempts))).packets))
     finding = found(detector, [str(path)])
     assert (finding is not None) == fires
     if finding:
         assert len(finding.scope.connections) == 2_001
+
+
+@pytest.mark.parametrize(("pause_ms", "fires"), [(21_100, True), (21_300, False)])
+def test_an_attempt_without_an_answer_lasts_20_s(tmp_path: Path, pause_ms: int, fires: bool) -> None:
+    """Then the client waits for its first back-off of 1 s, and 20 % at most."""
+    path = tmp_path / "unanswered.pcap"
+    path.write_bytes(write_pcap(beside([packet(START_NS - pause_ms * MS, 41_000, SYN)]).packets))
+    finding = found(detector, [str(path)])
+    assert (finding is not None) == fires
+    if finding:
+        assert finding.metrics["unanswered_connections"] == 1
 
 
 @pytest.mark.parametrize(
