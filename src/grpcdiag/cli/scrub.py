@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import secrets
 import shutil
@@ -27,8 +26,6 @@ DIFFERS = 1
 """Exit code: the analysis of the scrubbed capture would differ."""
 SHOWN = 5
 """Most differences named in a message."""
-ARENA_MAX = -8
-"""glibc's M_ARENA_MAX (malloc.h)."""
 KEY_BYTES = 32
 """Bytes of the random key of a run, which is never written."""
 
@@ -47,7 +44,6 @@ def command(
     Payloads are zeroed; header values, addresses and names are replaced. Sizes, times, TCP, HTTP/2, statuses and
     implementations stay. If the analysis would differ, nothing is written.
     """
-    _share_freed_memory()
     with spooled(files) as paths, _open_output(output, paths) as (out, target):
         with decoding():
             report = write_scrubbed(paths, out, hide_methods, port, quiet)
@@ -63,15 +59,6 @@ def command(
                 [f"{output}: {report.packets:,} packets ({report.format}), same analysis", *_list_notes(report)]
             )
         )
-
-
-def _share_freed_memory() -> None:
-    """Let each pass over the capture use what the one before freed.
-
-    Each pass has threads of its own, and glibc keeps what a thread freed for that thread (mallopt(3)).
-    """
-    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
-        set_option(ARENA_MAX, 1)
 
 
 def write_scrubbed(
