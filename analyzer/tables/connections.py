@@ -244,7 +244,8 @@ class Idles(Struct, frozen=True, eq=False):
 class Stalls(Struct, frozen=True, eq=False):
     """One row per silence for which the peer waited: several RPCs for 50 ms or longer, or a PING for 20 ms or longer.
 
-    A silence in which packets were retransmitted has no row. A connection has at most 256 rows.
+    A silence in which packets were retransmitted has no row. A connection has at most 256 rows,
+    and all of them 100,000.
     """
 
     connection: Annotated[Counts, "row of its connection"]

@@ -16,6 +16,10 @@ from grpcdiag.analyzer.model.analysis import Analysis
 WILD = RECORDED / "wild"
 HEALTHY: dict[str, Any] = {"healthy": True}
 EXPECTED: dict[str, dict[str, Any]] = {
+    "bloat-other-server": {
+        "not": ["receive-window-stall", "stream-window-stall"],
+        "never": ["tcp_rmem"],
+    },
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},

@@ -12,7 +12,7 @@ from support import recorded, synthetic
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import network_queueing as detector
-from grpcdiag.analyzer.detectors import stream_window_stall
+from grpcdiag.analyzer.detectors import receive_window_stall, stream_window_stall
 from grpcdiag.fixtures.synthetic import scenes_queues as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -81,7 +81,7 @@ def test_a_filler_has_most_of_the_bytes() -> None:
 
 
 def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:
-    """Recorded at the server, whose stream window is used up because its bytes are in the queue: the link is full."""
+    """Recorded at the server, whose windows are used up because its bytes are in the queue: the link is full."""
     files = [recorded("wild/bloat-other-server.pcap.zst")]
     queues = decode(files).queues
     assert set(queues.behind.tolist()) == set(queues.direction.tolist()) == {1}
@@ -91,6 +91,8 @@ def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:
     assert "RPCs lost" not in finding.explanation + finding.verdict
     evidence_is_in_the_packets(finding, files)
     assert found(stream_window_stall, files) is None
+    assert found(receive_window_stall, files) is None
+    assert "receive_window" not in analyze(files).budget
     assert found(detector, files, least_share=2.0) is None
 
 

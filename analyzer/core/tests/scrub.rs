@@ -296,9 +296,10 @@ fn bodies_of_every_kind_keep_no_payload() {
         }
     }
     let error = around(br#"{"code":"aborted","message":""#, br#""}"#);
-    assert!(scrubbed_body([json; 2], "409", true, &MARKER, &[error.clone()]), "its code stays");
-    assert!(!scrubbed_body([json; 2], "200", true, &error, &[error.clone()]), "messages that look like an error");
-    assert!(!scrubbed_body([json, page], "200", true, &error, std::slice::from_ref(&error)), "a page");
+    let bodies = std::slice::from_ref(&error);
+    assert!(scrubbed_body([json; 2], "409", true, &MARKER, bodies), "its code stays");
+    assert!(!scrubbed_body([json; 2], "200", true, &error, bodies), "messages that look like an error");
+    assert!(!scrubbed_body([json, page], "200", true, &error, bodies), "a page");
 }
 
 #[test]

@@ -182,3 +182,20 @@ fn arrange_problems(log: &mut ProblemLog) {
     log.counts = kinds.iter().filter_map(|&(.., old)| log.counts.get(old).copied()).collect();
     log.kinds = kinds.into_iter().map(|(_, text, _)| text).collect();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tables::StallRow;
+
+    #[test]
+    fn the_first_stalls_of_all_connections_are_kept() {
+        let mut cx = Context::default();
+        let most = limits::STALLS as u32;
+        for row in 0..most + 5 {
+            cx.stalls.push(StallRow { connection: row, resumed_at_packet: most + 5 - row, ..StallRow::default() });
+        }
+        order_rows(&mut cx);
+        assert_eq!((cx.stalls.len(), cx.stalls.resumed_at_packet.last()), (limits::STALLS, Some(&most)));
+    }
+}
