@@ -53,6 +53,7 @@ ID = "hung-rpc"
 ABOUT = About(
     example="recorded/wild/hung-rpc.pcap.zst",
     figure=_figures.nothing_seen,
+    caused_by=("mtu-black-hole",),
     precedence=2,
 )
 

@@ -82,6 +82,7 @@ ABOUT = About(
         "too-many-pings",
         "connection-closed-early",
         "stream-timeout",
+        "retry-storm",
     ),
     precedence=4,
     weight="failed_share",

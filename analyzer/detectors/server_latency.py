@@ -74,7 +74,7 @@ ID = "server-latency"
 ABOUT = About(
     example="recorded/wild/grpclib-tail.pcap.zst",
     figure=_figures.blocked_time("server"),
-    caused_by=("hung-rpc", "synchronised-stall"),
+    caused_by=("hung-rpc", "synchronised-stall", "server-concurrency-limit"),
     weight="server_time_share",
 )
 

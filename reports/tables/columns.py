@@ -87,6 +87,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "method_unknown": "whether the method is not in the capture",
         "touches_gap": "whether bytes of it are missing from the capture",
         "deadline_ns": "the request's grpc-timeout; null without one",
+        "previous_attempts": "the request's grpc-previous-rpc-attempts; null without one",
         "budget": "duration by cause; the parts add up to duration_ns",
     },
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},

@@ -164,6 +164,7 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "method_unknown": (table.flags & METHOD_UNKNOWN) != 0,
             "touches_gap": (table.flags & TOUCHES_GAP) != 0,
             "deadline_ns": _null_unknown(deadlines),
+            "previous_attempts": _null_unknown(table.previous_attempts, 0),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})

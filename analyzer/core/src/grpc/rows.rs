@@ -304,6 +304,7 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
         flags: if call.method == NO_METHOD || call.method_unnamed { rpc_flag::METHOD_UNKNOWN } else { 0 }
             | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: call.first.packet,
+        previous_attempts: call.previous_attempts,
         ..RpcRow::default()
     });
     if call.timeout_ns >= 0 || !cx.deadlines.is_empty() {

@@ -20,6 +20,9 @@ pub struct Transport {
     pub queues: [SendQueue; 2],
     /// What each side sent since its peer was last heard.
     pub unanswered: [Unanswered; 2],
+    /// The first bytes of each side that were not acknowledged, if they are known to be lost: their offset, and since when,
+    /// nanoseconds since the epoch.
+    pub lost_since: [Option<(i64, i64)>; 2],
     /// At the connection's end: all bytes of each side were acknowledged.
     pub is_acknowledged: [bool; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
@@ -41,6 +44,7 @@ impl Default for Transport {
             queued_behind: [(0, 0); 2],
             queues: Default::default(),
             unanswered: Default::default(),
+            lost_since: [None; 2],
             is_acknowledged: [false; 2],
             unheard: [false; 2],
             closed: [None; 2],
