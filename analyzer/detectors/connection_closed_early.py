@@ -74,7 +74,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/lab/connection-closed-early.pcap",
     figure=_write_figure,
-    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout"),
+    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout", "abrupt-goaway"),
     precedence=2,
     whole_connections=True,
 )
@@ -128,7 +128,10 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _find_lost(tables: Tables) -> Counts:
-    """Find RPCs that the end of their connection ended; none whose response the capture may have missed."""
+    """Find RPCs that the end of their connection ended; none whose response the capture may have missed.
+
+    Those that a GOAWAY refused were not processed: they are `abrupt-goaway`.
+    """
     rpcs = tables.rpcs
     rpc = common.failed(tables).rpc
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
@@ -137,6 +140,7 @@ def _find_lost(tables: Tables) -> Counts:
     whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
+    seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 

@@ -81,6 +81,7 @@ ABOUT = About(
         "keepalive-timeout",
         "too-many-pings",
         "connection-closed-early",
+        "abrupt-goaway",
         "stream-timeout",
         "retry-storm",
     ),

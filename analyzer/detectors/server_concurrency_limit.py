@@ -22,8 +22,9 @@ longer, and no N fits.
 When it cannot tell
 -------------------
 Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as many
-busy processors look the same: so the confidence is medium, and low for one call at a time. Calls of different length, or
-several methods in one pool, hide a limit. So does a capture that begins when the queue is there.
+busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the confidence is
+medium, and low for one call at a time. Calls of different length, or
+several methods in one pool, hide a limit. Connections that reach their limit of concurrent streams are left out. So does a capture that begins when the queue is there.
 
 What would refute it
 --------------------
@@ -75,9 +76,12 @@ class Limits(Struct, frozen=True, eq=False):
     """Shortest time that a call takes (heuristic: below, packets' own times decide, 1 ms)."""
     spread: float = 0.35
     """Spread of the middle four fifths of these times, by their median (heuristic: handlers seldom vary less)."""
-    alike: float = 1.75
-    """Calls with a free place take at most so many times as long as those that waited (heuristic: first calls are slow;
-    calls that come at even intervals, answered without a limit, have 2 or more)."""
+    not_faster: float = 0.8
+    """Calls with a free place take at least this part of the time of those that waited (heuristic: with a limit on the
+    rate they take less)."""
+    not_slower: float = 1.75
+    """They take at most so many times as long (heuristic: first calls are slow; calls at even intervals, answered without
+    a limit, have 2 or more)."""
     waited_share: float = 0.5
     """Share of calls that waited as long as one takes (heuristic: most of them)."""
     wait_goes_on: float = 1.5
@@ -114,27 +118,29 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _fit_limit(tables: Tables, server: int, method: Method, limits: Limits) -> _Fit | None:
-    """Find the limit that explains the calls best; None when none does."""
+    """Find the least limit that explains the calls; None when none does."""
     rows = _find_calls(tables, server, method)[: limits.most_calls]
     if len(rows) < limits.calls:
         return None
     start, end = _list_times(tables, rows)
     most = _count_open(start, end)
     near = int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max())
-    fits = [_try_limit(rows, start + max(near, 0), end, limit) for limit in range(1, most)]
-    best = min(fits, key=lambda fit: fit.spread, default=None)
-    return best if best is not None and _explains(best, start, near, method, limits) else None
+    fits = (_try_limit(rows, start + max(near, 0), end, limit) for limit in range(1, most))
+    # callers in a loop make multiples of the limit fit as well
+    return next((fit for fit in fits if _explains(fit, start, near, method, limits)), None)
 
 
 def _find_calls(tables: Tables, server: int, method: Method) -> Ints:
-    """Find the calls to a server in the order of their begin, up to where rows may be missing."""
+    """Find the calls to a server in the order of their begin, up to where others of them may have no rows."""
     rpcs, c = tables.rpcs, tables.connections
+    # where a stream limit is reached, the others wait in the client
     mine = (c.server_ip.astype(np.int64) << 16 | c.server_port) == server
+    mine &= (c.peer_max_concurrent_streams < 0) | (c.max_concurrent_rpcs < c.peer_max_concurrent_streams)
     rows = np.flatnonzero(mine[rpcs.connection])
     horizon = np.iinfo(np.int64).max
     for connection in _shared.distinct(rpcs.connection[rows]).tolist():
         starts = np.sort(rpcs.start_time_ns[rows[rpcs.connection[rows] == connection]])
-        if len(starts) < int(c.rpcs[connection]):
+        if len(starts) > _FIRST_RPCS or len(starts) < int(c.rpcs[connection]):
             horizon = min(horizon, int(starts[min(_FIRST_RPCS, len(starts)) - 1]))
     whole = rpcs.flags[rows] & (COMPLETE | BEGUN_BEFORE) == COMPLETE
     rows = rows[whole & (rpcs.start_time_ns[rows] <= horizon) & (rpcs.method[rows] == method.number)]
@@ -176,7 +182,7 @@ def _explains(fit: _Fit, start: Ints, near: int, method: Method, limits: Limits)
     response = (method.turnaround or {})["p50"] - near
     return (
         took >= limits.shortest_ns
-        and took / limits.alike <= free <= took * limits.alike
+        and took * limits.not_faster <= free <= took * limits.not_slower
         and float(queued.mean()) >= limits.waited_share
         and response >= limits.wait_goes_on * took
     )
