@@ -129,7 +129,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
         verdict=(
             f"The path drops packets of {sender} with {size:,} bytes of payload silently, while those up to {passed:,} "
-            f"arrive ({_shared.milliseconds(lost)}, {share:.0%} of RPC time): lower the MTU or MSS there."
+            f"arrive{f' ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)' if lost else ''}: lower the MTU or MSS "
+            "there."
         ),
     )
 
