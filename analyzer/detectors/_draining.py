@@ -1,4 +1,4 @@
-"""What the GOAWAY frames mean with which servers drain connections: calls that they refuse, limits on requests or age."""
+"""What the GOAWAY frames of servers say: which calls they refuse, and limits on a connection's requests or age."""
 
 from __future__ import annotations
 

@@ -3,14 +3,14 @@
 What it finds
 -------------
 Restarts and limits that cost calls. A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new
-calls, and, a round trip later, a second one with the last stream that the server works on. Without the first step, calls
-that are on their way are refused. If the server also closes at once, calls that it had accepted are lost. The report says
-how many calls were refused, and how many were lost.
+calls, and, a round trip later, a second one with the last stream that the server works on. Without the first step,
+calls that are on their way are refused. If the server also closes at once, calls that it had accepted are lost. The
+report says how many calls were refused, and how many were lost.
 
 How it is decided
 -----------------
-A call is *refused* if its stream is above the last stream of the server's GOAWAY, and it has no answer. The server did not
-process it: it is safe to send it again, and most implementations do so without telling the application.
+A call is *refused* if its stream is above the last stream of the server's GOAWAY, and it has no answer. The server did
+not process it: it is safe to send it again, and most implementations do so without telling the application.
 
 A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its GOAWAY,
 before the answer. It may have been processed: only calls that may run twice can be sent again.
@@ -30,8 +30,8 @@ The server's log shows that it worked on the refused calls, or the client's appl
 
 What to do
 ----------
-End connections in two steps: `Server.GracefulStop()`, `MaxConnectionAgeGrace`, a shutdown that waits. nginx refuses the
-streams above `keepalive_requests`, and HAProxy those of a stopped process: raise the limits. Retry what is safe.
+End connections in two steps: `Server.GracefulStop()`, `MaxConnectionAgeGrace`, a shutdown that waits. nginx refuses
+the streams above `keepalive_requests`: raise it. Retry what is safe.
 
 References
 ----------
@@ -113,7 +113,8 @@ def _ended_with_connection(tables: Tables, rows: Ints) -> _failures.Mask:
     closed: _failures.Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
         ends >= tables.connections.closed_time_ns[rpcs.connection[rows]]
     )
-    return closed & (rpcs.status_source[rows] == _failures.CONNECTION)
+    closed &= rpcs.status_source[rows] == _failures.CONNECTION
+    return closed
 
 
 def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> Finding:
@@ -122,7 +123,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
     server = _shared.host(tables, connections[0], 1)
     again = _count_again(tables, refused, limits)
-    calls = _failures.counted(len(refused), "call")
+    calls, ended = _failures.counted(len(refused), "call"), _failures.counted(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {_failures.counted(len(lost), 'call')} unanswered"] if len(lost) else []
     what = " and ".join(parts)
@@ -148,8 +149,10 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
         explanation=_explain(tables, refused, lost, again),
         remedies=_list_remedies(tables, connections),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
-        verdict=f"{server} ended {_failures.counted(len(connections), 'connection')} with GOAWAY without notice: it {what}. "
-        f"Shut down in two steps (graceful stop); {safe}.",
+        verdict=(
+            f"{server} ended {ended} with GOAWAY without notice: it {what}. "
+            f"Shut down in two steps (graceful stop); {safe}."
+        ),
     )
 
 
@@ -179,10 +182,11 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> str:
         first = int(tables.rpcs.connection[refused[0]])
         goaway = _draining.find_last_goaways(tables)[first]
         on = int((tables.rpcs.connection[refused] == first).sum())
+        above, all_refused = _failures.counted(on, "call"), _failures.counted(len(refused), "call")
         parts.append(
-            f"On connection {first} the server's GOAWAY has the last stream {tables.goaways.last_stream[goaway]}, and the "
-            f"client had sent {_failures.counted(on, 'call')} above it. In total {_failures.counted(len(refused), 'call')} "
-            "were refused: the server did not process them, and they are safe to retry (RFC 9113 section 6.8)."
+            f"On connection {first} the server's GOAWAY has the last stream {tables.goaways.last_stream[goaway]}, and "
+            f"the client had sent {above} above it. In total {all_refused} were refused: the server did not process "
+            "them, and they are safe to retry (RFC 9113 section 6.8)."
         )
         parts.append(
             f"{_failures.counted(again, 'call')} of the same methods began on other connections within a second, as "
@@ -206,7 +210,9 @@ def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Ev
 
 def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
     stop = (
-        Remedy("grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"),
+        Remedy(
+            "grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"
+        ),
         Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "the same"),
         Remedy("C-core", "Server::Shutdown(deadline)", "the same, until the deadline"),
         Remedy("nginx", "keepalive_requests 100000", "1,000 by default: refuses the streams above it"),

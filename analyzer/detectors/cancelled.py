@@ -15,8 +15,8 @@ cancel for good reasons (a stream no longer wanted, a hedged call that lost, a u
 is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
 cancelled them, of the client or of a proxy, and the callers lost their responses.
 
-A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered, the
-client cancels the others. These count as cancelled, but as no timer's.
+A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
+the client cancels the others. These count as cancelled, but as no timer's.
 
 When it cannot tell
 -------------------

@@ -8,23 +8,25 @@ size was lost, which size arrived, and how long RPCs waited.
 
 How it is decided
 -----------------
-The first bytes that the receiver does not acknowledge never arrive, though packets of the receiver go on to come. Then
-one of two things must hold:
+The first bytes that the receiver does not acknowledge never arrive. Its packets go on to come, or it has reported
+later, shorter bytes as received (SACK). Then one of two things must hold:
 
 - *The sender's packets are in the capture.* It retransmits these bytes three times or more, and no packet as long as
   these was ever acknowledged in this direction.
-- *They are not, because the path dropped them before.* Bytes behind them came, and the gap is a full segment or more, by
-  the MSS of the SYNs. No full segment came at all in this direction. The gap stayed open for 3 s or longer, in which TCP
-  retransmits several times.
+- *They are not, because the path dropped them before.* Bytes behind them came, and the gap is a full segment or more,
+  by the MSS of the SYNs. No full segment came at all in this direction. The gap stayed open for 3 s or longer, in
+  which TCP retransmits several times.
 
-Random loss takes packets of all sizes, and does not take the same bytes each time. RPC time from the loss on is
+A sender whose full segments are lost sends nothing else, so its peer may have nothing to answer: that alone is no dead
+peer. Random loss takes packets of all sizes, and does not take the same bytes each time. RPC time from the loss on is
 `loss_recovery`. Deadlines that pass meanwhile are a consequence.
 
 When it cannot tell
 -------------------
-Where full segments passed before on the same connection: then the path has changed, or it is another loss. ICMP messages
-(fragmentation needed, packet too big) are not read: a path that sends them makes TCP use smaller segments. Where the
-capture shows segments joined by offload (GRO), sizes on the path are unknown, and the finding may be missing.
+Where full segments passed before on the same connection: then the path has changed, or it is another loss. ICMP
+messages (fragmentation needed, packet too big) are not read: a path that sends them makes TCP use smaller segments.
+Where the capture shows segments joined by offload (GRO), sizes on the path are unknown, and the finding may be
+missing.
 
 What would refute it
 --------------------
@@ -32,8 +34,8 @@ What would refute it
 
 What to do
 ----------
-Lower the MTU of the sender's interface, or clamp the MSS at the router or tunnel (`--clamp-mss-to-pmtu`). Let ICMP type
-3 code 4 and ICMPv6 type 2 pass through firewalls. `net.ipv4.tcp_mtu_probing=1` lets Linux find the size itself.
+Lower the MTU of the sender's interface, or clamp the MSS at the router or tunnel (`--clamp-mss-to-pmtu`). Let ICMP
+type 3 code 4 and ICMPv6 type 2 pass through firewalls. `net.ipv4.tcp_mtu_probing=1` lets Linux find the size itself.
 
 References
 ----------
@@ -76,7 +78,7 @@ class Limits(Struct, frozen=True, eq=False):
     passing_bytes: int = 536
     """Payload that every path carries (RFC 9293 section 3.7.1: the default MSS)."""
     open_ns: int = 3_000_000_000
-    """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions at least)."""
+    """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions)."""
     critical_share: float = 0.20
     """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     examples: int = 2
@@ -94,7 +96,8 @@ def _find_rows(tables: Tables, limits: Limits) -> Ints:
     """Find what was lost again and again because of its length; retransmissions in the capture prove most."""
     u = tables.undelivered
     repeated = (u.retransmissions >= limits.retransmissions) & (u.shortest > limits.passing_bytes)
-    repeated &= (u.longest_bytes > 0) & (u.shortest > u.longest_bytes) & (u.heard_packet > u.last_packet)
+    repeated &= (u.longest_bytes > 0) & (u.shortest > u.longest_bytes)
+    repeated &= (u.heard_packet > u.last_packet) | (u.behind_packet > 0)
     gap = (u.retransmissions == 0) & (u.segment_bytes > limits.passing_bytes) & (u.hole_bytes >= u.segment_bytes)
     gap &= (u.longest_seen_bytes < u.segment_bytes) & (u.heard_time_ns - u.first_time_ns >= limits.open_ns)
     rows = np.flatnonzero(repeated | gap)
@@ -108,6 +111,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     lost = total_ns(tables.connection_budgets[list(connections), _LOSS])
     share = _shared.share_of_time(tables, lost)
     size, passed = _measure_sizes(tables, first)
+    cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
         title=f"packets of {sender} with {size:,} bytes never arrive, those with up to {passed:,} do",
@@ -129,8 +133,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
         verdict=(
             f"The path drops packets of {sender} with {size:,} bytes of payload silently, while those up to {passed:,} "
-            f"arrive{f' ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)' if lost else ''}: lower the MTU or MSS "
-            "there."
+            f"arrive{cost}: lower the MTU or MSS there."
         ),
     )
 
@@ -155,11 +158,15 @@ def _explain(tables: Tables, rows: Ints, sender: str, lost: int) -> str:
         )
     else:
         what = (
-            f"{u.hole_bytes[first]:,} bytes of {sender} never arrived {where}, though later bytes did. Its full segments "
-            f"have {size:,} bytes, and no packet with more than {passed:,} bytes came. The receiver acknowledged what "
-            "came, so the bytes were lost before this capture point."
+            f"{u.hole_bytes[first]:,} bytes of {sender} never arrived {where}, though later bytes did. Its full "
+            f"segments have {size:,} bytes, and no packet with more than {passed:,} bytes came. The receiver did not "
+            "acknowledge them, so the path lost them, not the capture."
         )
-    parts = [what, f"Its peer was heard for {open_for} after that, so the path works for small packets."]
+    if u.heard_packet[first] > u.last_packet[first]:
+        lives = f"Its peer was heard for {open_for} after that, so the path works for small packets."
+    else:
+        lives = "Its peer reported shorter bytes behind them as received, so the path works for small packets."
+    parts = [what, lives]
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total.")
     if len(rows) > 1:
@@ -179,14 +186,17 @@ def _show_row(tables: Tables, row: int, sender: str) -> Iterator[Evidence]:
         yield Evidence(int(u.last_packet[row]), int(u.last_time_ns[row]), what)
     else:
         yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
-    what = "the last packet of its peer, which still does not acknowledge them"
-    yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), what)
+    if u.heard_packet[row] > max(first, int(u.last_packet[row])):
+        what = "the last packet of its peer, which still does not acknowledge them"
+        yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), what)
 
 
 def _list_remedies(sender: str) -> tuple[Remedy, ...]:
     return (
         Remedy("linux", "ip link set dev INTERFACE mtu 1280", f"on {sender}: fits every path; more packets"),
-        Remedy("linux", "sysctl -w net.ipv4.tcp_mtu_probing=1", f"on {sender}: TCP tries smaller segments after timeouts"),
+        Remedy(
+            "linux", "sysctl -w net.ipv4.tcp_mtu_probing=1", f"on {sender}: TCP tries smaller segments after timeouts"
+        ),
         Remedy(
             "network",
             "iptables -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",

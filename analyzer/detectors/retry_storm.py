@@ -3,24 +3,24 @@
 What it finds
 -------------
 Clients that send failed calls again, so often that the retries are a large part of all requests. A server in trouble
-gets more load by them, not less. The report says how many attempts a call takes, how long clients wait between them, and
-how many calls failed in the end.
+gets more load by them, not less. The report says how many attempts a call takes, how long clients wait between them,
+and how many calls failed in the end.
 
 How it is decided
 -----------------
-gRPC libraries number the attempts of a call: a retry carries `grpc-previous-rpc-attempts` with 1 or more (gRFC A6). Such
-a request is a retry if an attempt of the same client and method with the number before had failed. The back-off is the
-time from the end of that attempt to the retry.
+gRPC libraries number the attempts of a call: a retry carries `grpc-previous-rpc-attempts` with 1 or more (gRFC A6).
+Such a request is a retry if an attempt of the same client and method with the number before had failed. The back-off
+is the time from the end of that attempt to the retry.
 
 A request that began before the attempt before it had failed is hedged, which is no retry. Hedging sends more requests,
 too, but by choice, and it is not counted here.
 
 When it cannot tell
 -------------------
-Retries of an application, of a proxy, and transparent retries of the library carry no number: they look like new calls,
-and the finding understates. With many calls of one method at once the capture does not say which attempt belongs to
-which call. Then back-offs are taken from the failures in their order, and calls that failed in the end are counted, not
-named.
+Retries of an application, of a proxy, and transparent retries of the library carry no number: they look like new
+calls, and the finding understates. With many calls of one method at once the capture does not say which attempt
+belongs to which call. Then back-offs are taken from the failures in their order, and calls that failed in the end are
+counted, not named.
 
 What would refute it
 --------------------
@@ -28,9 +28,9 @@ The client's service config has no `retryPolicy`, and no proxy or application se
 
 What to do
 ----------
-Find out why the first attempts fail: the status is in the finding. Then limit what retries may add: `retryThrottling` in
-the service config stops them when too many fail, fewer `maxAttempts`, a longer back-off. A server can ask clients to
-wait or to stop with `grpc-retry-pushback-ms`.
+Find out why the first attempts fail: the status is in the finding. Then limit what retries may add: `retryThrottling`
+in the service config stops them when too many fail, fewer `maxAttempts`, a longer back-off. A server can ask clients
+to wait or to stop with `grpc-retry-pushback-ms`.
 
 References
 ----------
@@ -110,8 +110,8 @@ def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
         explanation=(
             f"{grew} of {next(iter(methods))}"
             f"{' and other methods' * (len(methods) > 1)}: {retries:,} of them are retries, up to "
-            f"{int(rpcs.previous_attempts[found.retries].max()) + 1} attempts of a call. The attempts before had mostly "
-            f"failed with {status}. {_describe_back_off(tables, found)} {_describe_outcome(tables, found)}"
+            f"{int(rpcs.previous_attempts[found.retries].max()) + 1} attempts of a call. The attempts before had "
+            f"mostly failed with {status}. {_describe_back_off(tables, found)} {_describe_outcome(tables, found)}"
         ),
         remedies=_REMEDIES,
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),

@@ -82,6 +82,7 @@ ABOUT = About(
         "too-many-pings",
         "connection-closed-early",
         "abrupt-goaway",
+        "lost-answer",
         "stream-timeout",
         "retry-storm",
     ),

@@ -2,38 +2,42 @@
 
 What it finds
 -------------
-Servers with a small pool of threads or a limit of their own (`max_workers`, an executor, a semaphore, a lock). More calls
-are open than the server works on, so most of their time is a queue inside the server. The handler is not slow, and no
-HTTP/2 limit is reached. The report says how many calls it seems to work on, how long one takes, and how long they wait.
+Servers with a small pool of threads or a limit of their own (`max_workers`, an executor, a semaphore, a lock). More
+calls are open than the server works on, so most of their time is a queue inside the server. The handler is not slow,
+and no HTTP/2 limit is reached. The report says how many calls it seems to work on, how long one takes, and how long
+they wait.
 
 How it is decided
 -----------------
 By the first RPCs of each connection, of one method. With a limit of N, a call starts when it arrives, or when all but
-N - 1 of the calls before it are answered. From then on all calls must take about the same time, whatever their response
-time. The finding needs all of this, for one N below the number of open calls:
+N - 1 of the calls before it are answered. From then on all calls must take about the same time, whatever their
+response time. The finding needs all of this, for one N below the number of open calls:
 
-- the time from this start to the response varies little, and for calls that found a free place as for those that waited,
+- the time from this start to the response varies little, and for calls that found a free place as for those that
+  waited,
 - half of the calls waited as long as one takes, or longer,
 - the median response of the whole capture contains such a wait as well.
 
-A server that works on all calls at once answers each after its own time: then calls with more others before them take no
-longer, and no N fits.
+A server that works on all calls at once answers each after its own time: then calls with more others before them take
+no longer, and no N fits.
 
 When it cannot tell
 -------------------
-Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as many
-busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the confidence is
-medium, and low for one call at a time. Calls of different length, or
-several methods in one pool, hide a limit. Connections that reach their limit of concurrent streams are left out. So does a capture that begins when the queue is there.
+Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
+many busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the
+confidence is medium, and low for one call at a time. Calls of different length, or several methods in one pool, hide a
+limit. Connections that reach their limit of concurrent streams are left out. So does a capture that begins when the
+queue is there.
 
 What would refute it
 --------------------
-The server's own count of running handlers exceeds the limit given here. Or a call alone takes as long as one among many.
+The server's own count of running handlers exceeds the limit given here. Or a call alone takes as long as one among
+many.
 
 What to do
 ----------
-Compare the number with the server's pool, and raise it if processors and backends allow. Otherwise refuse what cannot be
-served in time (RESOURCE_EXHAUSTED), or add servers: a longer queue only adds latency.
+Compare the number with the server's pool, and raise it if processors and backends allow. Otherwise refuse what cannot
+be served in time (RESOURCE_EXHAUSTED), or add servers: a longer queue only adds latency.
 
 References
 ----------
@@ -80,8 +84,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Calls with a free place take at least this part of the time of those that waited (heuristic: with a limit on the
     rate they take less)."""
     not_slower: float = 1.75
-    """They take at most so many times as long (heuristic: first calls are slow; calls at even intervals, answered without
-    a limit, have 2 or more)."""
+    """They take at most so many times as long (heuristic: first calls are slow; calls at even intervals, answered
+    without a limit, have 2 or more)."""
     waited_share: float = 0.5
     """Share of calls that waited as long as one takes (heuristic: most of them)."""
     wait_goes_on: float = 1.5
@@ -144,7 +148,8 @@ def _find_calls(tables: Tables, server: int, method: Method) -> Ints:
             horizon = min(horizon, int(starts[min(_FIRST_RPCS, len(starts)) - 1]))
     whole = rpcs.flags[rows] & (COMPLETE | BEGUN_BEFORE) == COMPLETE
     rows = rows[whole & (rpcs.start_time_ns[rows] <= horizon) & (rpcs.method[rows] == method.number)]
-    return rows[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows]))]
+    ordered: Ints = rows[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows]))]
+    return ordered
 
 
 def _list_times(tables: Tables, rows: Ints) -> tuple[Ints, Ints]:
@@ -223,14 +228,14 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
         explanation=(
             f"Of the first {len(rows):,} calls of {name}, {most:,} were open at once. Their responses came as from a "
             f"server that works on {calls} at once: each took about {one} after its place became free, however many "
-            f"were open. The others waited {wait} for a place (median). The packets do not show what limits it: a pool of "
-            "threads, a lock, a backend, or busy processors."
+            f"were open. The others waited {wait} for a place (median). The packets do not show what limits it: a pool "
+            "of threads, a lock, a backend, or busy processors."
         ),
         remedies=_list_remedies(server),
         references=("https://grpc.io/docs/guides/performance/",),
         verdict=(
-            f"{server} seems to work on {calls} of {name} at once, {one} each; the others wait {wait} inside it: look at "
-            "its pool of threads."
+            f"{server} seems to work on {calls} of {name} at once, {one} each; the others wait {wait} inside it: look "
+            "at its pool of threads."
         ),
     )
 

@@ -286,7 +286,8 @@ class Unanswered(Struct, frozen=True, eq=False):
 class Undelivered(Struct, frozen=True, eq=False):
     """One row per side of a connection whose first unacknowledged bytes never arrived.
 
-    Its peer was heard after them. They were retransmitted in vain, or the capture shows only what follows them.
+    Its peer was heard after them, or reported later bytes as received. They were retransmitted in vain, or the capture
+    shows only what follows them.
     """
 
     connection: Annotated[Counts, "row of its connection"]

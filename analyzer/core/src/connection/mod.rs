@@ -120,7 +120,7 @@ impl Connection {
 
 /// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
 fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for (side, sent) in tcp.transport.unanswered.iter().enumerate().filter(|(_, sent)| sent.is_in_vain()) {
+    for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.in_vain_of(side)?))) {
         let ping = content.http2.sides[1 - side].pinged;
         cx.unanswered.push(UnansweredRow {
             connection: tcp.row,
@@ -142,7 +142,7 @@ fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
 }
 
 /// Adds a row for each side whose first unacknowledged bytes never arrived: they were retransmitted in vain, or left a hole
-/// that was never filled. Its peer was heard after them, so the path is not gone.
+/// that was never filled. Its peer was heard after them, or reported later bytes, so the path is not gone.
 fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
     for side in 0..2 {
         let half = &tcp.halves[side];
@@ -150,7 +150,8 @@ fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
         let hole = tcp.hole(side);
         let heard = tcp.transport.unanswered[side].heard;
         let first = if sent.retransmissions > 0 { sent.first } else { hole.map_or(sent.first, |hole| hole.1) };
-        if heard.0 <= first.packet || sent.retransmissions == 0 && hole.is_none() {
+        let reported = heard.0 > first.packet || sent.selective.packet > 0;
+        if !reported || sent.retransmissions == 0 && hole.is_none() {
             continue;
         }
         let behind = if sent.selective.packet > 0 { sent.selective } else { hole.map_or(sent.selective, |hole| hole.1) };

@@ -58,6 +58,11 @@ impl Undelivered {
         (self.retransmissions >= AGAIN).then_some(self.first.time)
     }
 
+    /// Whether only packets this long are lost: none as long was ever acknowledged, and shorter ones behind them arrived.
+    pub fn is_too_long(&self) -> bool {
+        self.retransmissions >= AGAIN && self.selective.packet > 0 && (1..self.shortest).contains(&self.longest_acked)
+    }
+
     /// The peer, which acknowledges up to `acked`, reports bytes behind as received.
     pub fn report(&mut self, acked: i64, at: At) {
         if self.offset != acked {
@@ -99,6 +104,9 @@ mod tests {
         assert_eq!(sent.retransmit(5, 1_000, At::new(3, 30)), Some(20));
         assert_eq!((sent.from(5).retransmissions, sent.from(5).shortest, sent.from(5).selective.packet), (2, 1_000, 1));
         assert_eq!(sent.from(6).retransmissions, 0);
+        assert!(!sent.is_too_long(), "nothing was acknowledged");
+        sent.longest_acked = 999;
+        assert!(sent.is_too_long());
         assert_eq!(sent.retransmit(6, 1_448, At::new(4, 40)), None);
         assert_eq!((sent.shortest, sent.selective.packet), (1_448, 0));
     }

@@ -172,6 +172,7 @@ impl Connection {
         peer.acked = offset;
         peer.undelivered.acknowledge(offset);
         self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
+        self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         peer.rtt.acknowledged(offset, at.time);
         self.refresh_near(1 - side);
