@@ -125,7 +125,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "lost_payload_bytes": size,
             "arrived_payload_bytes": passed,
             "retransmissions": int(u.retransmissions[rows].sum()),
-            "longest_wait_ns": int((u.heard_time_ns[rows] - u.first_time_ns[rows]).max()),
+            "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
         evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row, sender)),
         explanation=_explain(tables, rows, sender, lost),

@@ -154,7 +154,8 @@ fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
         if !reported || sent.retransmissions == 0 && hole.is_none() {
             continue;
         }
-        let behind = if sent.selective.packet > 0 { sent.selective } else { hole.map_or(sent.selective, |hole| hole.1) };
+        let behind =
+            if sent.selective.packet > 0 { sent.selective } else { hole.map_or(sent.selective, |hole| hole.1) };
         cx.undelivered.push(UndeliveredRow {
             connection: tcp.row,
             direction: content.http2.direction(side),

@@ -102,8 +102,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.previous_attempts = summary.previous_attempts;
     let retry = summary.previous_attempts > 0;
     h2.application.retries += u32::from(retry);
-    let example =
-        h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
+    let example = h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
     if example || reading.cx.options.rpc_rows {
         push_rpc(h2.connection, call, reading.cx);
     }
@@ -251,9 +250,9 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
 
 /// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's.
 fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<i64> {
-    let [answers, requests] = [1 - client, client].map(|side| transport.lost_since[side].map(|(_, since)| since));
-    let request = requests.filter(|&since| call.first.time >= since || call.is_inside(client));
-    answers.into_iter().chain(request).min()
+    let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
+    let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
+    transport.lost_since[1 - client].into_iter().chain(request).map(|(_, since)| since).min()
 }
 
 #[inline]

@@ -169,8 +169,7 @@ impl Connection {
     pub fn hole(&self, side: usize) -> Option<(u64, At)> {
         let half = &self.halves[side];
         let (first, kept) = half.out_of_order.as_ref()?.head()?;
-        (half.acked > 0 && half.acked <= half.next && first > half.next)
-            .then(|| (first.abs_diff(half.next), kept.at))
+        (half.acked > 0 && half.acked <= half.next && first > half.next).then(|| (first.abs_diff(half.next), kept.at))
     }
 
     /// Whether both sides have closed, or one has reset.
