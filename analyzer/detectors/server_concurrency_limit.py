@@ -81,11 +81,9 @@ class Limits(Struct, frozen=True, eq=False):
     spread: float = 0.35
     """Spread of the middle four fifths of these times, by their median (heuristic: handlers seldom vary less)."""
     not_faster: float = 0.8
-    """Calls with a free place take at least this part of the time of those that waited (heuristic: with a limit on the
-    rate they take less)."""
+    """Calls with a free place take at least this share of the others' time (heuristic: with a limited rate, less)."""
     not_slower: float = 1.75
-    """They take at most so many times as long (heuristic: first calls are slow; calls at even intervals, answered
-    without a limit, have 2 or more)."""
+    """They take at most so many times as long (heuristic: first calls are slow; 2 or more at even intervals)."""
     waited_share: float = 0.5
     """Share of calls that waited as long as one takes (heuristic: most of them)."""
     wait_goes_on: float = 1.5
