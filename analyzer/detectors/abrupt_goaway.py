@@ -15,6 +15,9 @@ not process it: it is safe to send it again, and most implementations do so with
 A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its GOAWAY,
 before the answer. It may have been processed: only calls that may run twice can be sent again.
 
+Three connections or more that end after exactly as many requests each, or at the same age, show a limit: the report
+names it.
+
 A GOAWAY with the last stream 2,147,483,647 announces the end and refuses nothing. A client that closes at that moment
 gives up its calls itself, which is no fault of the server. GOAWAYs with an error code are `connection-closed-early`.
 
@@ -82,6 +85,12 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
+    drained: int = 3
+    """Fewest connections with the same number of requests or age that show a limit (as `connection-closed-early`)."""
+    drained_share: float = 0.8
+    """Share of the drained connections that must have it (as `connection-closed-early`)."""
+    age_spread: float = 0.25
+    """Largest spread of ages, by their median (as `connection-closed-early`)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -123,6 +132,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
     server = _shared.host(tables, connections[0], 1)
     again = _count_again(tables, refused, limits)
+    drained = _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
     calls, ended = _failures.counted(len(refused), "call"), _failures.counted(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {_failures.counted(len(lost), 'call')} unanswered"] if len(lost) else []
@@ -146,8 +156,8 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "affected_share": len(rows) / everything,
         },
         evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
-        explanation=_explain(tables, refused, lost, again),
-        remedies=_list_remedies(tables, connections),
+        explanation=" ".join([*_explain(tables, refused, lost, again), *([drained.describe()] if drained else [])]),
+        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, connections)),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
         verdict=(
             f"{server} ended {ended} with GOAWAY without notice: it {what}. "
@@ -176,7 +186,7 @@ def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
     return found
 
 
-def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> str:
+def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> list[str]:
     parts = []
     if len(refused):
         first = int(tables.rpcs.connection[refused[0]])
@@ -197,7 +207,7 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> str:
             f"{_failures.counted(len(lost), 'call')} that the server had accepted got no answer, because it closed "
             "within a round trip after its GOAWAY. They may have been processed."
         )
-    return " ".join(parts)
+    return parts
 
 
 def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
@@ -215,7 +225,6 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy
         ),
         Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "the same"),
         Remedy("C-core", "Server::Shutdown(deadline)", "the same, until the deadline"),
-        Remedy("nginx", "keepalive_requests 100000", "1,000 by default: refuses the streams above it"),
     )
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
     return (*_failures.seen_first(tables, connections, 1, stop), retry)

@@ -130,7 +130,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         lost_ns=None,
         share=None,
         metrics=_measure(rows, everything)
-        | {"hedged_rpcs": int(hedged.sum()), "cancelled_by_method": common.listed(methods)},
+        | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
+        | {"cancelled_by_method": common.listed(methods)},
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "

@@ -123,8 +123,14 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in early]
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
-    elif graceful:
-        yield _report_graceful(tables, sorted(graceful.values()), limits)
+    elif rows := _leave_out_refusing(tables, graceful):
+        yield _report_graceful(tables, rows, limits)
+
+
+def _leave_out_refusing(tables: Tables, graceful: dict[int, int]) -> list[int]:
+    """List the GOAWAYs of connections on which they refused no call."""
+    refusing = set(tables.rpcs.connection[_draining.find_refused(tables)].tolist()) if graceful else set()
+    return sorted(row for connection, row in graceful.items() if connection not in refusing)
 
 
 def _find_lost(tables: Tables) -> Counts:

@@ -107,8 +107,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         evidence=tuple(_failures.spans(tables, rows, limits.examples)),
         explanation=(
             f"{server} ended {calls} ({share:.1%}) with RST_STREAM(NO_ERROR) and without trailers; {begun:,} of them "
-            "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it has "
-            "no status. The server may have done the work: retry only calls that may run twice."
+            "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it "
+            "has no status. The server may have done the work: retry only calls that may run twice."
         ),
         remedies=(
             Remedy(

@@ -60,6 +60,13 @@ def test_a_limit_of_a_proxy_refuses_calls() -> None:
     """nginx with `keepalive_requests 50`; ghz reports 594 of 600 calls OK, and 6 attempts UNAVAILABLE."""
     finding = the_finding(detector, [recorded("wild/nginx-goaway50.pcap.zst")])
     assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.severity) == (6, 0, "info")
+    assert "after exactly 50 requests each" in finding.explanation
+    assert finding.remedies[0].knob == "keepalive_requests 100000"
+
+
+def test_few_connections_show_no_limit() -> None:
+    files = [recorded("wild/nginx-goaway50.pcap.zst")]
+    assert "after exactly" not in the_finding(detector, files, drained=13).explanation
 
 
 def test_calls_that_the_server_had_accepted_are_lost() -> None:
