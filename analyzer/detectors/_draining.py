@@ -1,4 +1,4 @@
-"""Limits on a connection's requests or age, from the GOAWAY frames with which servers drain connections."""
+"""What the GOAWAY frames of servers say: which calls they refuse, and limits on a connection's requests or age."""
 
 from __future__ import annotations
 
@@ -9,10 +9,33 @@ from ..model.finding import Remedy
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _software
+from ._failures import OK, Mask, failed
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
 """Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
+
+
+def find_last_goaways(tables: Tables) -> dict[int, int]:
+    """Find the server's last GOAWAY with NO_ERROR on each connection: its last stream counts."""
+    g = tables.goaways
+    rows = np.flatnonzero((g.direction == 1) & (g.code == 0))
+    return {int(g.connection[row]): row for row in rows[np.argsort(g.packet[rows], kind="stable")].tolist()}
+
+
+def mark_refused(tables: Tables, rows: Ints) -> Mask:
+    """Mark RPCs whose stream is above the last one that their server processes (RFC 9113 section 6.8)."""
+    last = np.full(len(tables.connections.rpcs), ALL_STREAMS, dtype=np.int64)
+    for connection, goaway in find_last_goaways(tables).items():
+        last[connection] = tables.goaways.last_stream[goaway]
+    refused: Mask = (tables.rpcs.stream[rows] > last[tables.rpcs.connection[rows]]) & (tables.rpcs.status[rows] != OK)
+    return refused
+
+
+def find_refused(tables: Tables) -> Ints:
+    """Find the RPCs that servers refused by a GOAWAY and ended without an answer."""
+    rows = failed(tables).rpc.astype(np.int64)
+    return rows[mark_refused(tables, rows)]
 
 
 class Drained(Struct, frozen=True, eq=False):

@@ -31,11 +31,11 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
-TRAILERS, CLIENT_DEADLINE, CLIENT_RESET = (
-    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset")
+TRAILERS, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
+    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset", "connection")
 )
-"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, and of one that
-its client reset before any deadline that is known."""
+"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, of one that its
+client reset before any deadline that is known, and of one that the end of its connection ended."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3

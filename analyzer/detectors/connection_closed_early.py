@@ -74,7 +74,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/wild/idle-finrace.pcap.zst",
     figure=_write_figure,
-    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout"),
+    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout", "abrupt-goaway"),
     precedence=2,
     whole_connections=True,
 )
@@ -123,12 +123,21 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in early]
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
-    elif graceful:
-        yield _report_graceful(tables, sorted(graceful.values()), limits)
+    elif rows := _leave_out_refusing(tables, graceful):
+        yield _report_graceful(tables, rows, limits)
+
+
+def _leave_out_refusing(tables: Tables, graceful: dict[int, int]) -> list[int]:
+    """List the GOAWAYs of connections on which they refused no call."""
+    refusing = set(tables.rpcs.connection[_draining.find_refused(tables)].tolist()) if graceful else set()
+    return sorted(row for connection, row in graceful.items() if connection not in refusing)
 
 
 def _find_lost(tables: Tables) -> Counts:
-    """Find RPCs that the end of their connection ended; none whose response the capture may have missed."""
+    """Find RPCs that the end of their connection ended; none whose response the capture may have missed.
+
+    Those that a GOAWAY refused were not processed: they are `abrupt-goaway`.
+    """
     rpcs = tables.rpcs
     rpc = np.r_[common.failed(tables).rpc, common.list_unread(tables)]
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
@@ -137,6 +146,7 @@ def _find_lost(tables: Tables) -> Counts:
     whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
+    seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 

@@ -55,6 +55,7 @@ ID = "hung-rpc"
 ABOUT = About(
     example="recorded/wild/hung-rpc.pcap.zst",
     figure=_figures.nothing_seen,
+    caused_by=("mtu-black-hole",),
     precedence=2,
 )
 

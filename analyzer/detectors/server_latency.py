@@ -17,8 +17,8 @@ By the method's distribution of response times, less the round trip between the 
 response time must be long in itself and compared with the round trip between client and server.
 
 If all calls are alike, most of the method's RPC time must be time in which a request had no response yet. A stream
-that the server keeps open, such as a watch, is the server's time too, but nobody waits there. A fast call is not reported just because
-the server has the largest part of it.
+that the server keeps open, such as a watch, is the server's time too, but nobody waits there. A fast call is not
+reported just because the server has the largest part of it.
 
 A tail is compared with the method's own median. Few calls can be most of what a user notices, so their part of all
 RPC time does not matter. Most of the excess over the median must be the server's by the time by cause, and the 99th
@@ -76,7 +76,7 @@ ID = "server-latency"
 ABOUT = About(
     example="recorded/wild/grpclib-tail.pcap.zst",
     figure=_figures.blocked_time("server"),
-    caused_by=("hung-rpc", "synchronised-stall"),
+    caused_by=("hung-rpc", "synchronised-stall", "server-concurrency-limit"),
     weight="server_time_share",
     weighs_time=True,
 )

@@ -150,3 +150,9 @@ def test_an_answer_that_may_be_missing_is_no_loss() -> None:
 
 def test_a_capture_that_ends_first_shows_no_end() -> None:
     assert told(connection_closed_early, tables_of_scene("unfinished")) is None
+
+
+def test_calls_that_a_goaway_refused_are_not_lost() -> None:
+    """They were not processed: they are `abrupt-goaway`."""
+    assert told(connection_closed_early, tables_of_scene("abrupt-goaway-refuses")) is None
+    assert must(connection_closed_early, tables_of_scene("abrupt-goaway-closes")).metrics["lost_rpcs"] == 3

@@ -326,6 +326,8 @@ pub const DELAYS: usize = 100_000;
 pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.
 pub const FIRST_RPCS: u32 = 32;
+/// Retries of each connection, its first ones, whose rows are kept as examples.
+pub const RETRIES: u32 = 4_096;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.
 pub const SLOWEST_RPCS: usize = 8;
 /// Streams of a connection whose body is read for the RPC's end at once: twice the usual limit of concurrent streams, and

@@ -51,6 +51,7 @@ pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow
         client_hint: h2.sides[client].implementation as u8,
         server_hint: h2.sides[server].implementation as u8,
         rpcs: h2.application.rpcs,
+        retries: h2.application.retries,
         max_concurrent_rpcs: h2.application.max_open_rpcs,
         other_streams: h2.application.other_streams,
         peer_max_concurrent_streams: h2.sides[server].announced.max_concurrent_streams.map_or(NOT_KNOWN, i64::from),

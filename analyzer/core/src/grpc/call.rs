@@ -84,6 +84,8 @@ pub struct Call {
     pub counted: bool,
     /// Its deadline as the client sent it, nanoseconds, -1 for none.
     pub timeout_ns: i64,
+    /// Attempts of the same call before this one, as its client says.
+    pub previous_attempts: u8,
     /// Bytes of it are missing from the capture.
     pub touches_gap: bool,
     /// Its end may be among them: its time is known no further than its last frame.

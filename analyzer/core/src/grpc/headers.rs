@@ -27,6 +27,8 @@ pub enum HeaderClass {
     GrpcMessage(u32),
     /// `grpc-timeout` or `connect-timeout-ms`, in nanoseconds.
     Timeout(i64),
+    /// `grpc-previous-rpc-attempts`.
+    PreviousAttempts(u8),
     /// `user-agent`, the interned implementation and version.
     UserAgent(u32),
     /// `server`, or `via` of a known proxy: the interned product.
@@ -61,6 +63,7 @@ impl Classifier for Strings {
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
             b"grpc-message" if self.keeps_errors => HeaderClass::GrpcMessage(self.errors.intern(value)),
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
+            b"grpc-previous-rpc-attempts" => HeaderClass::PreviousAttempts(parse_attempts(value)),
             b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
             b"server" => HeaderClass::Server(self.agents.intern(server(value).as_bytes())),
             b"via" => proxy(value).map_or(HeaderClass::Other, |name| HeaderClass::Server(self.agents.intern(name))),
@@ -98,6 +101,7 @@ impl Classifier for Strings {
             && once(|class| *class == HeaderClass::TeTrailers, usize::from(request))
             && once(|class| matches!(class, HeaderClass::UserAgent(_)), usize::from(request))
             && once(|class| matches!(class, HeaderClass::Timeout(_)), usize::from(request))
+            && once(|class| matches!(class, HeaderClass::PreviousAttempts(_)), usize::from(request))
             && once(|class| matches!(class, HeaderClass::GrpcStatus(_)), usize::from(response))
     }
 }
@@ -169,6 +173,14 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
     amount.checked_mul(nanoseconds)
 }
 
+/// `grpc-previous-rpc-attempts`, at most two digits: gRFC A6 allows five attempts. 0 when it is no such number.
+fn parse_attempts(value: &[u8]) -> u8 {
+    if value.len() > 2 || !value.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    value.iter().fold(0, |sum, digit| sum * 10 + (digit - b'0'))
+}
+
 /// How the user agents of implementations begin.
 pub(crate) const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
 
@@ -209,6 +221,8 @@ pub struct Summary {
     pub grpc_message: Option<u32>,
     /// `grpc-timeout`, nanoseconds.
     pub timeout_ns: Option<i64>,
+    /// `grpc-previous-rpc-attempts`, 0 without.
+    pub previous_attempts: u8,
     /// `user-agent`.
     pub agent: Option<u32>,
     /// Fields whose name or value the capture does not hold.
@@ -260,6 +274,7 @@ impl Summary {
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
             HeaderClass::GrpcMessage(text) => self.grpc_message = Some(text),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
+            HeaderClass::PreviousAttempts(attempts) => self.previous_attempts = attempts,
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,
         }
@@ -343,6 +358,15 @@ mod tests {
         assert_eq!(parse_timeout(b"-5S"), None);
         assert_eq!(parse_timeout(b"5s"), None);
         assert_eq!(parse_timeout(b""), None);
+    }
+
+    #[test]
+    fn previous_attempts() {
+        assert_eq!(parse_attempts(b"4"), 4);
+        assert_eq!(parse_attempts(b"12"), 12);
+        assert_eq!(parse_attempts(b"100"), 0);
+        assert_eq!(parse_attempts(b"-1"), 0);
+        assert_eq!(parse_attempts(b""), 0);
     }
 
     #[test]

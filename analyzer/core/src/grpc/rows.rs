@@ -314,6 +314,7 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
             | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: call.first.packet,
         grpc_message: NONE,
+        previous_attempts: call.previous_attempts,
         ..RpcRow::default()
     });
     if call.timeout_ns >= 0 || !cx.deadlines.is_empty() {

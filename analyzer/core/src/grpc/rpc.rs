@@ -11,6 +11,7 @@ use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
+use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::data::end_unframed;
@@ -100,7 +101,11 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.timeout_ns = summary.timeout_ns.unwrap_or(-1);
     call.headers_unknown = summary.unknown > 0;
     call.is_guessed = summary.content == Content::None && summary.unknown > 0 && !summary.te_trailers;
-    if h2.application.rpcs < limits::FIRST_RPCS || reading.cx.options.rpc_rows {
+    call.previous_attempts = summary.previous_attempts;
+    let retry = summary.previous_attempts > 0;
+    h2.application.retries += u32::from(retry);
+    let example = h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
+    if example || reading.cx.options.rpc_rows {
         push_rpc(h2.connection, call, reading.cx);
     }
     let method = call.method;
@@ -248,6 +253,9 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         if let Some(sent) = reading.transport.in_vain().filter(|_| side == client) {
             call.charge(sent.heard.1, if held == client { Cause::Client } else { Cause::Server });
             call.charge_in_vain(at.time, sent);
+        } else if let Some(since) = lost_since(call, client, reading.transport).filter(|_| side == client) {
+            call.charge(since.min(at.time), if held == client { Cause::Client } else { Cause::Server });
+            call.charge(at.time, Cause::LossRecovery);
         }
         call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
@@ -270,6 +278,13 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
     } else if h2.opened_before(id) {
         settle_late_stream(h2, id);
     }
+}
+
+/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's.
+fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<i64> {
+    let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
+    let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
+    transport.lost_since[1 - client].into_iter().chain(request).map(|(_, since)| since).min()
 }
 
 #[inline]
@@ -360,13 +375,18 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
     let since = last.max(call.last_resent(transport).unwrap_or(last));
     let in_vain = transport.in_vain();
     let alive = in_vain.map_or(at.time, |sent| sent.heard.1.min(at.time));
+    let lost = lost_since(call, client, transport).filter(|_| in_vain.is_none());
+    let until = lost.map_or(alive, |since| since.min(alive));
     let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
     let window = blocked.map(|(_, cause)| cause);
     if seen && (end == End::CaptureEnds || window.is_some()) {
-        call.charge(gap_time.min(alive), Cause::CaptureGap);
-        call.charge_open(alive, client, window, transport);
+        call.charge(gap_time.min(until), Cause::CaptureGap);
+        call.charge_open(until, client, window, transport);
     } else {
-        call.charge(alive, held_at_the_end(call, client, end, whole));
+        call.charge(until, held_at_the_end(call, client, end, whole));
+    }
+    if lost.is_some() {
+        call.charge(alive, Cause::LossRecovery);
     }
     if let Some(sent) = in_vain {
         call.charge_in_vain(at.time, sent);

@@ -28,6 +28,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(record_waits, usize::MAX, resumed_at_packet);
     arrange!(stalls, limits::STALLS, resumed_at_packet);
     arrange!(unanswered, usize::MAX, first_packet);
+    arrange!(undelivered, usize::MAX, first_packet);
     arrange!(closings, usize::MAX, packet);
     arrange!(open_rpcs, limits::OPEN_RPCS, first_packet);
     arrange!(pings, limits::PINGS, packet);

@@ -12,7 +12,7 @@ use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
     Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, Packets, Pings,
-    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Waits, take_first,
+    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -110,6 +110,8 @@ pub struct Context {
     pub stalls: Stalls,
     /// Sides of connections whose last packets got no answer so far.
     pub unanswered: Unanswered,
+    /// Sides of connections whose first unacknowledged bytes never arrived so far.
+    pub undelivered: Undelivered,
     /// The first FINs and RSTs of connections so far.
     pub closings: Closings,
     /// RPCs that are open at the capture's end, as far as they are kept.

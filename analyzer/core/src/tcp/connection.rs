@@ -162,6 +162,13 @@ impl Connection {
         i64::from(self.halves[side].segment_size(&self.halves[1 - side]))
     }
 
+    /// The bytes of `side` that its peer never acknowledged and the capture does not show, and the packet behind them.
+    pub fn hole(&self, side: usize) -> Option<(u64, At)> {
+        let half = &self.halves[side];
+        let (first, kept) = half.out_of_order.as_ref()?.head()?;
+        (half.acked > 0 && half.acked <= half.next && first > half.next).then(|| (first.abs_diff(half.next), kept.at))
+    }
+
     /// Whether both sides have closed, or one has reset.
     pub fn is_finished(&self) -> bool {
         self.reset.is_some() || self.transport.fins.iter().all(Option::is_some)

@@ -10,6 +10,7 @@ use super::path_delay::PathDelay;
 use super::queue::Queue;
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
+use super::undelivered::Undelivered;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
 pub const NEAR: i64 = 200_000;
@@ -226,6 +227,8 @@ pub struct Half {
     pub retransmissions_since: u32,
     /// Offsets of retransmissions, as far as they are kept, until the peer says that it had them already.
     pub sent_again: Vec<i64>,
+    /// The first bytes that its peer does not acknowledge.
+    pub undelivered: Undelivered,
     /// Packets of the connection since the peer acknowledged a hole.
     pub hole_patience: u32,
 }
