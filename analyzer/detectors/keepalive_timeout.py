@@ -84,7 +84,10 @@ def _find_hasty(tables: Tables) -> Ints:
     c, trips = tables.closings, tables.connections.min_rtt_ns
     waited = c.time_ns - c.ping_time_ns
     hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (c.open_rpcs > 0)
-    rows = np.flatnonzero(hasty & ~np.isin(c.connection, tables.unanswered.connection))
+    rows = np.flatnonzero(hasty)
+    if not len(rows):
+        return rows
+    rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
     rows = rows[~np.isin(c.ping_packet[rows], other)]

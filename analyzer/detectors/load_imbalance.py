@@ -46,6 +46,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
+from ..tables.grouping import group_rows
 from . import _failures, _figures, _shared
 
 ID = "load-imbalance"
@@ -95,10 +96,15 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _list_resolved(tables: Tables) -> Iterator[_Pool]:
     """Yield a pool for each DNS answer with several addresses of one family."""
     lookups, given, c = tables.lookups, tables.lookup_addresses, tables.connections
-    for row in np.flatnonzero(np.isin(lookups.kind, _ADDRESS_KINDS) & (lookups.answer_packet > 0)).tolist():
-        addresses = _shared.distinct(given.address[given.lookup == row])
+    asked = set[tuple[int, ...]]()
+    for row, some in group_rows(given.lookup).items():
+        addresses = _shared.distinct(given.address[some])
+        key = (int(lookups.client_ip[row]), *addresses.tolist())
+        if len(addresses) < 2 or int(lookups.kind[row]) not in _ADDRESS_KINDS or key in asked:
+            continue
+        asked.add(key)
         own = (c.client_ip == lookups.client_ip[row]) & np.isin(c.server_ip, addresses) & (c.rpcs > 0)
-        if len(addresses) > 1 and own.any():
+        if own.any():
             name = tables.lookup_names[int(lookups.name[row])]
             yield _Pool(np.flatnonzero(own), len(addresses), name, row)
 
@@ -107,8 +113,9 @@ def _list_connected(tables: Tables) -> Iterator[_Pool]:
     """Yield a pool for the servers of connections of one client, at the same time, with the same port and methods."""
     c, used = tables.connections, tables.connection_methods
     groups: dict[tuple[int, int, tuple[int, ...]], list[int]] = {}
+    used_on, none = group_rows(used.connection), np.empty(0, dtype=np.int64)
     for row in np.flatnonzero(c.rpcs > 0).tolist():
-        methods = tuple(sorted(used.method[used.connection == row].tolist()))
+        methods = tuple(sorted(used.method[used_on.get(row, none)].tolist()))
         groups.setdefault((int(c.client_ip[row]), int(c.server_port[row]), methods), []).append(row)
     for rows in map(np.array, groups.values()):
         together = int(c.first_time_ns[rows].max()) < int(c.last_time_ns[rows].min())
