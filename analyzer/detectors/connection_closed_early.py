@@ -59,6 +59,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 from . import _draining, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
@@ -151,10 +152,8 @@ def _find_lost(tables: Tables) -> Counts:
 
 
 def _group_by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, ...]]:
-    order = np.argsort(tables.rpcs.connection[rpcs], kind="stable")
-    connections, starts = np.unique(tables.rpcs.connection[rpcs][order], return_index=True)
-    groups = np.split(rpcs[order], starts[1:])
-    return {int(c): tuple(group.tolist()) for c, group in zip(connections, groups, strict=False)}
+    groups = group_rows(tables.rpcs.connection[rpcs])
+    return {connection: tuple(rpcs[rows].tolist()) for connection, rows in groups.items()}
 
 
 def _find_first_goaways(tables: Tables, wanted: common.Mask, *, server_only: bool = False) -> dict[int, int]:

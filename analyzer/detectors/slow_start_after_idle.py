@@ -146,7 +146,7 @@ def mark_unknown_window(tables: Tables, restarted: npt.NDArray[np.bool_]) -> npt
     rows = np.flatnonzero(restarted)
     rows = rows[connections.complete[waits.connection[rows]] == 0]
     ends = waits.connection[rows].astype(np.int64) * 2 + waits.direction[rows]
-    _, place = np.unique(ends, return_inverse=True)
+    place = np.searchsorted(_shared.distinct(ends), ends)
     first = np.full(len(rows), np.iinfo(np.int64).max)
     np.minimum.at(first, place, waits.flight[rows].astype(np.int64))
     lossy = connections.retransmitted_packets[waits.connection[rows]] > 0

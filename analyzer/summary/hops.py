@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..model.text import count
 from ..tables import COMPLETE, NO_METHOD, Tables
+from ..tables.grouping import group_rows
 
 _INSIDE = 0.9
 """Share of RPCs to one server inside RPCs to another from which a proxy passes them on (heuristic: nearly all; the
@@ -34,11 +35,10 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
     """Yield a sentence about each pair of servers of which one passes its RPCs on to the other."""
     connections = tables.connections
     carrying = np.flatnonzero(connections.rpcs > 0)
-    ends = np.stack([connections.server_ip[carrying], connections.server_port[carrying]], axis=1)
-    servers, of_server = np.unique(ends, axis=0, return_inverse=True)
+    servers = group_rows(connections.server_ip[carrying].astype(np.int64) << 16 | connections.server_port[carrying])
     if not 1 < len(servers) <= _SERVERS:
         return
-    on = [carrying[of_server.ravel() == number] for number in range(len(servers))]
+    on = [carrying[some] for some in servers.values()]
     rows = [_find_rows(tables, some) for some in on]
     known = [_find_last_known(tables, some) for some in rows]
     clients = [set(connections.client_ip[some].tolist()) for some in on]
