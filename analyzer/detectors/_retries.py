@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+from collections import deque
+
 import numpy as np
 from msgspec import Struct
 
@@ -36,9 +39,9 @@ def find_retries(tables: Tables) -> Retries:
     pairs, hedges = [], []
     for row in again.tolist():
         client, method, before = _make_key(tables, row)
-        failed = waiting.get((client, method, before - 1), [])
+        failed = waiting.get((client, method, before - 1))
         if failed and failed[0][0] <= int(rpcs.start_time_ns[row]):
-            pairs.append((row, failed.pop(0)[1]))
+            pairs.append((row, failed.popleft()[1]))
         elif tables.connections.complete[rpcs.connection[row]]:
             hedges.append(row)
     found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
@@ -51,16 +54,16 @@ def _make_key(tables: Tables, row: int) -> Key:
     return client, int(rpcs.method[row]), int(rpcs.previous_attempts[row])
 
 
-def _list_failed(tables: Tables) -> dict[Key, list[tuple[int, int]]]:
+def _list_failed(tables: Tables) -> dict[Key, deque[tuple[int, int]]]:
     """List the ends and rows of failed attempts, the first to end first; a client does not retry what it reset."""
     rpcs = tables.rpcs
     by_client = np.isin(rpcs.status_source, (_failures.CLIENT_RESET, _failures.CLIENT_DEADLINE))
     rows = np.flatnonzero((rpcs.status != _failures.OK) & (rpcs.flags & COMPLETE != 0) & ~by_client)
     ends = rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
-    failed: dict[Key, list[tuple[int, int]]] = {}
+    failed: dict[Key, deque[tuple[int, int]]] = {}
     for place in np.argsort(ends, kind="stable").tolist():
         row = int(rows[place])
-        failed.setdefault(_make_key(tables, row), []).append((int(ends[place]), row))
+        failed.setdefault(_make_key(tables, row), deque()).append((int(ends[place]), row))
     return failed
 
 
@@ -70,16 +73,17 @@ def mark_hedged(tables: Tables, rows: Ints) -> _failures.Mask:
     That is a hedge itself, or an attempt during which a hedge began that ended with OK first.
     """
     rpcs, hedges = tables.rpcs, find_retries(tables).hedges
-    answered = hedges[rpcs.status[hedges] == _failures.OK].tolist()
     marked = np.isin(rows, hedges)
-    ends = rpcs.start_time_ns + rpcs.duration_ns
+    answered: dict[Key, list[tuple[int, int]]] = {}
+    for hedge in hedges[rpcs.status[hedges] == _failures.OK].tolist():  # in the order of their begin
+        start = int(rpcs.start_time_ns[hedge])
+        answered.setdefault(_make_key(tables, hedge), []).append((start, start + int(rpcs.duration_ns[hedge])))
     for place in np.flatnonzero(~marked).tolist():
         row = int(rows[place])
         client, method, before = _make_key(tables, row)
-        for hedge in answered:
-            began = rpcs.start_time_ns[row] <= rpcs.start_time_ns[hedge] <= ends[hedge] <= ends[row]
-            if began and _make_key(tables, hedge) == (client, method, before + 1):
-                answered.remove(hedge)
-                marked[place] = True
-                break
+        others, start = answered.get((client, method, before + 1), []), int(rpcs.start_time_ns[row])
+        first = bisect.bisect_left(others, (start, 0))
+        if first < len(others) and others[first][1] <= start + int(rpcs.duration_ns[row]):
+            del others[first]
+            marked[place] = True
     return marked

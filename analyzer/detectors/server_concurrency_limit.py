@@ -47,6 +47,7 @@ References
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 
 import numpy as np
@@ -75,7 +76,7 @@ class Limits(Struct, frozen=True, eq=False):
 
     calls: int = 16
     """Fewest calls judged (heuristic: fewer fit by chance)."""
-    most_calls: int = 512
+    most_calls: int = 128
     """Most calls judged, the first ones (heuristic: bounds the work)."""
     shortest_ns: int = 1_000_000
     """Shortest time that a call takes (heuristic: below, packets' own times decide, 1 ms)."""
@@ -107,48 +108,62 @@ class _Fit(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about the server and method with the longest queue."""
-    c = tables.connections
-    servers = _shared.distinct(c.server_ip.astype(np.int64) << 16 | c.server_port)
-    found = [
-        fit
-        for server in servers.tolist()
-        for method in tables.methods
-        if method.turnaround and (fit := _fit_limit(tables, server, method, limits)) is not None
-    ]
+    """Yield one finding about the server and method with the longest time of a call."""
+    methods = {method.number: method for method in tables.methods}
+    fits = (
+        _fit_limit(tables, rows[: limits.most_calls], methods[int(tables.rpcs.method[rows[0]])], limits)
+        for rows in _group_calls(tables)
+        if len(rows) >= limits.calls and int(tables.rpcs.method[rows[0]]) in methods
+    )
+    found = [fit for fit in fits if fit is not None]
     if found:
         yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
 
 
-def _fit_limit(tables: Tables, server: int, method: Method, limits: Limits) -> _Fit | None:
+def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _Fit | None:
     """Find the least limit that explains the calls; None when none does."""
-    rows = _find_calls(tables, server, method)[: limits.most_calls]
-    if len(rows) < limits.calls:
-        return None
     start, end = _list_times(tables, rows)
-    most = _count_open(start, end)
-    near = int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max())
-    fits = (_try_limit(rows, start + max(near, 0), end, limit) for limit in range(1, most))
+    near = max(int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max()), 0)
+    ended = _sort_ends(end)
+    fits = (_try_limit(rows, start + near, end, ended, limit) for limit in range(1, _count_open(start, end)))
     # callers in a loop make multiples of the limit fit as well
     return next((fit for fit in fits if _explains(fit, start, near, method, limits)), None)
 
 
-def _find_calls(tables: Tables, server: int, method: Method) -> Ints:
-    """Find the calls to a server in the order of their begin, up to where others of them may have no rows."""
+def _group_calls(tables: Tables) -> Iterator[Ints]:
+    """Yield the calls to each server by method, in the order of their begin, up to where others may have no rows."""
     rpcs, c = tables.rpcs, tables.connections
-    # where a stream limit is reached, the others wait in the client
-    mine = (c.server_ip.astype(np.int64) << 16 | c.server_port) == server
-    mine &= (c.peer_max_concurrent_streams < 0) | (c.max_concurrent_rpcs < c.peer_max_concurrent_streams)
-    rows = np.flatnonzero(mine[rpcs.connection])
-    horizon = np.iinfo(np.int64).max
-    for connection in _shared.distinct(rpcs.connection[rows]).tolist():
-        starts = np.sort(rpcs.start_time_ns[rows[rpcs.connection[rows] == connection]])
-        if len(starts) > _FIRST_RPCS or len(starts) < int(c.rpcs[connection]):
-            horizon = min(horizon, int(starts[min(_FIRST_RPCS, len(starts)) - 1]))
+    server = c.server_ip.astype(np.int64) << 16 | c.server_port
+    servers = _shared.distinct(server)
+    place = np.searchsorted(servers, server)
+    # the first rows of each connection; where a stream limit is reached, others wait in the client
+    rows = np.lexsort((rpcs.stream, rpcs.start_time_ns, rpcs.connection))
+    on = rpcs.connection[rows]
+    first = np.arange(len(rows)) - np.searchsorted(on, on) < _FIRST_RPCS
+    limited = (c.peer_max_concurrent_streams >= 0) & (c.max_concurrent_rpcs >= c.peer_max_concurrent_streams)
+    rows = rows[first & ~limited[on]]
+    on, start = rpcs.connection[rows], rpcs.start_time_ns[rows]
+    more = c.rpcs[on] > np.bincount(on, minlength=len(server))[on]
+    latest = np.full(len(server), np.iinfo(np.int64).min)
+    np.maximum.at(latest, on, start)
+    until = np.full(len(servers), np.iinfo(np.int64).max)
+    np.minimum.at(until, place[on[more]], latest[on[more]])
     whole = rpcs.flags[rows] & (COMPLETE | BEGUN_BEFORE) == COMPLETE
-    rows = rows[whole & (rpcs.start_time_ns[rows] <= horizon) & (rpcs.method[rows] == method.number)]
-    ordered: Ints = rows[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows]))]
-    return ordered
+    rows = rows[whole & (start <= until[place[on]])]
+    keys = (rpcs.stream[rows], rpcs.start_time_ns[rows], rpcs.method[rows], place[rpcs.connection[rows]])
+    rows = rows[np.lexsort(keys)]
+    kind = np.c_[place[rpcs.connection[rows]], rpcs.method[rows].astype(np.int64)]
+    yield from np.split(rows, np.flatnonzero((kind[1:] != kind[:-1]).any(axis=1)) + 1)
+
+
+def _sort_ends(end: Ints) -> list[list[int]]:
+    """List for each call the calls before it, in the order of their ends."""
+    before: list[tuple[int, int]] = []
+    ended = []
+    for place, time in enumerate(end.tolist()):
+        ended.append([one for _, one in before])
+        bisect.insort(before, (time, place))
+    return ended
 
 
 def _list_times(tables: Tables, rows: Ints) -> tuple[Ints, Ints]:
@@ -161,13 +176,13 @@ def _count_open(start: Ints, end: Ints) -> int:
     return int((np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, side="right")).max())
 
 
-def _try_limit(rows: Ints, arrival: Ints, end: Ints, limit: int) -> _Fit:
+def _try_limit(rows: Ints, arrival: Ints, end: Ints, ended: list[list[int]], limit: int) -> _Fit:
     """Say when each call began, and how long it took, if the server works on `limit` calls at once."""
     freed_by = np.full(len(rows), -1, dtype=np.int64)
     begin = arrival.copy()
     for place in range(limit, len(rows)):
         # when all calls before it but limit - 1 have ended
-        freeing = int(np.argsort(end[:place], kind="stable")[place - limit])
+        freeing = ended[place][place - limit]
         if end[freeing] > arrival[place]:
             freed_by[place], begin[place] = freeing, end[freeing]
     took = end - begin
@@ -179,11 +194,11 @@ def _try_limit(rows: Ints, arrival: Ints, end: Ints, limit: int) -> _Fit:
 def _explains(fit: _Fit, start: Ints, near: int, method: Method, limits: Limits) -> bool:
     """Check whether the limit explains the times of calls, with and without a wait."""
     waited = fit.freed_by >= 0
-    if fit.spread > limits.spread or not waited.any() or waited.all():
+    if fit.spread > limits.spread or not waited.any() or waited.all() or not method.turnaround:
         return False
     took, free = float(np.median(fit.took_ns[waited])), float(np.median(fit.took_ns[~waited]))
     queued = fit.begin_ns - start - near >= took
-    response = (method.turnaround or {})["p50"] - near
+    response = method.turnaround["p50"] - near
     return (
         took >= limits.shortest_ns
         and took * limits.not_faster <= free <= took * limits.not_slower
