@@ -54,6 +54,7 @@ ID = "lost-answer"
 ABOUT = About(
     example="recorded/wild/hyper-rst-noerror.pcap.zst",
     figure=_figures.nothing_seen,
+    caused_by=("stream-timeout",),
     precedence=2,
     weight="lost_share",
 )

@@ -12,6 +12,7 @@ from support import recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import lost_answer as detector
 from grpcdiag.fixtures.synthetic.scenes_answers import reset
+from grpcdiag.fixtures.synthetic.scenes_failures import given_up
 
 FIRES_ON = ["wild/hyper-rst-noerror"]
 """Recorded captures on which the finding fires."""
@@ -59,3 +60,14 @@ def test_the_share_decides(tmp_path: Path, calls: int, others: int, severity: st
 
 def test_as_many_examples_as_allowed() -> None:
     assert len(must(detector, tables_of_scene("lost-answer-fires"), examples=1).evidence) == 2
+
+
+def test_a_timer_that_resets_with_no_error_is_the_cause(tmp_path: Path) -> None:
+    """Envoy's stream timers do so: the timer is the verdict, the lost answers are part of it."""
+    played(given_up(3_000_000_000, timeout=None, calls=6, side="server", code=0), tmp_path)
+    analysis = analyze([str(tmp_path / "played.pcap")])
+    assert {f.id: f.part_of for f in analysis.findings if f.id in (detector.ID, "stream-timeout")} == {
+        detector.ID: "stream-timeout",
+        "stream-timeout": None,
+    }
+    assert analysis.verdict.finding == "stream-timeout"
