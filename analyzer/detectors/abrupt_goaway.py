@@ -13,7 +13,7 @@ A call is *refused* if its stream is above the last stream of the server's GOAWA
 not process it: it is safe to send it again, and most implementations do so without telling the application.
 
 A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its GOAWAY,
-before the answer. It may have been processed: only calls that may run twice can be sent again.
+before the answer. It may have been processed: only calls that may run twice can be retried.
 
 Three connections or more that end after exactly as many requests each, or at the same age, show a limit: the report
 names it.
@@ -23,7 +23,7 @@ gives up its calls itself, which is no fault of the server. GOAWAYs with an erro
 
 When it cannot tell
 -------------------
-Whether a refused call was sent again: it has no number that says so. The finding counts the calls of the same methods
+Whether a refused call was retried: it has no number that says so. The finding counts the calls of the same methods
 that the same client began on other connections within a second, which is what a retry looks like. Calls whose stream
 was opened after the GOAWAY had been sent, but before it arrived, are refused as well: they could not know.
 
