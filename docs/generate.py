@@ -71,10 +71,11 @@ def limits_table(module_name: str) -> Iterator[str]:
 
 
 def attribute_docs(owner: type) -> dict[str, str]:
-    """The string below each attribute of a class."""
+    """The string below each attribute of a class, and of the class it extends."""
     (definition,) = ast.parse(inspect.getsource(owner)).body
     assert isinstance(definition, ast.ClassDef)
-    return dict(_documented(definition.body))
+    inherited = attribute_docs(owner.__bases__[0]) if "grpcdiag" in owner.__bases__[0].__module__ else {}
+    return inherited | dict(_documented(definition.body))
 
 
 def _documented(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ ARROWS = {
     "reports.terminal": "analyzer.model reports.shared",
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode reports.terminal",
     "reports.analysis_json": "analyzer.model",
-    "reports.compare": "_core analyzer.model reports.terminal reports.analysis_json",
+    "reports.compare": "_core analyzer.model reports.shared reports.terminal reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
@@ -51,7 +51,8 @@ ARROWS = {
     "fleet.engines": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis "
     "reports.tables fleet.recordings fleet.dataset interruption",
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
-    "fleet.answers": "_core analyzer.model reports.terminal reports.html fleet.recordings fleet.dataset interruption",
+    "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
+    "fleet.dataset interruption",
     "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared "
     "reports.tables fixtures "
     "interruption analyzer.model",

@@ -55,10 +55,11 @@ ALERTS = {
 }
 """Names of TLS alerts (RFC 8446 section 6; 22 and 120 as in RFC 7301 and the IANA registry)."""
 
-KINDS = ("refused", "unanswered", "alert", "http1", "closed", "silent", "cleartext", "foreign", "abandoned")
-"""Ways to fail: RST for a SYN; no answer to SYNs; a TLS alert; HTTP/1 for the preface or the ClientHello; closed by the
-server before it sent a byte; closed by the client after it had waited in vain for one; HTTP/2 in the clear for the
-ClientHello; another protocol for either; closed by the client after the server's part of the TLS handshake."""
+KINDS = ("refused", "unanswered", "http1", "cleartext", "foreign", "alert", "closed", "silent", "abandoned")
+"""Ways to fail: RST for a SYN; no answer to SYNs; HTTP/1 for the preface or the ClientHello; HTTP/2 in the clear for
+the ClientHello; another protocol for either; a TLS alert; closed by the server before it sent a byte; closed by the
+client after it had waited in vain for one; closed by the client after the server's part of the TLS handshake. The first
+one that fits counts: a client may send an alert for what the server answered."""
 
 
 class Failures(Struct, frozen=True, eq=False):
@@ -83,19 +84,17 @@ def find_failures(tables: Tables, unanswered_ns: int) -> Failures:
     kinds: tuple[Mask, ...] = (
         dialed & (s.reset_packet > 0) & (c.closed_by == 1),
         dialed & silent,
-        asked & (s.alert != NO_ALERT),
         asked & begun & (s.server_begins == HTTP1),
-        mute & begun & (c.closed_by == 1),
-        mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
         asked & (s.client_begins == TLS_HELLO) & (s.server_begins == SETTINGS),
         asked & begun & (s.server_begins == OTHER),
-        asked & (s.alert == NO_ALERT) & unfinished & (c.closed_by == 0),
+        asked & (s.alert != NO_ALERT),
+        mute & begun & (c.closed_by == 1),
+        mute & begun & (c.closed_by == 0) & (c.closed_time_ns - s.client_time_ns >= unanswered_ns),
+        asked & unfinished & (c.closed_by == 0),
     )
-    rows = [np.flatnonzero(mask) for mask in kinds]
-    connection = np.concatenate(rows).astype(np.int64)
-    kind = np.repeat(np.arange(len(kinds)), [len(found) for found in rows])
-    order = np.argsort(connection, kind="stable")
-    return Failures(connection[order], kind[order])
+    kind = np.select(kinds, range(len(kinds)), default=-1)
+    connection = np.flatnonzero(kind >= 0)
+    return Failures(connection, kind[connection])
 
 
 def find_grpc_ports(tables: Tables) -> Ints:
@@ -146,13 +145,15 @@ class Chain(Struct, eq=False):
 FIRST_BACKOFF_NS = 1_000_000_000
 """gRPC's first back-off, which grows by 1.6 to 120 s at most and varies by 20 % (connection-backoff.md)."""
 LONGEST_BACKOFF_NS = 120_000_000_000
+GROWING_WAITS = 11
+"""Waits after which the back-off has its maximum: 1.6 ** 11 is more than 120."""
 CONNECT_NS = 20_000_000_000
 """gRPC waits at least so long for an attempt (connection-backoff.md, MIN_CONNECT_TIMEOUT)."""
 
 
 def _longest_gap(chain: Chain, tables: Tables) -> float:
     """Return the longest time in which the client tries again."""
-    backoff = 1.2 * min(LONGEST_BACKOFF_NS, FIRST_BACKOFF_NS * 1.6**chain.waits)
+    backoff = 1.2 * min(LONGEST_BACKOFF_NS, FIRST_BACKOFF_NS * 1.6 ** min(chain.waits, GROWING_WAITS))
     unanswered = tables.connections.packets_server[chain.attempts[-1]] == 0
     return backoff + (CONNECT_NS if unanswered else 0)
 

@@ -1,4 +1,4 @@
-"""Limits on a connection's requests or age, from the GOAWAY frames with which servers drain connections."""
+"""What the GOAWAY frames of servers say: which calls they refuse, and limits on a connection's requests or age."""
 
 from __future__ import annotations
 
@@ -6,13 +6,36 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.finding import Remedy
+from ..model.text import count
 from ..tables import Ints, Tables
 from . import _software
-from ._failures import counted
+from ._failures import OK, Mask, failed
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
 """Last stream of a GOAWAY that only announces the end (RFC 9113 section 6.8)."""
+
+
+def find_last_goaways(tables: Tables) -> dict[int, int]:
+    """Find the server's last GOAWAY with NO_ERROR on each connection: its last stream counts."""
+    g = tables.goaways
+    rows = np.flatnonzero((g.direction == 1) & (g.code == 0))
+    return {int(g.connection[row]): row for row in rows[np.argsort(g.packet[rows], kind="stable")].tolist()}
+
+
+def mark_refused(tables: Tables, rows: Ints) -> Mask:
+    """Mark RPCs whose stream is above the last one that their server processes (RFC 9113 section 6.8)."""
+    last = np.full(len(tables.connections.rpcs), ALL_STREAMS, dtype=np.int64)
+    for connection, goaway in find_last_goaways(tables).items():
+        last[connection] = tables.goaways.last_stream[goaway]
+    refused: Mask = (tables.rpcs.stream[rows] > last[tables.rpcs.connection[rows]]) & (tables.rpcs.status[rows] != OK)
+    return refused
+
+
+def find_refused(tables: Tables) -> Ints:
+    """Find the RPCs that servers refused by a GOAWAY and ended without an answer."""
+    rows = failed(tables).rpc.astype(np.int64)
+    return rows[mark_refused(tables, rows)]
 
 
 class Drained(Struct, frozen=True, eq=False):
@@ -24,23 +47,30 @@ class Drained(Struct, frozen=True, eq=False):
     connections: int
     of: int
     software: str | None
+    """What the server runs, None where it is unknown or not the same on all."""
 
     def describe(self) -> str:
-        """Say what they have in common: `after exactly 50 requests, 12 times`."""
-        times = f"{self.connections:,} of {counted(self.of, 'connection')}"
+        """Say what they have in common: `The server drained 12 of 12 connections with GOAWAY after exactly 50 ...`."""
+        limit = "a limit on requests per connection" if self.requests else "a limit on the age of connections"
+        times = f"{self.connections:,} of {count(self.of, 'connection')}"
+        return f"The server drained {times} with GOAWAY {self.when}: {limit}."
+
+    @property
+    def when(self) -> str:
+        """Say when they were drained: `after exactly 50 requests each`."""
         if self.requests:
-            return (
-                f"The server drained {times} with GOAWAY after exactly {self.requests:,} requests each: a limit on "
-                "requests per connection, as nginx's keepalive_requests."
-            )
-        return (
-            f"The server drained {times} with GOAWAY at an age of about {milliseconds(self.age_ns)}: a limit on the "
-            "age of connections, as MAX_CONNECTION_AGE."
-        )
+            return f"after exactly {self.requests:,} requests each"
+        return f"at an age of about {milliseconds(self.age_ns)}"
+
+    def advise(self) -> str:
+        """Say what to change first: `The server drains ...: raise that limit (keepalive_requests 100000).`."""
+        own = [remedy.knob for remedy in self.list_remedies() if _software.is_of(remedy.implementation, self.software)]
+        return f"The server drains connections {self.when}: raise that limit{f' ({own[0]})' if own else ''}."
 
     def list_remedies(self) -> tuple[Remedy, ...]:
-        """List the settings of that limit."""
-        return REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+        """List the settings of that limit, those of the server's software first."""
+        remedies = REMEDIES_REQUESTS if self.requests else REMEDIES_AGE
+        return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
 
 
 def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) -> Drained | None:
@@ -59,7 +89,7 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
                 0,
                 number,
                 len(connections),
-                _software.recognise_proxy(tables, tuple(connections.tolist())),
+                _software.recognise_server(tables, connections.tolist()),
             )
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
@@ -69,9 +99,8 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end
         return None
-    return Drained(
-        0, int(np.median(ages)), len(ages), len(ages), _software.recognise_proxy(tables, tuple(connections.tolist()))
-    )
+    software = _software.recognise_server(tables, connections.tolist())
+    return Drained(0, int(np.median(ages)), len(ages), len(ages), software)
 
 
 def _count_requests(tables: Tables, goaways: Ints) -> tuple[Ints, Ints]:

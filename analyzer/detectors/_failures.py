@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +31,11 @@ HTTP_OK = 200
 """The HTTP status of every response of gRPC (PROTOCOL-HTTP2.md, Responses)."""
 HTTP_STATUS = _core.STATUS_SOURCES.index("http_status")
 """`Failed.source` of an RPC that ended without a status of its own."""
-TRAILERS, CLIENT_DEADLINE, CLIENT_RESET = (
-    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset")
+TRAILERS, CLIENT_DEADLINE, CLIENT_RESET, CONNECTION = (
+    _core.STATUS_SOURCES.index(name) for name in ("trailers", "client_deadline", "client_reset", "connection")
 )
-"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, and of one that
-its client reset before any deadline that is known."""
+"""`Failed.source` of an RPC with a status of its own, of one that its client reset after its deadline, of one that its
+client reset before any deadline that is known, and of one that the end of its connection ended."""
 NOBODY = 2
 """`Failures.reset_by` when no RST_STREAM ended the RPC."""
 NOT_KEPT = 3
@@ -58,6 +59,15 @@ ERROR_CODES = (
     "HTTP_1_1_REQUIRED",
 )
 """Names of HTTP/2 error codes (RFC 9113 section 7)."""
+
+
+class Rates(Struct, frozen=True, eq=False):
+    """Shares of RPCs that ended in some way, from which it matters."""
+
+    warning_share: float = 0.01
+    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
 
 
 class Failed(Struct, frozen=True, eq=False):
@@ -89,11 +99,22 @@ class Failed(Struct, frozen=True, eq=False):
         return len(self.rpc)
 
 
+_FOUND: WeakKeyDictionary[Tables, Failed] = WeakKeyDictionary()
+"""What several detectors ask for, found once."""
+
+
 def failed(tables: Tables) -> Failed:
     """Find all RPCs that ended with a status other than OK, in the order in which they began.
 
+    Statuses that a server sent after its client's FIN or RST are left out: the client had gone, and did not read them.
     The table keeps a limited number of rows; for other RPCs the sender of the RST_STREAM is unknown.
     """
+    if tables not in _FOUND:
+        _FOUND[tables] = _find_failed(tables)
+    return _FOUND[tables]
+
+
+def _find_failed(tables: Tables) -> Failed:
     failures, rpcs, rpc = tables.failures, tables.rpcs, tables.failures.rpc
     row, reset_by, reset_code = np.arange(len(rpc)), failures.reset_by, failures.reset_code
     answered_by, foreign = failures.answered_by, failures.foreign
@@ -122,16 +143,38 @@ def failed(tables: Tables) -> Failed:
         answered_by,
         foreign,
     )
-    return everything.where(np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc])))
+    order = np.lexsort((rpcs.stream[rpc], rpcs.connection[rpc], rpcs.start_time_ns[rpc]))
+    return everything.where(order[~_is_unread(tables, rpc)[order]])
+
+
+def list_unread(tables: Tables) -> Counts:
+    """List the failed RPCs whose trailers came after their client's FIN or RST."""
+    rpc = tables.failures.rpc
+    return rpc[_is_unread(tables, rpc)]
+
+
+def _is_unread(tables: Tables, rpc: Counts) -> Mask:
+    rpcs, c = tables.rpcs, tables.closings
+    left = np.full(len(tables.connections.first_time_ns), np.iinfo(np.int64).max)
+    by_client = c.direction == 0
+    np.minimum.at(left, c.connection[by_client], c.time_ns[by_client])
+    ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
+    unread: Mask = (rpcs.status_source[rpc] == TRAILERS) & (ends > left[rpcs.connection[rpc]])
+    return unread
 
 
 def missed(rows: Failed, early_share: float, early_ns: int) -> Mask:
     """Mark RPCs that ended by their deadline: by status, or reset when it was about to pass."""
-    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
-    over = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
     given_up = (rows.status == CANCELLED) & (rows.reset_by != NOBODY)
-    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & over)
+    ended_so: Mask = (rows.status == DEADLINE_EXCEEDED) | (given_up & past_deadline(rows, early_share, early_ns))
     return ended_so
+
+
+def past_deadline(rows: Failed, early_share: float, early_ns: int) -> Mask:
+    """Mark RPCs that lasted until their deadline, or nearly so: C-core rounds it up by some per cent."""
+    early = np.minimum(np.maximum(rows.deadline_ns * early_share, early_ns), rows.deadline_ns / 2)
+    over: Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns - early)
+    return over
 
 
 def refused(rows: Failed) -> Mask:
@@ -214,11 +257,6 @@ def _answered_by(tables: Tables, rows: Failed, place: int) -> str:
 def software(tables: Tables, agent: int) -> str | None:
     """Return the name of the software that answered, None when its response does not name it."""
     return (tables.agents[agent] or None) if agent != NO_AGENT else None
-
-
-def counted(count: int, noun: str) -> str:
-    """Format a number with its noun: `1 RPC`, `2 RPCs`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def error_name(code: int) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 import numpy as np
 from msgspec import Struct
@@ -37,41 +40,58 @@ def find_lookups_before(
     asked, c = tables.lookups, tables.connections
     if not len(asked.time_ns):
         return {}
-    names = _find_names(tables)
+    index = _Index.make(tables)
     previous: dict[tuple[int, int], int] = {}
     found: dict[int, Chain] = {}
     for row in connections.tolist():
         first = attempts.get(row, [row])[0]
         key, syn = (int(c.server_port[row]), int(c.client_ip[row])), int(c.first_time_ns[first])
-        stems = {stem for one in {first, row} for stem in names.get(int(c.server_ip[one]), ())}
-        chain = _collect(tables, _Wanted(stems, int(c.client_ip[first]), previous.get(key, -1), syn), at_once_ns)
+        begin, end = np.searchsorted(asked.time_ns, (previous.get(key, -1), syn)).tolist()
+        lookups = index.list_lookups({int(c.server_ip[one]) for one in (first, row)}, begin, end)
+        chain = _collect(tables, lookups, int(c.client_ip[first]), syn, at_once_ns)
         if chain is not None:
             found[row] = chain
         previous[key] = int(c.first_time_ns[row])
     return found
 
 
-def _find_names(tables: Tables) -> dict[int, set[str]]:
-    """Find the names that were answered with each address."""
-    given, names = tables.lookup_addresses, dict[int, set[str]]()
-    for lookup, address in zip(given.lookup.tolist(), given.address.tolist(), strict=True):
-        names.setdefault(address, set()).add(tables.lookup_names[int(tables.lookups.name[lookup])])
-    return names
+class _Index(Struct, frozen=True, eq=False):
+    """Which lookups were made for the names of a server."""
+
+    names: dict[int, frozenset[str]]
+    """The names that were answered with each address."""
+    lookups: dict[str, list[int]]
+    """Rows of the lookups for each of these names, in the order of time."""
+    of_names: dict[frozenset[str], list[int]]
+    """The same for all names of a server; filled as servers are asked for."""
+
+    @classmethod
+    def make(cls, tables: Tables) -> _Index:
+        """Index all lookups."""
+        given, names, lookups = tables.lookup_addresses, dict[int, set[str]](), dict[str, list[int]]()
+        for row, address in zip(given.lookup.tolist(), given.address.tolist(), strict=True):
+            names.setdefault(address, set()).add(tables.lookup_names[int(tables.lookups.name[row])])
+        answered = set[str]().union(*names.values())
+        made_for = [list_stems(name) & answered for name in tables.lookup_names]
+        for row, number in enumerate(tables.lookups.name.tolist()):
+            for name in made_for[number]:
+                lookups.setdefault(name, []).append(row)
+        return cls({address: frozenset(some) for address, some in names.items()}, lookups, {})
+
+    def list_lookups(self, addresses: Iterable[int], begin: int, end: int) -> Iterator[int]:
+        """List the rows from `begin` to `end` for the names of some addresses, the last one first."""
+        first, *more = {self.names.get(address, frozenset[str]()) for address in addresses}
+        names = first.union(*more) if more else first
+        rows = self.of_names.get(names)
+        if rows is None:
+            rows = self.of_names[names] = sorted({row for name in names for row in self.lookups.get(name, ())})
+        return (rows[place] for place in range(bisect_left(rows, end) - 1, bisect_left(rows, begin) - 1, -1))
 
 
-def _is_of(name: str, stems: set[str]) -> bool:
-    """Check whether a lookup was made for one of the names: by itself, with a search domain, or for its TXT record."""
+def list_stems(name: str) -> set[str]:
+    """List the names that a lookup may be for: its own, and without a search domain or a resolver's prefix."""
     bare = next((name.removeprefix(prefix) for prefix in PREFIXES if name.startswith(prefix)), name)
-    return any(bare == stem or bare.startswith(f"{stem}.") for stem in stems)
-
-
-class _Wanted(Struct, frozen=True, eq=False):
-    """Whose lookups are wanted, and of which names and time."""
-
-    stems: set[str]
-    client_ip: int
-    after_ns: int
-    syn_ns: int
+    return set(accumulate(bare.split("."), "{}.{}".format))
 
 
 def _may_be_of(tables: Tables, lookup: int, client_ip: int) -> bool:
@@ -80,23 +100,18 @@ def _may_be_of(tables: Tables, lookup: int, client_ip: int) -> bool:
     return asked == client or asked.startswith("127.") or asked == "::1" or (":" in asked) != (":" in client)
 
 
-def _collect(tables: Tables, wanted: _Wanted, at_once_ns: int) -> Chain | None:
+def _collect(tables: Tables, lookups: Iterable[int], client_ip: int, syn_ns: int, at_once_ns: int) -> Chain | None:
     """Collect lookups backwards from the SYN, as long as each ended right before the next step."""
-    if not wanted.stems:
-        return None
     asked = tables.lookups
-    begin, end, chosen = wanted.syn_ns, -1, list[int]()
-    lowest, highest = np.searchsorted(asked.time_ns, (wanted.after_ns, wanted.syn_ns))
-    for row in range(int(highest) - 1, int(lowest) - 1, -1):
+    begin, end, chosen = syn_ns, -1, list[int]()
+    for row in lookups:
         start, answered = int(asked.time_ns[row]), int(asked.answer_time_ns[row])
         if start < begin - UNANSWERED_NS:
             break
-        if not _is_of(tables.lookup_names[int(asked.name[row])], wanted.stems):
-            continue
-        if (answered < 0 or answered >= begin - at_once_ns) and _may_be_of(tables, row, wanted.client_ip):
+        if (answered < 0 or answered >= begin - at_once_ns) and _may_be_of(tables, row, client_ip):
             chosen.append(row)
             begin = min(begin, start)
-            end = max(end, min(answered, wanted.syn_ns) if answered >= 0 else wanted.syn_ns)
+            end = max(end, min(answered, syn_ns) if answered >= 0 else syn_ns)
     return Chain(tuple(reversed(chosen)), begin, end) if chosen else None
 
 
@@ -125,8 +140,9 @@ def sum_up(tables: Tables, chain: Chain) -> str:
 
 
 def show_end(tables: Tables, row: int) -> Evidence:
-    """Show the answer of a lookup, or its last query."""
+    """Show the answer of a lookup, or its first query."""
     asked, name = tables.lookups, describe(tables, row)
     if asked.answer_packet[row]:
-        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}")
-    return Evidence(int(asked.last_packet[row]), int(asked.time_ns[row]), f"DNS query for {name}, not answered")
+        code = f" with response code {asked.code[row]}" if asked.code[row] else ""
+        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), f"DNS answer for {name}{code}")
+    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name}, not answered")

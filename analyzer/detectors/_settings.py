@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..model.finding import Remedy
-from ._software import C_CORE, find_none, is_of, recognise
-
-__all__ = ["C_CORE", "sort_by_implementation"]
+from ._software import find_none, is_of, recognise
 
 
 def sort_by_implementation(remedies: Iterable[Remedy], implementation: str | None) -> tuple[Remedy, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
+
 from ..model.finding import Remedy
 from ..summary import figures
 from ..tables import Tables
@@ -42,6 +45,7 @@ SOFTWARE = PROXIES | LIBRARIES
 """All software that is recognised, by the name that remedies use."""
 
 
+@functools.cache
 def recognise(*names: str | None) -> str | None:
     """Recognise software by `user-agent`, `server` and `via` fields or inferred names: `nginx/1.22.1` is `nginx`."""
     tokens = [token for name in names if name for token in (part.partition("/")[0] for part in name.lower().split())]
@@ -59,10 +63,15 @@ def recognise_end(tables: Tables, connection: int, direction: int) -> str | None
     return recognise(figures.server_implementation(tables, connection)[0])
 
 
-def recognise_proxy(tables: Tables, connections: tuple[int, ...]) -> str | None:
-    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
+def recognise_server(tables: Tables, connections: Iterable[int]) -> str | None:
+    """Recognise the software at the server's end of some connections; None unless all have the same."""
     seen = {recognise_end(tables, connection, 1) for connection in connections}
-    only = seen.pop() if len(seen) == 1 else None
+    return seen.pop() if len(seen) == 1 else None
+
+
+def recognise_proxy(tables: Tables, connections: Iterable[int]) -> str | None:
+    """Recognise the proxy at the server's end of some connections; None unless all have the same one."""
+    only = recognise_server(tables, connections)
     return only if only in PROXIES else None
 
 

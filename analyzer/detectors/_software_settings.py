@@ -22,7 +22,7 @@ class Setting(Struct, frozen=True):
     knob: str
     note: str
     source: str
-    """Where it is described, with the version."""
+    """Where it is described, with the version: for who checks this table, not shown."""
 
 
 _GO = "64 KiB or more switches the BDP estimator off; when unset, windows grow to 16 MiB automatically"

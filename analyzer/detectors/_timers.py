@@ -5,6 +5,8 @@ Defaults are those of the versions named. They are shown as what to look at, nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from ..model.finding import Remedy
@@ -26,27 +28,29 @@ class Timer(Struct, frozen=True):
     """None where it is off, or has no default."""
     source: str
     """Where the default stands, with its version."""
+    status: int = 504
+    """The HTTP status with which it answers an RPC without a response, 0 for none."""
 
 
 TIMERS = (
     Timer("nginx", "grpc_read_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("nginx", "grpc_send_timeout", SILENCE, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
-    Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27"),
+    Timer("nginx", "client_body_timeout", SILENCE, 60 * S, "ngx_http_core_module, nginx 1.27", 408),
     Timer("nginx", "grpc_connect_timeout", DURATION, 60 * S, "ngx_http_grpc_module, nginx 1.27"),
     Timer("haproxy", "timeout server", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
-    Timer("haproxy", "timeout client", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m"),
-    Timer("haproxy", "timeout tunnel", SILENCE, None, "configuration manual, HAProxy 3.0"),
+    Timer("haproxy", "timeout client", SILENCE, None, "configuration manual, HAProxy 3.0; often 50s or 1m", 408),
+    Timer("haproxy", "timeout tunnel", SILENCE, None, "configuration manual, HAProxy 3.0", 0),
     Timer("envoy", "stream_idle_timeout", SILENCE, 300 * S, "http_connection_manager.proto, Envoy 1.31"),
     Timer("envoy", "route.timeout", DURATION, 15 * S, "route_components.proto, Envoy 1.31"),
     Timer("envoy", "max_stream_duration", DURATION, None, "protocol.proto, Envoy 1.31"),
+    Timer("envoy", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
     Timer("nghttpx", "--backend-read-timeout", SILENCE, 60 * S, "nghttpx(1), nghttp2 1.62"),
     Timer("caddy", "reverse_proxy transport http read_timeout", SILENCE, None, "reverse_proxy, Caddy 2.8"),
-    Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1"),
+    Timer("traefik", "respondingTimeouts.readTimeout", DURATION, 60 * S, "EntryPoints, Traefik 3.1", 0),
     Timer("AWS ALB", "idle_timeout.timeout_seconds", SILENCE, 60 * S, "Application Load Balancers, User Guide"),
     Timer(
         "GCP load balancer", "backend service timeoutSec", DURATION, 30 * S, "Cloud Load Balancing, backend services"
     ),
-    Timer("Istio", "VirtualService http.timeout", DURATION, None, "VirtualService, Istio 1.22; off unless set"),
 )
 """All timers known, those of one product together."""
 
@@ -56,7 +60,15 @@ _NEAR = 0.10
 
 def list_timers(measures: str, time_ns: float, software: str | None) -> tuple[Remedy, ...]:
     """List the timers of the software that was seen; without any, those whose default is near the time, or all."""
-    mine = [timer for timer in TIMERS if timer.measures == measures]
+    return _choose([timer for timer in TIMERS if timer.measures == measures], time_ns, software)
+
+
+def list_answering_timers(status: int, time_ns: float, software: str | None) -> tuple[Remedy, ...]:
+    """List the timers that answer with an HTTP status in the same way."""
+    return _choose([timer for timer in TIMERS if timer.status == status], time_ns, software)
+
+
+def _choose(mine: Sequence[Timer], time_ns: float, software: str | None) -> tuple[Remedy, ...]:
     own = [timer for timer in mine if software and timer.software == software]
     near = [t for t in mine if t.default_ns is not None and abs(time_ns - t.default_ns) <= _NEAR * t.default_ns]
     return tuple(Remedy(t.software, t.setting, _describe(t)) for t in own or near or mine)

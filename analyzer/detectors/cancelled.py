@@ -15,6 +15,9 @@ cancel for good reasons (a stream no longer wanted, a hedged call that lost, a u
 is a warning when many RPCs were cancelled after the same time although they ended at different moments. Then a timer
 cancelled them, of the client or of a proxy, and the callers lost their responses.
 
+A hedged call has several attempts at once, numbered by `grpc-previous-rpc-attempts` (gRFC A6). When one is answered,
+the client cancels the others. These count as cancelled, but as no timer's.
+
 When it cannot tell
 -------------------
 A deadline that the client did not send looks like a cancel. So does one on a connection that began before the
@@ -48,10 +51,11 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import HEADERS_UNKNOWN, METHOD_UNKNOWN, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures
+from . import _figures, _retries
 from ._failures import Failed
 from ._shared import lower, milliseconds, quality_allows
 
@@ -59,7 +63,7 @@ ID = "cancelled"
 ABOUT = About(
     example="recorded/lab/cancelled.pcap",
     figure=_figures.statuses("CANCELLED"),
-    caused_by=("peer-unreachable", "idle-connection-cut"),
+    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
 )
 
 
@@ -94,8 +98,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     unknown = (tables.rpcs.flags[rows.rpc] & HEADERS_UNKNOWN != 0) & (rows.deadline_ns < 0)
     unknown &= tables.connections.complete[tables.rpcs.connection[rows.rpc]] == 1
     if unknown.any():
-        count = common.counted(int(unknown.sum()), "RPC")
-        yield Skipped(ID, f"{count} may have ended by a deadline: the capture lacks their headers")
+        rpcs = count(int(unknown.sum()), "RPC")
+        yield Skipped(ID, f"{rpcs} may have ended by a deadline: the capture lacks their headers")
     rows = rows.where(~unknown)
     if len(rows):
         yield _make_finding(tables, rows, limits)
@@ -103,17 +107,21 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything = tables.rpc_count
-    share, timer = len(rows) / everything, _is_one_timer(tables, rows, limits)
-    median = milliseconds(float(np.median(rows.duration_ns)))
+    hedged = _retries.mark_hedged(tables, rows.rpc.astype(np.int64))
+    others = rows.where(~hedged)
+    share, timer = len(rows) / everything, _is_one_timer(tables, others, limits)
+    median = milliseconds(float(np.median((others if timer else rows).duration_ns)))
     methods = common.by_method(tables, rows.rpc)
     hidden = _may_hide_deadlines(tables, rows)
-    grave: Severity = "warning" if timer and not hidden and share >= limits.warning_share else "info"
+    much = len(others) >= limits.warning_share * everything
+    grave: Severity = "warning" if timer and not hidden and much else "info"
     same = f" They all lasted about {median} and ended at different moments: a timer ended them" if timer else ""
     if timer:
         same += ", which is not in their grpc-timeout." if not hidden else "."
     if hidden:
         same += " It may have been their deadline: names of header fields were sent before the capture."
-    advice = ": find that timer in the client or a proxy." if timer else ": check whether the application meant it."
+    if hedged.any():
+        same = f" {_describe_hedges(int(hedged.sum()))}{same}"
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs were cancelled" + (f" after {median}" if timer else ""),
@@ -122,19 +130,34 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
-        metrics=_measure(rows, everything) | {"cancelled_by_method": common.listed(methods)},
+        metrics=_measure(rows, everything)
+        | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
+        | {"cancelled_by_method": common.listed(methods)},
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}: "
             f"{common.listed(methods)}. Their median duration was {median}.{same}"
-            + ("" if timer else " Whether the application meant it is not on the wire.")
+            + ("" if timer or hedged.all() else " Whether the application meant it is not on the wire.")
         ),
         remedies=_list_remedies(timer),
         references=("https://grpc.io/docs/guides/cancellation/", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) were cancelled, {_count_senders(rows)}"
-            f"{f', by a timer of about {median}' if timer else ''}{advice}"
+            f"{f', by a timer of about {median}' if timer else ''}: {_advise(timer, bool(hedged.all()))}"
         ),
+    )
+
+
+def _advise(timer: bool, hedged: bool) -> str:
+    if hedged:
+        return "another attempt of the same call was answered (hedging)."
+    return "find that timer in the client or a proxy." if timer else "check whether the application meant it."
+
+
+def _describe_hedges(number: int) -> str:
+    return (
+        f"{number:,} of them are hedged attempts (grpc-previous-rpc-attempts): another attempt of the same call was "
+        "answered first."
     )
 
 

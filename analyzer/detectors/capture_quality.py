@@ -59,7 +59,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS, still_encrypted
 from ..tables import DIRECTIONS, Counts, Tables
-from ._failures import Mask, counted
+from ._failures import Mask
 
 ID = "capture-quality"
 
@@ -131,13 +131,13 @@ def _check_bytes(tables: Tables, limits: Limits) -> Iterator[_Problem]:
         ("undecoded_bytes", table.undecoded_bytes, "bytes of HTTP/2 could not be read", _FRAMES, gap, unmeant, most),
         ("encrypted_bytes", still_encrypted(tables), "bytes are TLS that was not decrypted", _RPCS, _KEYS, seen, half),
     ):
-        count = int(column[seen].sum())
+        number = int(column[seen].sum())
         grave = int(column[where].sum()) >= limit * whole
-        words = f"{count:,} {text} ({count / whole:.1%})"
-        yield _Problem(name, count, words, hides, grave, _list_connections(seen & (column > 0)), remedy)
+        words = f"{number:,} {text} ({number / whole:.1%})"
+        yield _Problem(name, number, words, hides, grave, _list_connections(seen & (column > 0)), remedy)
     yield from _check_directions(tables, seen)
     late = (table.protocol == HTTP2) & (table.complete == 0)
-    words = f"{counted(int(late.sum()), 'connection')} began before the capture"
+    words = f"{count(int(late.sum()), 'connection')} began before the capture"
     yield _Problem("late_connections", int(late.sum()), words, _NAMES, False, _list_connections(late), _EARLY)
 
 
@@ -146,10 +146,10 @@ def _check_directions(tables: Tables, seen: Mask) -> Iterator[_Problem]:
     unheard = tables.connections.unheard
     for bit, side in enumerate(DIRECTIONS):
         lacking = seen & (unheard & (1 << bit) != 0)
-        count = int(lacking.sum())
-        words = f"the capture has no data from the {side} on {counted(count, 'connection')}"
-        grave = 2 * count >= int(seen.sum())
-        yield _Problem(f"{side}_not_captured", count, words, _ANSWERS, grave, _list_connections(lacking), _BOTH_WAYS)
+        number = int(lacking.sum())
+        words = f"the capture has no data from the {side} on {count(number, 'connection')}"
+        grave = 2 * number >= int(seen.sum())
+        yield _Problem(f"{side}_not_captured", number, words, _ANSWERS, grave, _list_connections(lacking), _BOTH_WAYS)
 
 
 def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
@@ -168,7 +168,7 @@ def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     words = f"{twice:,} packets were recorded twice"
     twice = twice if twice > many else 0
     yield _Problem("duplicate_packets", twice, words, _NOTHING, False, _list_connections(copies > 0), _ONE_INTERFACE)
-    words = f"timestamps go backwards at {counted(steps, 'packet')}"
+    words = f"timestamps go backwards at {count(steps, 'packet')}"
     yield _Problem("time_steps_back", steps if steps > many else 0, words, _TIMES, False, none, None)
 
 
@@ -220,7 +220,7 @@ def _make_finding(tables: Tables, problems: list[_Problem], limits: Limits) -> F
     touched = sorted({int(c) for problem in problems for c in problem.connections})
     consequence = "; ".join(dict.fromkeys(t.hides for t in problems))
     unknown = ", ".join(f"{count:,} {name[5:].replace('_', ' ')}" for name, count in hidden.items() if count)
-    more = f", and {counted(len(problems) - 1, 'more problem')}" if len(problems) > 1 else ""
+    more = f", and {count(len(problems) - 1, 'more problem')}" if len(problems) > 1 else ""
     return Finding(
         id=ID,
         title=problems[0].text[0].upper() + problems[0].text[1:] + (" and more" if len(problems) > 1 else ""),

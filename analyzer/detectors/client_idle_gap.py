@@ -56,7 +56,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _settings, _shared, _turns, shared_connection
+from . import _figures, _settings, _shared, _software, _turns, shared_connection
 
 ID = "client-idle-gap"
 ABOUT = About(
@@ -165,7 +165,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
                 "application", "a profile of the client while it runs", "shows what its gRPC threads do in the gaps"
             ),
             Remedy(
-                _settings.C_CORE,
+                _software.C_CORE,
                 "a CompletionQueue and a thread for each few callers; GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1",
                 "otherwise one queue or one connection serves all callers",
             ),

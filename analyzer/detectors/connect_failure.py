@@ -54,7 +54,8 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, safe
 from ..tables import Ints, Tables
-from . import _attempts, _figures
+from ..tables.grouping import group_rows
+from . import _attempts, _figures, _lookups
 from ._shared import milliseconds, quality_allows
 
 ID = "connect-failure"
@@ -84,6 +85,8 @@ class _Group(Struct, frozen=True, eq=False):
 
     kind: str
     rows: Ints
+    later: bool
+    """Whether a connection to the same port that began after them worked."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -101,33 +104,32 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
-    """Group the failed attempts by server and way to fail, the largest group first."""
-    c, groups = tables.connections, list[_Group]()
-    for number, kind in enumerate(_attempts.KINDS):
-        rows = failures.connection[failures.kind == number]
-        if not len(rows):
-            continue
-        ends = np.stack([c.server_ip[rows], c.server_port[rows]], axis=1)
-        _, group = np.unique(ends, axis=0, return_inverse=True)
-        groups += [_Group(kind, rows[group.ravel() == place]) for place in range(int(group.max(initial=-1)) + 1)]
-    return sorted(groups, key=lambda group: (_succeeded_later(tables, group), -len(group.rows), int(group.rows[0])))
-
-
-def _succeeded_later(tables: Tables, group: _Group) -> bool:
-    """Check whether a connection to the same port worked after the last of these attempts.
+    """Group the failed attempts by server and way to fail, the largest group first.
 
     What did not get through to the server, as to the first of several addresses, worked with the next that did.
     """
-    c = tables.connections
+    c, groups = tables.connections, list[_Group]()
     works = (c.rpcs > 0) | (c.tls_finished_packet > 0)
-    if group.kind in ("refused", "unanswered"):
-        works |= tables.setups.syn_ack_packet > 0
-    same = (c.server_port == c.server_port[group.rows[0]]) & works
-    return bool((same & (c.last_time_ns > c.first_time_ns[group.rows].max())).any())
+    worked, reached = (_find_last(tables, mask) for mask in (works, works | (tables.setups.syn_ack_packet > 0)))
+    for number, kind in enumerate(_attempts.KINDS):
+        rows = failures.connection[failures.kind == number]
+        last = reached if kind in ("refused", "unanswered") else worked
+        for group in group_rows(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows]).values():
+            mine = rows[group]
+            later = last[c.server_port[mine[0]]] > c.first_time_ns[mine].max()
+            groups.append(_Group(kind, mine, bool(later)))
+    return sorted(groups, key=lambda group: (group.later, -len(group.rows), int(group.rows[0])))
+
+
+def _find_last(tables: Tables, works: _attempts.Mask) -> Ints:
+    """Find when the last connection to each port that works began, -1 for none."""
+    last = np.full(1 << 16, -1, dtype=np.int64)
+    np.maximum.at(last, tables.connections.server_port[works], tables.connections.first_time_ns[works])
+    return last
 
 
 def _rate_severity(tables: Tables, groups: list[_Group]) -> Severity:
-    if all(_succeeded_later(tables, group) for group in groups):
+    if all(group.later for group in groups):
         return "info"
     return "warning" if tables.rpc_count else "critical"
 
@@ -240,7 +242,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         return
     names = list(dict.fromkeys(safe(tables.lookup_names[int(asked.name[row])]) for row in rows.tolist()))
     unanswered = int((asked.answer_packet[rows] == 0).sum())
-    missing = int((asked.code[rows] == NO_SUCH_NAME).sum())
+    missing = int((asked.code[rows] == _lookups.NO_SUCH_NAME).sum())
     shown = ", ".join(names[: limits.groups])
     words = (
         f"{count(len(rows), 'DNS question')} for {shown} gave no address: {missing:,} with no such name (NXDOMAIN), "
@@ -255,7 +257,7 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         lost_ns=None,
         share=None,
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
-        evidence=tuple(_show_question(tables, row) for row in rows[: limits.examples].tolist()),
+        evidence=tuple(_lookups.show_end(tables, row) for row in rows[: limits.examples].tolist()),
         explanation=f"{words}. No connection was opened.",
         remedies=(
             Remedy("application", "the name in the channel's target", "check it, and what the resolver searches"),
@@ -263,19 +265,6 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         references=("RFC 1035 section 4.1.1", "grpc/grpc doc/naming.md"),
         verdict=f"DNS gave no address for {shown}, so no connection was opened: check the name and the DNS server.",
     )
-
-
-NO_SUCH_NAME = 3
-"""Response code of DNS (RFC 1035 section 4.1.1)."""
-
-
-def _show_question(tables: Tables, row: int) -> Evidence:
-    asked = tables.lookups
-    name = safe(tables.lookup_names[int(asked.name[row])])
-    if asked.answer_packet[row]:
-        what = f"response code {asked.code[row]} for {name}"
-        return Evidence(int(asked.answer_packet[row]), int(asked.answer_time_ns[row]), what)
-    return Evidence(int(asked.packet[row]), int(asked.time_ns[row]), f"DNS question for {name} without an answer")
 
 
 ADVICE = {

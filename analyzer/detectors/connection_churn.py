@@ -56,7 +56,7 @@ from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from ._failures import counted, seen_first
+from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows, rpc_time, severity
 
 ID = "connection-churn"
@@ -237,7 +237,7 @@ def _show_connection(tables: Tables, churn: _Churn, place: int) -> Iterator[Evid
         int(table.first_packet[connection]),
         int(table.opened_time_ns[connection]),
         f"SYN of {tables.client(connection)}: connection {connection}, which carries "
-        f"{counted(int(table.rpcs[connection]), 'RPC')}",
+        f"{count(int(table.rpcs[connection]), 'RPC')}",
     )
     after = milliseconds(int(churn.setup_ns[place]))
     yield Evidence(int(rpcs.first_packet[rpc]), int(rpcs.start_time_ns[rpc]), f"its first RPC begins {after} later")

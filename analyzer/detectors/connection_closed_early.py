@@ -59,7 +59,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
 from ..tables.durations import total_ns
-from . import _draining
+from . import _draining, _software
 from . import _failures as common
 from ._shared import distinct, host, milliseconds, quality_allows
 
@@ -74,7 +74,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/wild/idle-finrace.pcap.zst",
     figure=_write_figure,
-    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout"),
+    caused_by=("too-many-pings", "forged-reset", "idle-connection-cut", "keepalive-timeout", "abrupt-goaway"),
     precedence=2,
     whole_connections=True,
 )
@@ -123,20 +123,30 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     ends = [_make_end(tables, c, errors.get(c, graceful.get(c, -1)), lost_on.get(c, ())) for c in early]
     if ends:
         yield _make_finding(tables, sorted(ends, key=lambda end: (not end.grave, -len(end.lost))), limits)
-    elif graceful:
-        yield _report_graceful(tables, sorted(graceful.values()), limits)
+    elif rows := _leave_out_refusing(tables, graceful):
+        yield _report_graceful(tables, rows, limits)
+
+
+def _leave_out_refusing(tables: Tables, graceful: dict[int, int]) -> list[int]:
+    """List the GOAWAYs of connections on which they refused no call."""
+    refusing = set(tables.rpcs.connection[_draining.find_refused(tables)].tolist()) if graceful else set()
+    return sorted(row for connection, row in graceful.items() if connection not in refusing)
 
 
 def _find_lost(tables: Tables) -> Counts:
-    """Find RPCs that the end of their connection ended; none whose response the capture may have missed."""
+    """Find RPCs that the end of their connection ended; none whose response the capture may have missed.
+
+    Those that a GOAWAY refused were not processed: they are `abrupt-goaway`.
+    """
     rpcs = tables.rpcs
-    rpc = common.failed(tables).rpc
+    rpc = np.r_[common.failed(tables).rpc, common.list_unread(tables)]
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
     seen = (rpcs.flags[rpc] & (COMPLETE | TOUCHES_GAP)) == COMPLETE
     on, connections = rpcs.connection[rpc], tables.connections
     whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
+    seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))
     return np.sort(rpc[seen & (closed >= 0) & (rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc] >= closed)])
 
 
@@ -175,10 +185,10 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     words = _describe_end(tables, ends[0])
     drained = _find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
-    count, rpcs = common.counted(len(ends), "connection"), common.counted(len(lost), "RPC")
+    many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
     return Finding(
         id=ID,
-        title=f"{count} ended early, {rpcs} lost",
+        title=f"{many} ended early, {rpcs} lost",
         severity=_rate_severity(ends, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
@@ -186,10 +196,10 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         share=None,
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
-        explanation=f"{words} {_describe_loss(tables, lost, count)}{limit}",
+        explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}",
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, ends[0])),
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
-        verdict=f"{words} {_advise(tables, ends[0])}",
+        verdict=f"{words} {_advise(tables, ends[0], drained)}",
     )
 
 
@@ -197,17 +207,17 @@ def _find_drained(tables: Tables, limits: Limits) -> _draining.Drained | None:
     return _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
 
 
-def _describe_loss(tables: Tables, lost: Counts, count: str) -> str:
+def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
     if not len(lost):
-        return f"No RPC was lost on {count}."
+        return f"No RPC was lost on {connections}."
     waited = milliseconds(total_ns(tables.rpcs.duration_ns[lost]))
     return (
-        f"{len(lost):,} of {tables.rpc_count:,} RPCs on {count} had no response when their connection ended; "
+        f"{len(lost):,} of {tables.rpc_count:,} RPCs on {connections} had no response when their connection ended; "
         f"together they had waited {waited}."
     )
 
 
-def _advise(tables: Tables, end: _End) -> str:
+def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str:
     """Say the first thing to do about one connection's end."""
     if end.goaway < 0:
         by_client = int(tables.connections.closed_by[end.connection]) == 0
@@ -216,7 +226,10 @@ def _advise(tables: Tables, end: _End) -> str:
         )
     if int(tables.goaways.code[end.goaway]):
         return "See the sender's log."
-    return "Give the shutdown more time (MaxConnectionAgeGrace)."
+    if drained:
+        return drained.advise()
+    proxy = _software.recognise_proxy(tables, (end.connection,))
+    return f"Give the shutdown {f'of {proxy} ' if proxy else ''}more time{'' if proxy else ' (MaxConnectionAgeGrace)'}."
 
 
 def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
@@ -233,7 +246,7 @@ def _describe_end(tables: Tables, end: _End) -> str:
     opened = int(connections.opened_time_ns[end.connection])
     ends_at = int(connections.closed_time_ns[end.connection])
     age = f" {milliseconds(ends_at - opened)} after it was opened" if opened >= 0 <= ends_at else ""
-    rpcs = common.counted(len(end.lost), "RPC")
+    rpcs = count(len(end.lost), "RPC")
     if end.goaway < 0:
         return f"Connection {end.connection} ended without GOAWAY: {closer}{age} with {rpcs} open."
     sender = host(tables, end.connection, int(tables.goaways.direction[end.goaway]))
@@ -268,7 +281,7 @@ def _show_end(tables: Tables, end: _End) -> Iterator[Evidence]:
         goaways, row = tables.goaways, end.goaway
         what = (
             f"GOAWAY {_name_code(tables, row)}, last stream {goaways.last_stream[row]}, "
-            f"{common.counted(int(goaways.open_rpcs[row]), 'RPC')} open"
+            f"{count(int(goaways.open_rpcs[row]), 'RPC')} open"
         )
         yield Evidence(int(goaways.packet[row]), int(goaways.time_ns[row]), what)
     if end.lost:
@@ -288,12 +301,12 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     limit = f" {drained.describe()}" if drained else guess
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""
     text = (
-        f"The server ended {common.counted(len(rows), 'connection')} gracefully{age} and "
+        f"The server ended {count(len(rows), 'connection')} gracefully{age} and "
         f"{int(np.median(streams)):,} RPCs; no RPC was lost.{limit}"
     )
     return Finding(
         id=ID,
-        title=f"The server ended {common.counted(len(rows), 'connection')} gracefully",
+        title=f"The server ended {count(len(rows), 'connection')} gracefully",
         severity="info",
         confidence="medium" if guess else quality_allows(tables),
         scope=Scope(tuple(int(c) for c in distinct(connections)), ()),

@@ -45,7 +45,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
@@ -60,23 +59,19 @@ ID = "deadline-exceeded"
 ABOUT = About(
     example="recorded/deadline-exceeded.pcap",
     figure=_figures.statuses("DEADLINE_EXCEEDED"),
-    caused_by=("peer-unreachable", "idle-connection-cut"),
+    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
     precedence=3,
     weight="deadline_exceeded_share",
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     early_share: float = 0.05
     """Tolerance as a share of the deadline (C-core rounds grpc-timeout up by some per cent)."""
     early_ns: int = 1_000_000
     """Least tolerance, up to half of the deadline (heuristic: the delay of a timer and a packet, 1 ms)."""
-    warning_share: float = 0.01
-    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3
     """Fewer such RPCs are `info` (heuristic: one or two show no pattern)."""
     examples: int = 3

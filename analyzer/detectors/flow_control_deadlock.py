@@ -46,8 +46,9 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
 from ..tables import Tables
-from . import _failures, _figures, _shared, _unanswered
+from . import _figures, _shared, _unanswered
 
 ID = "flow-control-deadlock"
 ABOUT = About(
@@ -101,7 +102,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     receiver = _shared.host(tables, int(o.connection[first]), int(o.waits_for[first]))
     lost = sum(_get_wait(tables, row) for row in rows)
     share = _shared.share_of_time(tables, lost)
-    window, rpcs = _WINDOWS[int(o.cause[first])], _failures.counted(len(rows), "RPC")
+    window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
     wait = _shared.milliseconds(_get_wait(tables, first))
     return Finding(
         id=ID,

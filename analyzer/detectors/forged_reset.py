@@ -47,8 +47,9 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import Tables
-from . import _failures, _figures, _resets, _shared
+from . import _figures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
@@ -89,8 +90,8 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
     hit = int(c.open_rpcs[rows].sum())
     share = hit / max(tables.rpc_count, 1)
-    resets = _failures.counted(len(rows), "RST")
-    ended = f" and ended {_failures.counted(hit, 'RPC')}" if hit else ""
+    resets = count(len(rows), "RST")
+    ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     return Finding(
         id=ID,
         title=f"{resets} in the name of {side} came from a device on the path",
@@ -129,7 +130,7 @@ def _rate_severity(hit: int, share: float, limits: Limits) -> Severity:
 
 def _list_others(rows: list[int]) -> Iterator[str]:
     if len(rows) > 1:
-        yield f"{_failures.counted(len(rows) - 1, 'further RST')} on this or other connections look alike."
+        yield f"{count(len(rows) - 1, 'further RST')} on this or other connections look alike."
 
 
 def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:

@@ -50,7 +50,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _settings, _shared
+from . import _control, _figures, _settings, _shared, _software
 
 ID = "header-overhead"
 
@@ -174,7 +174,7 @@ def _list_remedies(implementation: str | None, sender: str) -> tuple[Remedy, ...
             ),
             Remedy("application", "a stream in place of many calls", "its headers are sent once"),
             Remedy("grpc-go", "grpc.WithMaxHeaderListSize(n)", "makes such calls fail, which shows who sends them"),
-            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER=n at the receiver", table),
+            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_HPACK_TABLE_SIZE_DECODER=n at the receiver", table),
             Remedy("Envoy", "http2_protocol_options: hpack_table_size", table),
         ),
         implementation,

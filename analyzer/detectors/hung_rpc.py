@@ -46,6 +46,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import DIRECTIONS, Method, Tables
 from ..tables.durations import clip_ns
 from . import _failures, _figures, _shared, _unanswered
@@ -54,6 +55,7 @@ ID = "hung-rpc"
 ABOUT = About(
     example="recorded/wild/hung-rpc.pcap.zst",
     figure=_figures.nothing_seen,
+    caused_by=("mtu-black-hole",),
     precedence=2,
 )
 
@@ -119,7 +121,7 @@ def _make_finding(tables: Tables, hung: list[_Hung], limits: Limits) -> Finding:
     lost = clip_ns(sum(one.wait_ns for one in compared)) if compared else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     numbers = (int(o.method[one.row]) for one in hung)
-    rpcs, verb = _failures.counted(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
+    rpcs, verb = count(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
     wait = _shared.milliseconds(first.wait_ns)
     return Finding(
         id=ID,
@@ -178,9 +180,7 @@ def _explain(tables: Tables, hung: list[_Hung], side: str) -> str:
         last = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
         parts.append(f"{side} still sent packets on this connection until {last}: its host and the path work.")
     if without := sum(_lacks_deadline(tables, one.row) for one in hung):
-        parts.append(
-            f"{without:,} of {_failures.counted(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it."
-        )
+        parts.append(f"{without:,} of {count(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it.")
     return " ".join(parts)
 
 
@@ -188,7 +188,7 @@ def _describe_turn(tables: Tables, row: int) -> str:
     """Say by which messages a side has to act."""
     o = tables.open_rpcs
     sent, answered = int(o.request_messages[row]), int(o.response_messages[row])
-    messages = f"{_failures.counted(sent, 'request message')} and {_failures.counted(answered, 'response message')}"
+    messages = f"{count(sent, 'request message')} and {count(answered, 'response message')}"
     return f"It had {messages} so far; by these the {DIRECTIONS[o.waits_for[row]]} has to act."
 
 

@@ -50,6 +50,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import Tables
 from . import _failures, _figures, _resets, _shared, _timers, _unanswered
 
@@ -171,9 +172,9 @@ def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
     share = None if lost is None else _shared.share_of_time(tables, lost)
     affected = hit / max(tables.rpc_count, 1)
     silence = _shared.milliseconds(float(np.median([cut.silence_ns for cut in cuts])))
-    many = _failures.counted(len(cuts), "idle connection")
+    many = count(len(cuts), "idle connection")
     was = "was" if len(cuts) == 1 else "were"
-    cost = f"{_failures.counted(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
+    cost = f"{count(hit, 'RPC')} failed or waited" if hit else "no RPC was hit"
     return Finding(
         id=ID,
         title=f"{many} {was} cut after a silence of {silence}: {_WORDS[first.kind]}",
@@ -226,9 +227,7 @@ def _explain(tables: Tables, cuts: list[_Cut]) -> str:
     first = cuts[0]
     peer = _shared.host(tables, first.connection, _find_peer(tables, first))
     kinds = ", ".join(
-        f"{_failures.counted(_count(cuts, kind), 'time')} {words}"
-        for kind, words in _WORDS.items()
-        if _count(cuts, kind)
+        f"{count(_count(cuts, kind), 'time')} {words}" for kind, words in _WORDS.items() if _count(cuts, kind)
     )
     parts = [
         f"No RPC was open on connection {first.connection} for {_shared.milliseconds(first.silence_ns)}. After such a "
@@ -244,7 +243,7 @@ def _explain(tables: Tables, cuts: list[_Cut]) -> str:
         )
     pings = int(tables.directions.keepalive_pings[2 * first.connection])
     parts.append(
-        f"The client sent {_failures.counted(pings, 'keepalive PING')} on this connection."
+        f"The client sent {count(pings, 'keepalive PING')} on this connection."
         if pings
         else "No keepalive PING is seen on this connection."
     )

@@ -41,6 +41,7 @@ from msgspec import Struct
 from .. import _core
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import Ints, Tables
 from . import _failures, _figures, _shared
 
@@ -103,7 +104,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     lost = int(c.open_rpcs[rows].sum())
     share = lost / max(tables.rpc_count, 1)
     wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
-    closed = _failures.counted(len(rows), "connection")
+    closed = count(len(rows), "connection")
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
@@ -122,14 +123,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
         explanation=(
             f"{side} sent a PING on connection {c.connection[first]}, and closed the connection {wait} later (median "
-            f"of {closed}), with {_failures.counted(lost, 'RPC')} open. The shortest round trip is {round_trip}, so "
+            f"of {closed}), with {count(lost, 'RPC')} open. The shortest round trip is {round_trip}, so "
             "the acknowledgement could not have arrived. The peer did nothing wrong."
         ),
         remedies=_list_remedies(tables, first, side, round_trip),
         references=("gRFC A8", "RFC 9113 section 6.7"),
         verdict=(
             f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
-            f"{_failures.counted(lost, 'RPC')} failed: make its keepalive timeout longer."
+            f"{count(lost, 'RPC')} failed: make its keepalive timeout longer."
         ),
     )
 

@@ -87,7 +87,7 @@ def _write_figure(analysis: Analysis) -> str:
 ABOUT = About(
     example="recorded/bench/lossy.pcap.gz",
     figure=_write_figure,
-    caused_by=("peer-unreachable", "idle-connection-cut"),
+    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
     whole_connections=True,
 )
 

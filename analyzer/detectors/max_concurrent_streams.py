@@ -15,6 +15,10 @@ limit. In at least half of these cases, and in ten of them, a new stream took th
 waiting. Meanwhile at least one RPC is waiting all the time, so the time at the limit is a lower bound of the time
 that RPCs queued. The queue itself is not on the wire, and this time is no part of the RPCs' durations.
 
+Streams that stay open, such as watches, can fill a limit for good: as many as allowed are open for 5 s or longer, and
+none ends. Then nothing further can begin on the connection. Whether an RPC waits for that is not on the wire; from a
+limit of ten on it is a warning, below that it may be chance and is not reported.
+
 It is a warning from a tenth of the time between first and last message on, and critical from half of it. With a
 limit of one stream it is a warning at most.
 
@@ -53,8 +57,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _settings, _shared, _software_settings, _turns
-from ._failures import counted
+from . import _settings, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -89,6 +92,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Open streams from which an unknown limit is reported (heuristic: servers seldom allow fewer)."""
     certain_limit: int = 10
     """High confidence from this limit (heuristic: so many callers seldom equal the limit by chance)."""
+    full_ns: int = 5_000_000_000
+    """Least time in which as many streams as allowed are open and none ends (heuristic: longer than most calls)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -101,18 +106,22 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if unknown.any():
         yield Skipped(
             ID,
-            f"{counted(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
+            f"{count(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
             "unknown",
         )
+    full = (turns.ended_at_limit == 0) & (turns.at_limit_ns >= limits.full_ns)
+    full &= connections.peer_max_concurrent_streams >= limits.certain_limit
     if bound.any():
         yield _make_finding(tables, np.flatnonzero(bound), limits)
+    elif full.any():
+        yield _make_full_finding(tables, np.flatnonzero(full))
 
 
 def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     turns, connections = tables.turns, tables.connections
     row = int(rows[np.argmax(turns.at_limit_ns[rows])])
     limit, refills = int(connections.peer_max_concurrent_streams[row]), int(turns.refills[row])
-    streams = counted(limit, "stream")
+    streams = count(limit, "stream")
     at_limit = int(turns.at_limit_ns[row])
     share = min(1.0, at_limit / int(_turns.measure_turns(tables, np.array([row])).active_ns[0]))
     lost = min(total_ns(turns.at_limit_ns[rows]), _shared.rpc_time(tables))
@@ -144,7 +153,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
             f"{refills:,} times a new one took the place at once: RPCs were waiting for it. At least one RPC waited "
             "all that time, before its first packet, which is not part of the durations on the wire. It is a lower "
             "bound, because the length of the queue is not on the wire. "
-            f"Exactly {counted(limit, 'caller')} in a loop would look the same without a queue."
+            f"Exactly {count(limit, 'caller')} in a loop would look the same without a queue."
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=(
@@ -158,6 +167,48 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits) -> Finding:
     )
 
 
+def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
+    """Report connections on which as many streams as allowed stay open."""
+    turns, connections = tables.turns, tables.connections
+    row = int(rows[np.argmax(turns.at_limit_ns[rows])])
+    limit, at_limit = int(connections.peer_max_concurrent_streams[row]), int(turns.at_limit_ns[row])
+    client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
+    where, streams = f"connection {row}", count(limit, "stream")
+    return Finding(
+        id=ID,
+        title=f"{where} is full: {server} allows {streams}, all stay open, and none ended for "
+        f"{_shared.milliseconds(at_limit)}",
+        severity="warning",
+        confidence=_shared.lower("medium", _shared.quality_allows(tables)),
+        scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
+        lost_ns=None,
+        share=None,
+        metrics={"connections": len(rows), "max_concurrent_streams": limit, "at_limit_ns": at_limit},
+        evidence=tuple(_show_full(tables, row, limit)),
+        explanation=(
+            f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open on "
+            f"{where}, and for {_shared.milliseconds(at_limit)} none of them ended. No further RPC can begin there "
+            "until one does. Whether an RPC waits is not on the wire: only the client knows its queue."
+        ),
+        remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
+        references=("RFC 9113 section 5.1.2",),
+        verdict=(
+            f"{where} carries {streams}, as many as {server} allows, and none ends: further RPCs of {client} would "
+            "wait there. Raise MAX_CONCURRENT_STREAMS, or give long streams a channel of their own."
+        ),
+    )
+
+
+def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
+    """Show the stream that took the last place and the last packet of the connection."""
+    o = tables.open_rpcs
+    on = np.flatnonzero(o.connection == row)
+    if len(on):
+        last = int(on[np.lexsort((o.stream[on], o.first_packet[on]))[-1]])
+        words = f"stream {o.stream[last]} begins: as many as allowed are open, {limit:,}"
+        yield Evidence(int(o.first_packet[last]), int(o.start_time_ns[last]), words)
+
+
 def _rate_confidence(limit: int, limits: Limits) -> Confidence:
     if limit >= limits.certain_limit:
         return "high"
@@ -168,7 +219,7 @@ def _show_refill(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
     turns = tables.turns
     opened, when = int(turns.refill_opened_packet[row]), int(turns.refill_time_ns[row])
     ended, ended_at = int(turns.refill_ended_packet[row]), int(turns.refill_ended_time_ns[row])
-    yield Evidence(ended, ended_at, f"a stream ends while {counted(limit, 'stream')} are open, as many as allowed")
+    yield Evidence(ended, ended_at, f"a stream ends while {count(limit, 'stream')} are open, as many as allowed")
     yield Evidence(opened, when, "a new stream takes its place: its RPC had been waiting")
 
 
@@ -177,7 +228,7 @@ def _list_remedies(server: str | None, client: str | None) -> tuple[Remedy, ...]
     opened = (
         Remedy("any gRPC implementation", "several channels, callers spread over them", more),
         Remedy("grpc-dotnet", "SocketsHttpHandler.EnableMultipleHttp2Connections = true", more),
-        Remedy(_settings.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
+        Remedy(_software.C_CORE, "several channels with GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1", more),
     )
     at_server = _software_settings.list_software_settings(server, _software_settings.STREAM_LIMIT, 1)
     at_client = _settings.sort_by_implementation(opened, client)

@@ -55,13 +55,13 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 from . import _figures, _shared, _software_settings
 from ._congestion import INITIAL_SEGMENTS
 from ._stalls import make_scope
@@ -75,6 +75,8 @@ ABOUT = About(
 _QUEUE = CAUSES.index("network_queue")
 _SEGMENT = 1460
 """Bytes of a full segment (Ethernet MTU 1500 less headers)."""
+_WINDOW = 65_535
+"""Smallest window of a connection (RFC 9113 section 6.9.2: SETTINGS do not change it)."""
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -119,21 +121,23 @@ class _Queue(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pair of hosts whose RPCs lost most time in queues."""
-    queues = [_measure_queue(tables, rows) for rows in _group_by_path(tables)]
+    queues = list(_measure_queues(tables))
     if not queues:
         return
     worst = max(queues, key=lambda queue: (queue.lost_ns, queue.duration_ns * queue.p50_ns))
-    if _shared.share_of_time(tables, worst.lost_ns) >= limits.least_share:
+    seen_ns = max(worst.lost_ns, worst.duration_ns if worst.behind else 0)
+    if _shared.share_of_time(tables, seen_ns) >= limits.least_share:
         yield _make_finding(tables, worst, limits)
-    elif worst.behind and _shared.share_of_time(tables, worst.duration_ns) >= limits.least_share:
-        yield replace(_make_finding(tables, worst, limits), lost_ns=None, share=None)
 
 
-def _group_by_path(tables: Tables) -> Iterator[Ints]:
-    """Yield the rows of the queues table by client, server and direction."""
-    path = _number_paths(tables)[tables.queues.connection] * 2 + tables.queues.direction
-    for number in _shared.distinct(path).tolist():
-        yield np.flatnonzero(path == number)
+def _measure_queues(tables: Tables) -> Iterator[_Queue]:
+    """Measure the queues of each client, server and direction."""
+    paths, budgets = _number_paths(tables), tables.connection_budgets[:, _QUEUE]
+    losing = np.flatnonzero(budgets > 0)
+    losing = losing[np.argsort(-budgets[losing], kind="stable")]
+    losers = {path: losing[rows] for path, rows in group_rows(paths[losing]).items()}
+    for number, rows in group_rows(paths[tables.queues.connection] * 2 + tables.queues.direction).items():
+        yield _measure_queue(tables, rows, losers.get(number // 2, losing[:0]))
 
 
 def _number_paths(tables: Tables) -> Ints:
@@ -142,18 +146,18 @@ def _number_paths(tables: Tables) -> Ints:
     return connections.client_ip.astype(np.int64) * len(tables.addresses) + connections.server_ip
 
 
-def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
-    queues, budgets = tables.queues, tables.connection_budgets[:, _QUEUE]
+def _measure_queue(tables: Tables, rows: Ints, losers: Ints) -> _Queue:
+    queues = tables.queues
     durations = np.maximum(queues.duration_ns[rows], 1)
     each = queues.total_ns[rows] // np.maximum(queues.packets[rows].astype(np.int64), 1)
     order = np.argsort(each, kind="stable")
     passed = np.cumsum(durations[order])
     p50 = int(each[order][np.searchsorted(passed, passed[-1] / 2)])  # half of the time it was no longer
-    seen, sent = (np.zeros(len(budgets), dtype=np.int64) for _ in range(2))
-    np.add.at(seen, queues.connection[rows], durations)
-    np.add.at(sent, queues.connection[rows], queues.bytes[rows].astype(np.int64))
-    paths = _number_paths(tables)
-    losers = np.flatnonzero((paths == paths[queues.connection[rows[0]]]) & (budgets > 0))
+    connections = _shared.distinct(queues.connection[rows])
+    place = np.searchsorted(connections, queues.connection[rows])
+    seen, sent = (np.zeros(len(connections), dtype=np.int64) for _ in range(2))
+    np.add.at(seen, place, durations)
+    np.add.at(sent, place, queues.bytes[rows].astype(np.int64))
     return _Queue(
         rows=rows,
         direction=int(queues.direction[rows[0]]),
@@ -163,10 +167,10 @@ def _measure_queue(tables: Tables, rows: Ints) -> _Queue:
         duration_ns=int(seen.max()),
         passed_bytes=int(sent.sum()),
         standing_bytes=int(sent.sum()) * p50 // int(seen.max()),
-        filler=int(sent.argmax()),
+        filler=int(connections[sent.argmax()]),
         filler_share=int(sent.max()) / max(1, int(sent.sum())),
-        losers=losers[np.argsort(-budgets[losers], kind="stable")],
-        lost_ns=min(total_ns(budgets[losers]), _shared.rpc_time(tables)),
+        losers=losers,
+        lost_ns=min(total_ns(tables.connection_budgets[losers, _QUEUE]), _shared.rpc_time(tables)),
     )
 
 
@@ -177,7 +181,7 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
     share = _shared.share_of_time(tables, queue.lost_ns)
     p50, longest = _shared.milliseconds(queue.p50_ns), _shared.milliseconds(queue.longest_ns)
     total = _shared.milliseconds(queue.lost_ns)
-    filled = queue.standing_bytes >= limits.filled_bytes
+    filled, costs = queue.standing_bytes >= limits.filled_bytes, share >= limits.least_share
     shown = np.r_[tables.queues.connection[queue.rows], queue.losers].astype(np.uint32)
     return Finding(
         id=ID,
@@ -185,20 +189,21 @@ def _make_finding(tables: Tables, queue: _Queue, limits: Limits) -> Finding:
         severity=_shared.severity(share, limits.least_share, limits.critical_share),
         confidence=_shared.lower("medium" if queue.behind else "high", _shared.quality_allows(tables)),
         scope=make_scope(tables, shown, _methods_of(tables, queue.losers)),
-        lost_ns=queue.lost_ns,
-        share=share,
+        lost_ns=queue.lost_ns if costs else None,
+        share=share if costs else None,
         metrics=_list_metrics(tables, queue),
         evidence=tuple(_show_packets(tables, queue, sender, limits)),
         explanation=(
             f"Packets from {sender} to {receiver} took {p50} (median) and up to {longest} longer than the path's "
             f"minimum. The queue was not empty for {_shared.milliseconds(queue.duration_ns)}. "
-            f"{_say_what_filled_it(queue, limits)} RPCs lost {total} in it, as far as it shows here. A second "
-            "connection shares the link and does not help. The figures are lower bounds."
+            f"{_say_what_filled_it(queue, limits)} "
+            + (f"RPCs lost {total} in it, as far as it shows here. " if costs else "")
+            + "A second connection shares the link and does not help. The figures are lower bounds."
         ),
         remedies=_list_remedies(tables, queue, sender, filled),
         references=("RFC 8289", "https://www.bufferbloat.net/projects/bloat/wiki/Introduction/"),
         verdict=(
-            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if queue.lost_ns else "Packets waited")
+            (f"RPCs lost {total} ({share:.0%} of all RPC time)" if costs else "Packets waited")
             + f" in a network queue of up to {longest} from {sender}: "
             + ("pace large messages, or use fq_codel." if filled else "find what else fills the link.")
         ),
@@ -269,9 +274,9 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
         return (shape,)
     reading = _shared.implementation(tables, queue.filler, 1 - queue.direction)
     kind = _software_settings.CONNECTION_WINDOW
-    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction)
     rate = queue.passed_bytes * 1_000_000_000 // queue.duration_ns
-    round_trip = max(0, int(tables.connections.min_rtt_ns[queue.filler]))
+    held = rate * max(0, int(tables.connections.min_rtt_ns[queue.filler])) // 1_000_000_000
+    windows = _software_settings.list_software_settings(reading, kind, 1 - queue.direction) if held >= _WINDOW else ()
     return (
         Remedy(
             "application",
@@ -286,7 +291,7 @@ def _list_remedies(tables: Tables, queue: _Queue, sender: str, filled: bool) -> 
             Remedy(
                 each.implementation,
                 each.knob,
-                f"a window of about {rate * round_trip // 1_000_000_000:,} bytes holds less in the queue; {each.note}",
+                f"a window of about {held:,} bytes holds less in the queue; {each.note}",
             )
             for each in windows[:1]
         ),

@@ -53,6 +53,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
 from ..tables import Ints, Tables
 from . import _failures, _figures, _shared, _unanswered
 
@@ -97,7 +98,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     waiting = _unanswered.count_waiting(tables, rows)
     silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
-    waited = f"{_failures.counted(waiting, 'RPC')} waited for it" if waiting else "no RPC is seen to wait"
+    waited = f"{count(waiting, 'RPC')} waited for it" if waiting else "no RPC is seen to wait"
     return Finding(
         id=ID,
         title=f"{peer} did not answer any more: no packet of it after {earliest}",
@@ -138,7 +139,7 @@ def _explain(tables: Tables, rows: Ints, peer: str, lost: int) -> str:
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
     parts = [
         f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}. What was sent from "
-        f"{latest} on was retransmitted {_failures.counted(int(u.retransmissions[first]), 'time')}, and not one packet "
+        f"{latest} on was retransmitted {count(int(u.retransmissions[first]), 'time')}, and not one packet "
         f"came back. So the peer or the path was gone between these two instants.",
         f"{_unanswered.describe_end(tables, first)}.",
     ]
@@ -148,7 +149,7 @@ def _explain(tables: Tables, rows: Ints, peer: str, lost: int) -> str:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
     if late := _count_past_deadline(tables, rows):
         parts.append(
-            f"{_failures.counted(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
+            f"{count(late, 'open RPC')} passed the deadline meanwhile; its end is not on the wire, because "
             "TCP repeats only the oldest bytes."
         )
     parts.append(

@@ -56,7 +56,7 @@ from .. import _core
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _control, _figures, _settings, _shared
+from . import _control, _figures, _settings, _shared, _software
 
 ID = "ping-storm"
 ABOUT = About(
@@ -191,7 +191,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
             Remedy(
                 "grpc-java", "NettyChannelBuilder.flowControlWindow(n), NettyServerBuilder.flowControlWindow(n)", price
             ),
-            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
+            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", price),
             Remedy("tonic", "http2_adaptive_window(false), initial_stream_window_size(n)", price),
             Remedy(
                 "any gRPC implementation",

@@ -46,7 +46,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
@@ -54,21 +53,22 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import NO_AGENT, Tables
 from ..tables.durations import total_ns
 from . import _failures as common
-from . import _figures, _software
+from . import _figures, _software, _timers
 from ._failures import Failed
 from ._shared import host, milliseconds, quality_allows
 
 ID = "proxy-error"
-ABOUT = About(example="recorded/wild/nginx-http-statuses.pcap.zst", figure=_figures.nothing_seen, precedence=2)
+ABOUT = About(
+    example="recorded/wild/nginx-http-statuses.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=2,
+    weight="refused_share",
+)
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.01
-    """A warning from this share of RPCs (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs (heuristic: one call in ten)."""
     few: int = 3
     """Fewer such RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
@@ -94,12 +94,13 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     who = _name_answerers(tables, rows, connections)
     by = " and ".join(who) or host(tables, connections[0], 1)
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
-    most = statuses.most_common(1)[0][0]
-    median = milliseconds(float(np.median(rows.duration_ns)))
+    ((most, number),) = statuses.most_common(1)
+    mostly = f", most {most}" if 2 * number > len(rows) else ""
+    median = float(np.median(rows.duration_ns))
     reason = _explain_status(most)
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}, most {most}",
+        title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}{mostly}",
         severity=common.severity_of_count(
             len(rows), everything, limits.few, limits.warning_share, limits.critical_share
         ),
@@ -112,10 +113,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
-            f"The RPCs took {median} (median)."
+            f"The RPCs took {milliseconds(median)} (median)."
             + ("" if _are_named(rows) else " The responses do not name the software that sent them.")
         ),
-        remedies=_list_remedies(most, who),
+        remedies=_list_remedies(most, who, median),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
         verdict=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
@@ -127,8 +128,8 @@ def _are_named(rows: Failed) -> bool:
     return bool((rows.answered_by != NO_AGENT).any())
 
 
-def _list_codes(statuses: Mapping[int, int]) -> str:
-    codes = [str(code) for code, _ in Counter(statuses).most_common(3)]
+def _list_codes(statuses: Counter[int]) -> str:
+    codes = [str(code) for code, _ in statuses.most_common(3)]
     return codes[0] if len(codes) == 1 else f"{', '.join(codes[:-1])} and {codes[-1]}"
 
 
@@ -144,12 +145,12 @@ def _list_grpc_statuses(rows: Failed) -> list[str]:
     return [_core.STATUSES[int(code)] for code, _ in Counter(rows.status.tolist()).most_common()]
 
 
-def _measure(tables: Tables, rows: Failed, statuses: Mapping[int, int]) -> dict[str, int | float | str]:
+def _measure(tables: Tables, rows: Failed, statuses: Counter[int]) -> dict[str, int | float | str]:
     return {
         "refused_rpcs": len(rows),
         "rpcs": tables.rpc_count,
         "refused_share": len(rows) / tables.rpc_count,
-        **{f"http_{code}_rpcs": n for code, n in Counter(statuses).most_common(10)},
+        **{f"http_{code}_rpcs": n for code, n in statuses.most_common(10)},
         "refused_by_method": common.listed(common.by_method(tables, rows.rpc)),
         "refused_rpc_time_ns": total_ns(rows.duration_ns),
     }
@@ -209,21 +210,18 @@ _SETTINGS: Mapping[int, tuple[tuple[str, str, str], ...]] = {
             "503 when none is healthy or a limit is reached",
         ),
     ),
-    504: (
-        ("nginx", "grpc_read_timeout", "60 s by default, between two reads from the backend"),
-        ("haproxy", "timeout server", "must cover the longest wait of an RPC"),
-        ("Envoy", "timeout of the route", "15 s by default, for the whole RPC"),
-    ),
 }
-"""Settings by HTTP status: nginx.org/en/docs (1.22), docs.haproxy.org (2.6), envoyproxy.io/docs (1.30)."""
+"""Settings by HTTP status, besides timers: nginx.org/en/docs (1.22), envoyproxy.io/docs (1.30)."""
 
 
-def _list_remedies(code: int, who: list[str]) -> tuple[Remedy, ...]:
+def _list_remedies(code: int, who: list[str], time_ns: float) -> tuple[Remedy, ...]:
     """List the log first, then the settings of the software that answered, or of all if it is unknown."""
     name = who[0].partition(" (")[0] if who else "the software that answered"
     log = Remedy(
         "application", f"the log of {name}", f"says at the times of the evidence why it answered {code}; costs nothing"
     )
+    software = _software.recognise(*who[:1])
     settings = [Remedy(*setting) for setting in _SETTINGS.get(code, ())]
-    own = [setting for setting in settings if who and who[0].lower().startswith(setting.implementation.lower())]
-    return (log, *(own or ([] if who else settings)))
+    settings += _timers.list_answering_timers(code, time_ns, software)
+    own = [setting for setting in settings if _software.is_of(setting.implementation, software)]
+    return (log, *(own if who else settings))

@@ -44,7 +44,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Tables
-from . import _figures, _settings, _shared, _turns, shared_connection
+from . import _figures, _settings, _shared, _software, _turns, shared_connection
 
 ID = "request-batching"
 ABOUT = About(
@@ -133,7 +133,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     price = "one more connection for each; smaller bursts, more packets"
     return _settings.sort_by_implementation(
         (
-            Remedy(_settings.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
+            Remedy(_software.C_CORE, "GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 on each of several channels", price),
             Remedy("any gRPC implementation", "several channels, callers spread over them", price),
         ),
         implementation,

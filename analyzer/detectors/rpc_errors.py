@@ -49,7 +49,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from .. import _core
 from ..model.analysis import Analysis
@@ -82,20 +81,19 @@ ABOUT = About(
         "keepalive-timeout",
         "too-many-pings",
         "connection-closed-early",
+        "abrupt-goaway",
+        "lost-answer",
         "stream-timeout",
+        "retry-storm",
     ),
     precedence=4,
     weight="failed_share",
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.01
-    """A warning from this share of RPCs failing (heuristic: an error rate of 1 % misses usual objectives)."""
-    critical_share: float = 0.10
-    """Critical from this share of RPCs failing (heuristic: one call in ten)."""
     few: int = 3
     """Fewer failing RPCs are `info` (heuristic: one or two errors show no pattern)."""
     examples: int = 2
@@ -122,9 +120,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share = len(rows) / everything
     first = next(iter(statuses))
     explained = _explain_endings(rows, first) + _quote_texts(tables, rows)
+    mostly = f", most with {first}" if 2 * statuses[first] > len(rows) else f": {_name_statuses(statuses)}"
     return Finding(
         id=ID,
-        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status, most with {first}",
+        title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
         severity=common.severity_of_count(
             len(rows), everything, limits.few, limits.warning_share, limits.critical_share
         ),
@@ -154,8 +153,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             "gRFC A6 (client retries)",
         ),
         verdict=(
-            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed, most with {first} "
-            f"({next(iter(methods))}): look in the server's log at the times of the evidence."
+            f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) failed{mostly} "
+            f"({next(iter(methods))}). Look in the server's log at the times of the evidence."
         ),
     )
 
@@ -171,6 +170,12 @@ def _quote_texts(tables: Tables, rows: Failed) -> str:
 def _count_by_status(rows: Failed) -> dict[str, int]:
     counts = Counter(int(code) for code in rows.status.tolist())
     return {_core.STATUSES[code]: count for code, count in counts.most_common()}
+
+
+def _name_statuses(statuses: dict[str, int]) -> str:
+    """Name the two most frequent statuses: `NOT_FOUND, INTERNAL and others`."""
+    first, second, *more = statuses
+    return f"{first}, {second} and others" if more else f"{first} and {second}"
 
 
 def _show_examples(tables: Tables, rows: Failed, statuses: dict[str, int], limits: Limits) -> Iterator[Evidence]:

@@ -16,8 +16,9 @@ How it is decided
 By the method's distribution of response times, less the round trip between the capture point and the server. The
 response time must be long in itself and compared with the round trip between client and server.
 
-If all calls are alike, most of the method's RPC time must be the server's. A fast call is not reported just because
-the server has the largest part of it.
+If all calls are alike, most of the method's RPC time must be time in which a request had no response yet. A stream
+that the server keeps open, such as a watch, is the server's time too, but nobody waits there. A fast call is not
+reported just because the server has the largest part of it.
 
 A tail is compared with the method's own median. Few calls can be most of what a user notices, so their part of all
 RPC time does not matter. Most of the excess over the median must be the server's by the time by cause, and the 99th
@@ -66,6 +67,7 @@ from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
+from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures
 from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time, share_of_time
@@ -74,8 +76,9 @@ ID = "server-latency"
 ABOUT = About(
     example="recorded/wild/grpclib-tail.pcap.zst",
     figure=_figures.blocked_time("server"),
-    caused_by=("hung-rpc", "synchronised-stall"),
+    caused_by=("hung-rpc", "synchronised-stall", "server-concurrency-limit"),
     weight="server_time_share",
+    weighs_time=True,
 )
 
 _SERVER = CAUSES.index("server")
@@ -214,7 +217,9 @@ def _judge(tables: Tables, method: Method, round_trip: int, near: int, limits: L
         if peers := _compare_servers(tables, means, limits):
             return replace(slow, tail=False, peers=peers)
     most = max(limits.of_method * sum(method.budget), limits.of_capture * rpc_time(tables))
-    alike = p50 >= max(limits.long_ns, least) and slow.server_ns >= most
+    # a stream that the server keeps open, such as a watch, is the server's time too, but nobody waits for a response
+    answering = min(slow.server_ns, figures["count"] * figures["mean"])
+    alike = p50 >= max(limits.long_ns, least) and answering >= most
     return replace(slow, tail=False) if alike else None
 
 
@@ -239,12 +244,13 @@ def _find_longest_recovery(tables: Tables) -> int:
 def _measure_servers(tables: Tables, rpc: int) -> list[tuple[float, Ints]]:
     """Measure the server's time per RPC for each server of an RPC's client, its own server first."""
     connections, first = tables.connections, int(tables.rpcs.connection[rpc])
-    used = (connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0)
+    used = np.flatnonzero((connections.client_ip == connections.client_ip[first]) & (connections.rpcs > 0))
     ends = connections.server_ip.astype(np.int64) << 16 | connections.server_port
-    own = int(ends[first])
-    groups = [np.flatnonzero(used & (ends == end)) for end in (own, *(set(ends[used].tolist()) - {own}))]
+    groups = group_rows(ends[used])
+    own = groups.pop(int(ends[first]))
     times = tables.connection_budgets[:, _SERVER]
-    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in groups]
+    servers = [used[group] for group in (own, *groups.values())]
+    return [(float(times[rows].sum() / connections.rpcs[rows].sum()), rows) for rows in servers]
 
 
 def _compare_servers(tables: Tables, means: list[tuple[float, Ints]], limits: Limits) -> _Peers | None:
@@ -262,7 +268,8 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
     connections = tuple(
         int(c) for c in distinct(first.peers.connections if first.peers else tables.rpcs.connection[rows])
     )
-    server, name = host(tables, connections[0], 1), first.method.name or "A method whose name is not known"
+    server = host(tables, connections[0], 1) if first.peers else _name_servers(tables, first.method)
+    name = first.method.name or "A method whose name is not known"
     share = sum(s.server_ns for s in slow) / max(1, rpc_time(tables))
     words = _summarize(first, server, name)
     lost = sum(s.lost_ns or 0 for s in slow)
@@ -283,8 +290,17 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
         ),
         remedies=_list_remedies(first, server),
         references=("https://grpc.io/docs/guides/performance/", "https://opentelemetry.io/docs/specs/semconv/rpc/"),
-        verdict=_write_verdict(first, server, name, share),
+        verdict=_write_verdict(first, server, name, first.server_ns / max(1, rpc_time(tables))),
     )
+
+
+def _name_servers(tables: Tables, method: Method) -> str:
+    """Name the server of a method, or say how many have it: `3 servers (10.0.0.2 and others)`."""
+    used = tables.connection_methods
+    connections = distinct(used.connection[used.method == method.number])
+    first = host(tables, int(connections[0]), 1)
+    servers = len(distinct(tables.connections.server_ip[connections]))
+    return first if servers == 1 else f"{servers:,} servers ({first.removeprefix('server ')} and others)"
 
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:
@@ -306,11 +322,11 @@ def _summarize(slow: _Slow, server: str, name: str) -> str:
         return f"{_compare(slow.peers, server)}: its calls are the slow ones of {name}."
     if slow.tail:
         return (
-            f"{server} responds to {name} in {p50} (median of {slow.count:,}) but needs {p99} and more for one "
-            "response in a hundred: some calls wait for something there. Beyond its median it took "
+            f"{server} responded to {name} in {p50} (median of {slow.count:,}) but needed {p99} and more for one "
+            "response in a hundred: some calls wait for something there. Beyond the median they took "
             f"{milliseconds(slow.beyond_median_ns)} in total."
         )
-    return f"{server} needs {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
+    return f"{server} needed {p50} to respond to {name} (median of {slow.count:,}; 99th percentile {p99})."
 
 
 def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
@@ -319,10 +335,10 @@ def _write_verdict(slow: _Slow, server: str, name: str, share: float) -> str:
         return f"{_compare(slow.peers, server)}: compare its host and its load with theirs."
     if slow.tail:
         return (
-            f"{server} needs {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
+            f"{server} needed {p99} and more for one response of {name} in a hundred (median {p50}): trace the handler "
             "at the times of the evidence."
         )
-    return f"{share:.0%} of the RPC time is in {server}, which takes {p50} (median) to respond to {name}: look there."
+    return f"{share:.0%} of the RPC time is in {server}, which took {p50} (median) to respond to {name}: look there."
 
 
 def _find_examples(tables: Tables, slow: _Slow, limits: Limits) -> Ints:

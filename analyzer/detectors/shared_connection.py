@@ -70,7 +70,7 @@ from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
-from . import _figures, _settings, _shared, _turns
+from . import _figures, _settings, _shared, _software, _turns
 
 ID = "shared-connection"
 ABOUT = About(
@@ -239,7 +239,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
     return _settings.sort_by_implementation(
         (
             Remedy(
-                _settings.C_CORE,
+                _software.C_CORE,
                 'GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL=1 ("grpc.use_local_subchannel_pool") on each channel',
                 "otherwise all channels with equal target and arguments share one connection; any argument with a "
                 f"different value per channel has the same effect; {price}",

@@ -300,6 +300,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     rows = sorted({row for slow in found for row in (slow.connection, *slow.attempts)})
     ends = f"{tables.client(worst.connection)} to {tables.server(worst.connection)}"
     median = milliseconds(float(np.median([slow.excess_ns for slow in found])))
+    waited = "may have waited" if worst.rpc < 0 else "waited"
     many = f"{count(len(found), 'connection')} lost {median}{' each (median)' if len(found) > 1 else ''}"
     return Finding(
         id=ID,
@@ -325,7 +326,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
         remedies=tuple(REMEDIES[name] for name in dict.fromkeys(s.kind for slow in found for s in slow.steps)),
         references=("RFC 8305", "RFC 6298 section 2", "grpc/grpc doc/connection-backoff.md"),
         verdict=(
-            f"The first RPC of {count(len(found), 'connection')} waited {median} for the set-up: {CAUSES[kind]}. "
+            f"The first RPC of {count(len(found), 'connection')} {waited} {median} for the set-up: {CAUSES[kind]}. "
             f"{ADVICE[kind]}."
         ),
     )
@@ -376,6 +377,9 @@ CAUSES = {
     "http1": "earlier attempts were answered in HTTP/1.1",
     "closed": "the server closed earlier attempts",
     "silent": "the server sent nothing on earlier attempts",
+    "cleartext": "earlier attempts with TLS were answered in the clear",
+    "foreign": "earlier attempts were answered in another protocol",
+    "abandoned": "the client ended earlier attempts in their TLS handshake",
 }
 """What took the time, by step."""
 
@@ -390,6 +394,9 @@ ADVICE = {
     "http1": "Turn HTTP/2 on at that server",
     "closed": "Look in the server's log at the times of the evidence",
     "silent": "Look in the server's log at the times of the evidence",
+    "cleartext": "Use TLS at both ends or at neither",
+    "foreign": "Check that a gRPC server listens on that port",
+    "abandoned": "Look in the client's log why it ended them",
 }
 """What to do first, by step."""
 
@@ -399,7 +406,7 @@ _BACKOFF = Remedy(
     "1 s at first, growing to 120 s; shorter ones load a server that starts",
 )
 _EARLY = Remedy("application", "connect before the first call", "the set-up still takes as long, but no RPC waits")
-REMEDIES = {
+REMEDIES = dict.fromkeys(_attempts.KINDS, _BACKOFF) | {
     "dns": Remedy(
         "linux",
         "options ndots:1 in /etc/resolv.conf, or a name that ends with a dot",
@@ -411,13 +418,8 @@ REMEDIES = {
     ),
     "tls": _EARLY,
     "settings": _EARLY,
-    "refused": _BACKOFF,
     "unanswered": Remedy(
         "application", "the addresses in DNS", "an address that does not answer costs 250 ms or more on each connection"
     ),
-    "alert": _BACKOFF,
-    "http1": _BACKOFF,
-    "closed": _BACKOFF,
-    "silent": _BACKOFF,
 }
 """A setting for each step."""

@@ -62,7 +62,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
 from ..tables import DIRECTIONS, Ints, Tables
-from . import _control, _figures, _settings, _shared
+from . import _control, _figures, _settings, _shared, _software
 
 Mask = npt.NDArray[np.bool_]
 
@@ -319,7 +319,7 @@ def _list_remedies(implementation: str | None) -> tuple[Remedy, ...]:
                 windows,
             ),
             Remedy("grpc-java", "NettyServerBuilder.flowControlWindow(n)", windows),
-            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
+            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_BDP_PROBE=0", windows),
             Remedy("linux", "ethtool -C DEVICE adaptive-rx on", "fewer interrupts for the same packets, some µs later"),
         ),
         implementation,

@@ -60,10 +60,11 @@ ABOUT = About(
     example="recorded/wild/haproxy-streamtimeout.pcap.zst",
     figure=_figures.nothing_seen,
     precedence=3,
+    weight="ended_share",
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(common.Rates, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     rpcs: int = 3
@@ -80,10 +81,10 @@ class Limits(Struct, frozen=True, eq=False):
     """Largest share of the silence in the duration where messages flowed (heuristic: a fifth of the time)."""
     apart: float = 3.0
     """The ends must spread this many times wider than the times (as in `cancelled`: not one common stop)."""
-    warning_share: float = 0.01
-    """As in `rpc-errors` (heuristic: usual objectives)."""
-    critical_share: float = 0.10
-    """As in `rpc-errors` (heuristic: one call in ten)."""
+    early_share: float = 0.05
+    """As in `deadline-exceeded` (C-core rounds grpc-timeout up by some per cent)."""
+    early_ns: int = 1_000_000
+    """As in `deadline-exceeded` (heuristic: the delay of a timer and a packet, 1 ms)."""
     examples: int = 3
     """RPCs shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -103,7 +104,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if not len(tables.failures.rpc):
         return
     rows = common.failed(tables)
-    rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~_has_deadline(rows))
+    over = common.past_deadline(rows, limits.early_share, limits.early_ns)
+    rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~over)
     if len(rows) < limits.rpcs:
         return
     failures = tables.failures
@@ -132,16 +134,6 @@ def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
 
 TIMEOUTS = (408, 504)
 """HTTP statuses of a server or proxy that waited in vain (RFC 9110 sections 15.5.9 and 15.6.5)."""
-
-
-def _has_deadline(rows: Failed) -> common.Mask:
-    """Mark RPCs that lasted until their own deadline, which C-core rounds up by some per cent."""
-    over: common.Mask = (rows.deadline_ns > 0) & (rows.duration_ns >= rows.deadline_ns * (1 - EARLY_SHARE))
-    return over
-
-
-EARLY_SHARE = 0.05
-"""As in `deadline-exceeded`."""
 
 
 def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits: Limits) -> _Timed | None:
@@ -191,10 +183,12 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
         lost_ns=None,
         share=None,
+        part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
         metrics={
             "ended_rpcs": len(rows),
             "alike_ends": timed.of,
             "rpcs": everything,
+            "ended_share": len(rows) / everything,
             "measures": timed.measures,
             "time_p50_ns": int(median),
             "time_min_ns": int(timed.times_ns.min()),

@@ -20,14 +20,15 @@ The network is no cause: the capture was taken at that host, or the host's TCP a
 lasted on for as long again. So its kernel and the path worked.
 
 It is reported from two moments with late PINGs, or five waiting RPCs, of one host. The time lost is that of the RPCs
-that waited for the server. What a client's pause costs its callers comes before their first packet, and is not
+that waited together for the server. What a client's pause costs its callers comes before their first packet, and is not
 counted.
 
 When it cannot tell
 -------------------
 A client's pause without a PING looks like an idle client. C-core reads its socket only while a call is open, so its
 late PINGs are not counted at clients. A lock or a pool that all calls of a server need looks like a pause unless a
-PING was late. If the kernel was paused as well, the host cannot be told from the path.
+PING was late: then the report does not say that the process was paused. If the kernel was paused as well, the host
+cannot be told from the path.
 
 What would refute it
 --------------------
@@ -59,6 +60,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 from . import _figures, _shared, _software
 
 ID = "synchronised-stall"
@@ -101,6 +103,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Deviation from a multiple of the shortest interval, as a share of it, that is regular (heuristic: jitter)."""
     quota: float = 5.0
     """Rayleigh's statistic of the ends' phases in the period of a CPU quota (random phases reach it in 1 of 150)."""
+    quota_periods: int = 5
+    """Shortest interval in such periods from which it is none (heuristic: a quota that is used up is so soon again)."""
     examples: int = 3
     """Stalls shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -116,6 +120,10 @@ class _Stalls(Struct, frozen=True, eq=False):
     times: Ints
     """When each ended; one element for those of several connections at the same moment."""
     median_ns: int
+    waiting: int
+    """RPCs that waited together for the server."""
+    waited_ns: int
+    """How long they waited in all."""
 
     @property
     def total_ns(self) -> int:
@@ -126,74 +134,85 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the host that was paused for longest."""
     if not len(tables.stalls.connection):
         return
-    by_ping, by_rpcs = _mark_pings(tables, limits), _mark_rpcs(tables, limits)
-    found = [
-        stalls
-        for end in _list_hosts(tables)
-        if (stalls := _collect(tables, np.flatnonzero(end & (by_ping | by_rpcs)), by_ping, by_rpcs, limits))
-    ]
+    proved = _prove(tables, limits)
+    rows = np.flatnonzero(proved.by_ping | proved.by_rpcs)
+    hosts = group_rows(_number_hosts(tables)[rows]).values()
+    found = [stalls for host in hosts if (stalls := _collect(tables, rows[host], proved, limits))]
     if found:
         yield _make_finding(tables, max(found, key=lambda stalls: stalls.total_ns), limits)
 
 
-def _near(tables: Tables) -> Ints:
-    """Return the round trip from the capture point to each stall's host."""
+class _Proved(Struct, frozen=True, eq=False):
+    """What each stall proves; columns as long as the stalls table."""
+
+    by_ping: Marks
+    by_rpcs: Marks
+    length_ns: Ints
+    """Its length less the round trip from the capture point to the host."""
+
+
+def _prove(tables: Tables, limits: Limits) -> _Proved:
     c, stalls = tables.connections, tables.stalls
-    both = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])
-    return both[stalls.direction.astype(np.int64), stalls.connection.astype(np.int64)]
-
-
-def _mark_alive(tables: Tables, least_ns: int, limits: Limits) -> Marks:
-    """Mark stalls that are no network's: at the capture point, or `least_ns` after all bytes were acknowledged."""
-    stalls, near = tables.stalls, _near(tables)
-    after = stalls.start_time_ns + stalls.duration_ns - stalls.acked_time_ns
-    return np.asarray(
-        (near >= 0) & (near <= limits.near_ns) | (stalls.acked_time_ns >= 0) & (after >= least_ns), dtype=bool
-    )
-
-
-def _mark_pings(tables: Tables, limits: Limits) -> Marks:
-    stalls = tables.stalls
-    idle = np.array(
-        [
-            direction == 0 and _software.recognise_end(tables, connection, 0) == _software.C_CORE
-            for connection, direction in zip(stalls.connection.tolist(), stalls.direction.tolist(), strict=True)
-        ]
-    )
-    late = stalls.duration_ns - np.maximum(_near(tables), 0) >= limits.late_ping_ns
-    return np.asarray((stalls.ping_packet > 0) & late & ~idle) & _mark_alive(tables, limits.late_ping_ns, limits)
-
-
-def _mark_rpcs(tables: Tables, limits: Limits) -> Marks:
-    stalls, c = tables.stalls, tables.connections
     rows = stalls.connection.astype(np.int64)
-    mean = tables.connection_budgets[rows, _SERVER] / np.maximum(c.rpcs[rows], 1)
-    late = stalls.duration_ns - np.maximum(_near(tables), 0) >= np.maximum(limits.late_rpcs_ns, limits.factor * mean)
+    near = np.stack([c.near_client_rtt_ns, c.near_server_rtt_ns])[stalls.direction.astype(np.int64), rows]
+    length = stalls.duration_ns - np.maximum(near, 0)
+    after = np.where(
+        stalls.acked_time_ns >= 0, stalls.start_time_ns + stalls.duration_ns - stalls.acked_time_ns, -1
+    )  # how long the silence lasted after all bytes were acknowledged
+    here = (near >= 0) & (near <= limits.near_ns)
+    late = (length >= limits.late_ping_ns) & (here | (after >= limits.late_ping_ns))
+    late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
+    return _Proved(
+        by_ping=(stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables),
+        by_rpcs=(stalls.waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits),
+        length_ns=length,
+    )
+
+
+def _mark_c_core_clients(tables: Tables) -> Marks:
+    """Mark stalls of clients that read their socket only while a call is open."""
+    stalls = tables.stalls
+    clients = _shared.distinct(stalls.connection[(stalls.direction == 0) & (stalls.ping_packet > 0)]).tolist()
+    core = [one for one in clients if _software.recognise_end(tables, one, 0) == _software.C_CORE]
+    return np.asarray((stalls.direction == 0) & np.isin(stalls.connection, core), dtype=bool)
+
+
+def _find_least_rpcs_ns(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArray[np.float64]:
+    """Find the silence from which waiting RPCs prove a stall: more than the server usually takes."""
+    mean = tables.connection_budgets[rows, _SERVER] / np.maximum(tables.connections.rpcs[rows], 1)
+    return np.asarray(np.maximum(limits.late_rpcs_ns, limits.factor * mean), dtype=np.float64)
+
+
+def _mark_unary(tables: Tables, rows: Ints, limits: Limits) -> Marks:
+    """Mark stalls of connections with one response per request, after the server's first one."""
     messages = tables.directions.messages.astype(np.int64).reshape(-1, 2).sum(axis=1)
-    unary = messages[rows] <= limits.unary_messages * c.rpcs[rows]
+    unary = messages[rows] <= limits.unary_messages * tables.connections.rpcs[rows]
     first = tables.directions.first_message_time_ns[2 * rows + 1]
-    begun = (first >= 0) & (first <= stalls.start_time_ns)
-    return np.asarray((stalls.waiting >= 2) & late & unary & begun) & _mark_alive(tables, limits.late_rpcs_ns, limits)
+    return np.asarray(unary & (first >= 0) & (first <= tables.stalls.start_time_ns), dtype=bool)
 
 
-def _list_hosts(tables: Tables) -> Iterator[Marks]:
-    """Yield for each host in each role which stalls are its own."""
+def _number_hosts(tables: Tables) -> Ints:
+    """Number the host of each stall in its role."""
     stalls, c = tables.stalls, tables.connections
     ips = np.stack([c.client_ip, c.server_ip])[stalls.direction.astype(np.int64), stalls.connection.astype(np.int64)]
-    ends = ips.astype(np.int64) * 2 + stalls.direction
-    for end in _shared.distinct(ends).tolist():
-        yield ends == end
+    return np.asarray(ips.astype(np.int64) * 2 + stalls.direction, dtype=np.int64)
 
 
-def _collect(tables: Tables, rows: Ints, by_ping: Marks, by_rpcs: Marks, limits: Limits) -> _Stalls | None:
-    stalls = tables.stalls
-    if not len(rows):
+def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _Stalls | None:
+    """Collect the stalls of one host; None when they are too few."""
+    waiting = tables.stalls.waiting[rows].astype(np.int64) * proved.by_rpcs[rows]
+    pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
+    if pings < limits.pings and int(waiting.sum()) < limits.rpcs:
         return None
-    pings = len(_find_moments(tables, rows[by_ping[rows]]))
-    if pings < limits.pings and int(stalls.waiting[rows[by_rpcs[rows]]].sum()) < limits.rpcs:
-        return None
-    lengths = stalls.duration_ns[rows] - np.maximum(_near(tables)[rows], 0)
-    return _Stalls(rows, int(stalls.direction[rows[0]]), pings, _find_moments(tables, rows), int(np.median(lengths)))
+    return _Stalls(
+        rows,
+        int(tables.stalls.direction[rows[0]]),
+        pings,
+        _find_moments(tables, rows),
+        int(np.median(proved.length_ns[rows])),
+        int(waiting.sum()),
+        total_ns(proved.length_ns[rows] * waiting),
+    )
 
 
 def _find_moments(tables: Tables, rows: Ints) -> Ints:
@@ -208,13 +227,13 @@ def _find_moments(tables: Tables, rows: Ints) -> Ints:
 
 def _find_period(stalls: _Stalls, limits: Limits) -> str:
     """Say whether the stalls are regular; nothing where they are not."""
-    phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
-    if len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
-        return "they end in step with 100 ms, the period of a CPU quota"
     steps = np.diff(stalls.times)
     if len(steps) < 2:
         return ""
     base = int(steps.min())
+    phases = np.exp(2j * np.pi * (stalls.times % _PERIOD_NS) / _PERIOD_NS)
+    if base < limits.quota_periods * _PERIOD_NS and len(phases) * abs(phases.mean()) ** 2 >= limits.quota:
+        return "they end in step with 100 ms, the period of a CPU quota"
     multiples = steps.astype(np.float64) / base
     if base > stalls.median_ns and bool((np.abs(multiples - np.round(multiples)) <= limits.regular).all()):
         each = _shared.milliseconds(float(steps.sum() / np.round(multiples).sum()))
@@ -225,16 +244,17 @@ def _find_period(stalls: _Stalls, limits: Limits) -> str:
 def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
     table, rows = tables.stalls, stalls.rows
     connections = tuple(_shared.distinct(table.connection[rows]).tolist())
-    who, server = _shared.host(tables, connections[0], stalls.direction), stalls.direction == 1
-    lost = _count_lost(tables, rows) if server else None
+    who, paused = _shared.host(tables, connections[0], stalls.direction), stalls.pings >= limits.pings
+    lost = _count_lost(tables, stalls) if stalls.waiting else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
     length, often = _shared.milliseconds(stalls.median_ns), f"{len(stalls.times):,} times"
     period = _find_period(stalls, limits)
+    stopped = f"{who} {'was paused' if paused else 'sent nothing'} {often} for {length}"
     return Finding(
         id=ID,
-        title=f"{who} was paused {often} for {length}" + (f"; {period}" if period else ""),
+        title=stopped + (f"; {period}" if period else ""),
         severity=_rate_severity(tables, stalls, share, limits),
-        confidence=_shared.lower("high" if stalls.pings >= limits.pings else "medium", _shared.quality_allows(tables)),
+        confidence=_shared.lower("high" if paused else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=lost,
         share=share,
@@ -243,7 +263,7 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
             "median_stall_ns": stalls.median_ns,
             "longest_stall_ns": int(table.duration_ns[rows].max()),
             "late_pings": stalls.pings,
-            "rpcs_waiting": int(table.waiting[rows].sum()),
+            "rpcs_waiting": stalls.waiting,
             "shortest_interval_ns": int(np.diff(stalls.times).min()) if len(stalls.times) > 1 else -1,
         },
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show_stall(tables, row)),
@@ -251,18 +271,16 @@ def _make_finding(tables: Tables, stalls: _Stalls, limits: Limits) -> Finding:
         remedies=_list_remedies(who),
         references=("RFC 9113 section 6.7", "Linux Documentation/scheduler/sched-bwc.rst"),
         verdict=(
-            f"{who} was paused {often} for {length} (median), with everything in flight: look for garbage collection, "
-            "a CPU quota or a paused host there."
+            f"{stopped} (median){', with everything in flight' if stalls.waiting else ''}: look for "
+            f"{'' if paused else 'a lock, '}garbage collection, a CPU quota or a paused host there."
         ),
     )
 
 
-def _count_lost(tables: Tables, rows: Ints) -> int:
+def _count_lost(tables: Tables, stalls: _Stalls) -> int:
     """Sum up the time of the RPCs that waited; never more than the server's time on their connections."""
-    stalls = tables.stalls
-    connections = _shared.distinct(stalls.connection[rows])
-    waited = (stalls.duration_ns[rows] - np.maximum(_near(tables)[rows], 0)) * stalls.waiting[rows].astype(np.int64)
-    return min(total_ns(waited), total_ns(tables.connection_budgets[connections, _SERVER]))
+    connections = _shared.distinct(tables.stalls.connection[stalls.rows])
+    return min(stalls.waited_ns, total_ns(tables.connection_budgets[connections, _SERVER]))
 
 
 def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits: Limits) -> Severity:
@@ -277,14 +295,15 @@ def _rate_severity(tables: Tables, stalls: _Stalls, share: float | None, limits:
 
 def _explain(tables: Tables, stalls: _Stalls, who: str, period: str) -> str:
     table, rows = tables.stalls, stalls.rows
-    waiting = int(table.waiting[rows].sum())
     parts = [
         f"{len(stalls.times):,} times {who} sent nothing for {_shared.milliseconds(stalls.median_ns)} (median; longest "
         f"{_shared.milliseconds(int(table.duration_ns[rows].max()))}) although its peer waited"
         + (f", and {period}." if period else ".")
     ]
-    if waiting:
-        parts.append(f"{waiting:,} RPCs waited, all that were in flight, and none was answered before the others.")
+    if stalls.waiting:
+        parts.append(
+            f"{stalls.waiting:,} RPCs waited, all that were in flight, and none was answered before the others."
+        )
     if stalls.pings:
         parts.append(
             f"{stalls.pings:,} times it did not acknowledge a PING meanwhile, which the HTTP/2 library does whatever "

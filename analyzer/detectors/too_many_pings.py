@@ -56,7 +56,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severi
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _figures
-from ._failures import counted, seen_first
+from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, quality_allows
 
 ID = "too-many-pings"
@@ -156,12 +156,12 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
     words, purpose = _describe(tables, trips[0], limits), _find_purpose(tables, trips)
     happened = f"{_describe_pings(tables, trips[0])}; {_describe_end(tables, trips[0])}"
     if len(trips) > 1:
-        words += f" {counted(len(trips) - 1, 'more connection')} went the same way."
-        happened += f", and {counted(len(trips) - 1, 'more connection')}"
+        words += f" {count(len(trips) - 1, 'more connection')} went the same way."
+        happened += f", and {count(len(trips) - 1, 'more connection')}"
     title = (
         f"{len(closed):,} connections were closed for too many PINGs"
         if closed
-        else f"On {counted(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
+        else f"On {count(len(trips), 'connection')} the client sends more PINGs than servers allow by default"
     )
     return Finding(
         id=ID,
@@ -229,7 +229,7 @@ def _describe_pings(tables: Tables, trip: _Trip) -> str:
     intervals = _measure_intervals(tables, trip)
     apart = f", {milliseconds(int(intervals.min()))} apart at least" if len(intervals) else ""
     sender = host(tables, trip.connection, int(tables.pings.direction[trip.pings[-1]]))
-    return f"{sender} sent {counted(len(trip.pings), 'PING')}{apart}"
+    return f"{sender} sent {count(len(trip.pings), 'PING')}{apart}"
 
 
 def _describe_end(tables: Tables, trip: _Trip) -> str:
@@ -242,7 +242,7 @@ def _describe_end(tables: Tables, trip: _Trip) -> str:
 def _describe_consequence(tables: Tables, closed: list[_Trip]) -> str:
     if not closed:
         return " This server accepted them, so its policy is not the default."
-    waiting = counted(_count_open_rpcs(tables, closed), "RPC")
+    waiting = count(_count_open_rpcs(tables, closed), "RPC")
     return f" {waiting} had no response when the GOAWAY arrived; the client must connect again."
 
 
@@ -270,7 +270,7 @@ def _show_pings(tables: Tables, trip: _Trip) -> Iterator[Evidence]:
         time = int(pings.time_ns[row])
         since = f", {milliseconds(time - before)} after the one before" if before else ""
         purpose = _core.PING_PURPOSES[pings.purpose[row]]
-        what = f"PING ({purpose}){since}; {counted(int(pings.open_rpcs[row]), 'RPC')} open, strike {pings.strikes[row]}"
+        what = f"PING ({purpose}){since}; {count(int(pings.open_rpcs[row]), 'RPC')} open, strike {pings.strikes[row]}"
         yield Evidence(int(pings.packet[row]), time, what)
         before = time
     if trip.goaway >= 0:

@@ -53,7 +53,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import DIRECTIONS, Tables
-from . import _control, _figures, _settings, _shared
+from . import _control, _figures, _settings, _shared, _software
 
 ID = "window-update-storm"
 ABOUT = About(
@@ -167,7 +167,7 @@ def _list_remedies(implementation: str | None, end: str) -> tuple[Remedy, ...]:
                 f"{price}; also switches off the BDP estimator, which sends WINDOW_UPDATEs with its PINGs",
             ),
             Remedy("grpc-java", "flowControlWindow(n) of NettyChannelBuilder or NettyServerBuilder", price),
-            Remedy(_settings.C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
+            Remedy(_software.C_CORE, "GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES (grpc.http2.lookahead_bytes)", price),
             Remedy("tonic", "initial_stream_window_size(n), initial_connection_window_size(n)", price),
             Remedy("grpc-js", "'grpc-node.flow_control_window': n", price),
             Remedy("grpc-dotnet", "SocketsHttpHandler.InitialHttp2StreamWindowSize = n", price),

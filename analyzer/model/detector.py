@@ -26,6 +26,8 @@ class About(Struct, frozen=True, eq=False):
     """Rank among equally severe findings without lost time: the verdict names the lowest."""
     weight: str = ""
     """Metric with the share by which the verdict ranks its findings without lost time: of RPCs, or of RPC time."""
+    weighs_time: bool = False
+    """`weight` is a share of RPC time, so the finding says where that time passes."""
     whole_connections: bool = False
     """It counts whole connections: it cannot judge only some RPCs of a connection."""
     without_rpcs: bool = False

@@ -27,6 +27,7 @@ from ..tables import (
     Stalls,
     Tables,
     Unanswered,
+    Undelivered,
     Waits,
 )
 from .reading import BITS, Mask, Read, streams_of
@@ -63,7 +64,7 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered)
+_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
 
 
 def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
@@ -97,6 +98,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         stalls=_of(tables.stalls, on),
         closings=_of(tables.closings, on),
         unanswered=_of(tables.unanswered, on),
+        undelivered=_of(tables.undelivered, on),
         open_rpcs=_rows(tables.open_rpcs, _carries(tables, tables.open_rpcs, mine)),
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),

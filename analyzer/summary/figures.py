@@ -157,18 +157,19 @@ def totals(tables: Tables) -> Totals:
 
 
 def summarize_calls(tables: Tables) -> str:
-    """Say how many RPCs there were, how many per second, and how many failed; nothing without any."""
+    """Say how many RPCs there were, how many per second, how many failed and were cancelled; nothing without any."""
     methods, rpcs = tables.methods, tables.rpc_count
     if not rpcs:
         return ""
     span = max(method.last_end_ns for method in methods) - min(method.first_start_ns for method in methods)
-    failed = sum(sum(method.statuses[1:-1]) for method in methods)
+    cancelled, failed = sum(method.statuses[1] for method in methods), sum(sum(m.statuses[2:-1]) for m in methods)
     unknown = sum(method.statuses[-1] for method in methods)
     rate = rpcs * 1e9 / span if rpcs > 1 and span > 0 else 0.0
     parts = [
         count(rpcs, "RPC"),
         f"{rate:,.0f} per second" if rate >= 10 else f"{rate:.1f} per second" if rate >= 0.1 else "",
         f"{failed:,} failed" if failed else "" if unknown else "none failed",
+        f"{cancelled:,} cancelled" if cancelled else "",
         f"{unknown:,} with unknown status" if unknown else "",
     ]
     return f"{', '.join(part for part in parts if part)}."

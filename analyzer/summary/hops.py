@@ -40,13 +40,14 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
         return
     on = [carrying[of_server.ravel() == number] for number in range(len(servers))]
     rows = [_find_rows(tables, some) for some in on]
+    known = [_find_last_known(tables, some) for some in rows]
     clients = [set(connections.client_ip[some].tolist()) for some in on]
     for front, back in permutations(range(len(servers)), 2):
         if clients[front] & clients[back]:
             continue  # one client of equal servers
         if (
-            _measure_inside(tables, rows[back], rows[front]) >= _INSIDE
-            and _measure_inside(tables, rows[front], rows[back]) <= _REVERSE
+            _measure_inside(tables, rows[back], rows[front], known[front]) >= _INSIDE
+            and _measure_inside(tables, rows[front], rows[back], known[back]) <= _REVERSE
         ):
             there, behind = (int(connections.rpcs[on[number]].sum()) for number in (front, back))
             yield (
@@ -62,11 +63,11 @@ def _find_rows(tables: Tables, connections: _Rows) -> _Rows:
     return np.flatnonzero(whole & np.isin(rpcs.connection, connections))
 
 
-def _measure_inside(tables: Tables, inner: _Rows, outer: _Rows) -> float:
-    """Measure which share of some RPCs lies inside others of the same method."""
+def _measure_inside(tables: Tables, inner: _Rows, outer: _Rows, known_ns: int) -> float:
+    """Measure which share of some RPCs lies inside others of the same method, all of which are known up to a time."""
     rpcs = tables.rpcs
     starts, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
-    inner = inner[starts[inner] <= _find_last_known(tables, outer)][:_ROWS]
+    inner = inner[starts[inner] <= known_ns][:_ROWS]
     inside = 0
     for row in inner:
         same = outer[rpcs.method[outer] == rpcs.method[row]]
@@ -76,9 +77,8 @@ def _measure_inside(tables: Tables, inner: _Rows, outer: _Rows) -> float:
 
 def _find_last_known(tables: Tables, rows: _Rows) -> int:
     """Find until when all RPCs that began have rows: of a connection's later RPCs only some have."""
-    rpcs, last = tables.rpcs, np.iinfo(np.int64).max
-    for connection in np.unique(rpcs.connection[rows]).tolist():
-        starts = np.sort(rpcs.start_time_ns[rows[rpcs.connection[rows] == connection]])
-        if int(tables.connections.rpcs[connection]) > len(starts):
-            last = min(last, int(starts[:_FIRST_RPCS][-1]))
-    return last
+    rpcs = tables.rpcs
+    ordered = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
+    connections, first, number = np.unique(rpcs.connection[ordered], return_index=True, return_counts=True)
+    last = rpcs.start_time_ns[ordered[first + np.minimum(number, _FIRST_RPCS) - 1]]
+    return int(last[tables.connections.rpcs[connections] > number].min(initial=np.iinfo(np.int64).max))

@@ -70,7 +70,8 @@ def _choose(
     """Choose the verdict of the most severe finding that is not part of another; without one, say what is known."""
     own = [finding for finding in findings if finding.part_of is None]
     grave = [finding for finding in own if finding.severity != "info"]
-    place = _find_place(own, abouts)
+    most = _find_most(own, abouts)
+    place = most if most and abouts[most.id].weighs_time else None
     if grave:
         worst = min(grave, key=lambda finding: _rank(finding, abouts[finding.id]))
         if _is_smaller(worst) and (larger := place or _find_larger(own, worst)):
@@ -94,17 +95,17 @@ def _choose(
         return Verdict(text, None)
     reported = [finding for finding in own if (finding.share or 0.0) >= _WORTH_NAMING]
     first = max(reported, key=lambda finding: finding.lost_ns or 0) if reported else None
-    if place:
-        return Verdict(f"{place.verdict} {_mention(first)}", place.id)
+    if most:
+        return Verdict(f"{most.verdict} {_mention(first)}" if place else most.verdict, most.id)
     if first:
         return Verdict(f"No serious problem was found. Largest cost: {first.verdict}", None)
     return Verdict("No transport problem was found in this capture.", None)
 
 
-def _find_place(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:
-    """Find the `info` finding that says where most of the RPC time passes."""
-    places = [f for f in findings if f.severity == "info" and weigh(f, abouts[f.id]) >= _MOST and f.share is None]
-    return max(places, key=lambda finding: weigh(finding, abouts[finding.id]), default=None)
+def _find_most(findings: Sequence[Finding], abouts: Abouts) -> Finding | None:
+    """Find the `info` finding about most of the RPCs or of their time."""
+    large = [f for f in findings if f.severity == "info" and weigh(f, abouts[f.id]) >= _MOST and f.share is None]
+    return max(large, key=lambda finding: weigh(finding, abouts[finding.id]), default=None)
 
 
 def _find_larger(findings: Sequence[Finding], worst: Finding) -> Finding | None:

@@ -48,6 +48,7 @@ from .connections import (
     Stalls,
     Turns,
     Unanswered,
+    Undelivered,
 )
 from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
@@ -70,6 +71,7 @@ Table = TypeVar(
     Records,
     Stalls,
     Unanswered,
+    Undelivered,
     Closings,
     OpenRpcs,
     Pings,
@@ -96,7 +98,7 @@ class Before(Struct, frozen=True, eq=False):
     """The rows of their waits table that the part has, in order."""
 
 
-class Tables(Struct, frozen=True):
+class Tables(Struct, frozen=True, eq=False, weakref=True):
     """The result of decoding one capture."""
 
     capture: Mapping[str, Any]
@@ -145,6 +147,8 @@ class Tables(Struct, frozen=True):
     """See `Stalls`."""
     unanswered: Unanswered
     """See `Unanswered`."""
+    undelivered: Undelivered
+    """See `Undelivered`."""
     closings: Closings
     """See `Closings`."""
     open_rpcs: OpenRpcs
@@ -271,6 +275,7 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         idles=table_of(Idles, result["idles"]),
         stalls=table_of(Stalls, result["stalls"]),
         unanswered=table_of(Unanswered, result["unanswered"]),
+        undelivered=table_of(Undelivered, result["undelivered"]),
         closings=table_of(Closings, result["closings"]),
         open_rpcs=table_of(OpenRpcs, result["open_rpcs"]),
         pings=table_of(Pings, result["pings"]),
@@ -344,6 +349,7 @@ __all__ = [
     "Tables",
     "Turns",
     "Unanswered",
+    "Undelivered",
     "Waits",
     "names_of",
     "table_of",

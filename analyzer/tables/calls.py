@@ -14,8 +14,8 @@ from .durations import Interval
 class Rpcs(Struct, frozen=True, eq=False):
     """One row per RPC.
 
-    Without `rpc_rows` only examples have rows: a connection's first RPCs, failed RPCs, and the longest RPCs of each
-    method. Of a connection's rows only its first RPCs are in order.
+    Without `rpc_rows` only examples have rows: a connection's first RPCs, its first retries, failed RPCs, and the
+    longest RPCs of each method. Of a connection's rows only its first RPCs are in order.
     """
 
     connection: Annotated[Counts, "row of its connection"]
@@ -37,6 +37,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     first_packet: Annotated[Counts, "packet of the first byte"]
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
     grpc_message: Annotated[Counts, "text of its error, index into `Tables.errors`, beyond it for none"]
+    previous_attempts: Annotated[Codes, "the request's `grpc-previous-rpc-attempts`, 0 when it is not seen"]
 
 
 class Messages(Struct, frozen=True, eq=False):

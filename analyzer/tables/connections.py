@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from .columns import Codes, Counts, Ints, Sizes
+from .columns import Codes, Counts, Ints, Shorts, Sizes
 
 
 class Connections(Struct, frozen=True, eq=False):
@@ -58,6 +58,7 @@ class Connections(Struct, frozen=True, eq=False):
     client_hint: Annotated[Codes, "client's implementation by its frames, index into `IMPLEMENTATIONS`"]
     server_hint: Annotated[Codes, "server's implementation by its frames, index into `IMPLEMENTATIONS`"]
     rpcs: Annotated[Counts, "RPCs on it"]
+    retries: Annotated[Counts, "of them, those whose `grpc-previous-rpc-attempts` is 1 or more"]
     max_concurrent_rpcs: Annotated[Counts, "most RPCs open at once"]
     other_streams: Annotated[Counts, "HTTP/2 streams that are not gRPC"]
     peer_max_concurrent_streams: Annotated[Ints, "the server's SETTINGS_MAX_CONCURRENT_STREAMS"]
@@ -163,7 +164,7 @@ class Setups(Struct, frozen=True, eq=False):
     server_packet: Annotated[Counts, "packet of the server's first byte"]
     server_time_ns: Annotated[Ints, "time of that packet"]
     server_begins: Annotated[Codes, "what the server's first bytes are, index into `BEGINNINGS`"]
-    http1_status: Annotated[Counts, "status code when these are an HTTP/1 response, else 0"]
+    http1_status: Annotated[Shorts, "status code when these are an HTTP/1 response, else 0"]
     client_settings_packet: Annotated[Counts, "packet of the client's first SETTINGS"]
     client_settings_time_ns: Annotated[Ints, "time of that packet"]
     server_settings_packet: Annotated[Counts, "packet of the server's first SETTINGS"]
@@ -244,7 +245,8 @@ class Idles(Struct, frozen=True, eq=False):
 class Stalls(Struct, frozen=True, eq=False):
     """One row per silence for which the peer waited: several RPCs for 50 ms or longer, or a PING for 20 ms or longer.
 
-    A silence in which packets were retransmitted has no row. A connection has at most 256 rows.
+    A silence in which packets were retransmitted has no row. A connection has at most 256 rows,
+    and all of them 100,000.
     """
 
     connection: Annotated[Counts, "row of its connection"]
@@ -280,6 +282,33 @@ class Unanswered(Struct, frozen=True, eq=False):
     last_time_ns: Annotated[Ints, "time of that packet"]
     ping_packet: Annotated[Counts, "packet of its first PING that was not acknowledged, 0 for none"]
     ping_time_ns: Annotated[Ints, "time of that packet"]
+
+
+class Undelivered(Struct, frozen=True, eq=False):
+    """One row per side of a connection whose first unacknowledged bytes never arrived.
+
+    Its peer was heard after them, or reported later bytes as received. They were retransmitted in vain, or the capture
+    shows only what follows them.
+    """
+
+    connection: Annotated[Counts, "row of its connection"]
+    direction: Annotated[Codes, "the sender of these bytes"]
+    first_packet: Annotated[Counts, "their first retransmission; without one, the packet that follows them"]
+    first_time_ns: Annotated[Ints, "time of that packet"]
+    retransmissions: Annotated[Counts, "packets that retransmit them"]
+    shortest: Annotated[Counts, "shortest payload of these packets, 0 for none"]
+    last_packet: Annotated[Counts, "last retransmission, 0 for none"]
+    last_time_ns: Annotated[Ints, "time of that packet"]
+    hole_bytes: Annotated[Sizes, "bytes in front of later ones that the capture does not show, 0 for none"]
+    behind_packet: Annotated[
+        Counts, "packet that shows that later bytes arrived: the ACK that reports them, or these bytes; 0 for none"
+    ]
+    behind_time_ns: Annotated[Ints, "time of that packet"]
+    longest_bytes: Annotated[Counts, "longest payload of a packet of that side that was acknowledged"]
+    longest_seen_bytes: Annotated[Counts, "longest payload of a packet of that side in the capture"]
+    segment_bytes: Annotated[Counts, "payload of its full segments, 0 when not known"]
+    heard_packet: Annotated[Counts, "last packet of its peer"]
+    heard_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class Closings(Struct, frozen=True, eq=False):

@@ -34,7 +34,7 @@ def since(history: Sequence[tuple[int, int, Mapping[str, int]]]) -> Since | None
     if len(history) < 2:
         return None
     rpcs = np.array([row[1] for row in history], dtype=float)
-    causes = np.array([[row[2][cause] or 0 for cause in CAUSES] for row in history], dtype=float)
+    causes = np.array([[row[2].get(cause) or 0 for cause in CAUSES] for row in history], dtype=float)
     times = causes.sum(axis=1)
     mean = times.sum() / rpcs.sum()
     variation = float((rpcs * (times / rpcs - mean) ** 2).sum())

@@ -157,9 +157,9 @@ def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
 def _create_views(database: Any, files: Mapping[str, str]) -> None:
     """Create tables `t` and `l` of totals and latencies with their dimensions, and views of the other tables."""
     for table, url in files.items():
-        database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url])}")
+        database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url], summary.EMPTY.get(table, ''))}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
-    lost = sums.clipped(" + ".join(f"budget.{cause}::HUGEINT" for cause in WAITING))
+    lost = sums.clipped(" + ".join(f"coalesce(budget.{cause}, 0)::HUGEINT" for cause in WAITING))
     pair = """coalesce(c.host, client) || ' -> '
               || coalesce(s.host || ':' || regexp_extract(server, ':(\\d+)$', 1), server) AS pair,
               coalesce(regexp_extract(method, '^/(.*)/[^/]*$', 1), '(not in the captures)') AS service"""

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.text import count, duration, safe, size
-from ...reports.terminal import CAUSE_STYLES, MEANINGS, SEVERITY_STYLES, draw
+from ...reports.shared.causes import MEANINGS
+from ...reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
 from .against import Against, noted
 from .changes import Change
 from .losses import Case, Cause, Loser

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ...analyzer.model.text import count, duration
+from ...reports.shared.causes import name_cause
 from .changes import Since
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 _MUCH = 0.05
 """Share of RPC time from which a cause is named (heuristic without a source)."""
 
-OWN = {"client": "waits for the client to send", "server": "waits for the server to send", "network": "propagation"}
-"""Causes that no setting changes, in words."""
+OWN = ("client", "server", "network")
+"""Causes that no setting changes."""
 
 
 class Answers(Struct, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
         cause, share = mostly(longest.budget)
         sentences.append(
             f"{longest.name} takes most time: {total(longest.duration_ns)} in {count(longest.rpcs, 'RPC')}, "
-            f"{share:.0%} of it {OWN.get(cause, cause)}."
+            f"{share:.0%} of it {name_cause(cause)}."
         )
     return " ".join(sentences)
 
@@ -81,7 +82,7 @@ def _say_why(causes: Sequence[Cause], budget: Mapping[str, int]) -> str:
     else:
         sentences.append("There are no findings.")
     every = sum(budget.values())
-    own = [f"{budget[c] / every:.0%} is {OWN[c]}" for c in OWN if every and budget.get(c, 0) >= _MUCH * every]
+    own = [f"{budget[c] / every:.0%} is {name_cause(c)}" for c in OWN if every and budget.get(c, 0) >= _MUCH * every]
     if own:
         sentences.append(f"Of all RPC time, {', '.join(own)}.")
     return " ".join(sentences)

@@ -25,7 +25,7 @@ _MEMORY = "2GB"
 _READ_AT_ONCE = 5_000
 """Markers that are read together."""
 
-_EMPTY: Mapping[str, str] = {
+EMPTY: Mapping[str, str] = {
     "connections": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::VARCHAR client, "
     "NULL::VARCHAR server, NULL::BOOLEAN complete, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, "
     "NULL::VARCHAR vantage, 0::UINTEGER client_sequence, 0::UINTEGER server_sequence, 0::BIGINT bytes_client, "
@@ -48,7 +48,8 @@ _EMPTY: Mapping[str, str] = {
     "NULL::VARCHAR verdict, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, 0::UINTEGER first_packet, "
     "NULL::VARCHAR remedy WHERE false",
 }
-"""Tables without a row: a dataset of captures without findings has no such files."""
+"""Tables without a row: a dataset of captures without findings has no such files, and one of an older version not all
+columns."""
 
 
 def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None:
@@ -112,7 +113,7 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
 def _relation(target: str, table: str, present: dict[str, Committed], scratch: Path) -> str:
     """A table of some recordings, on this machine. Raises StoreError."""
     files = store.fetch_all(catalog.pieces(target, table, present), scratch / f"{table}.pieces")
-    return sums.files(files) if files else f"({_EMPTY[table]})"
+    return sums.files(files, EMPTY[table]) if files else f"({EMPTY[table]})"
 
 
 def _counted_twice(relations: Mapping[str, str]) -> str:

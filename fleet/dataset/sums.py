@@ -17,7 +17,7 @@ STEPS_PER_OCTAVE = 4
 _KEYS = "recording, method, client, server, client_implementation, server_implementation, vantage"
 
 
-def budget(of: str = "total_ns(budget.{cause})", causes: Sequence[str] = CAUSES) -> str:
+def budget(of: str = "coalesce(total_ns(budget.{cause}), 0)", causes: Sequence[str] = CAUSES) -> str:
     """A budget made of an expression per cause."""
     return "{" + ", ".join(f"'{cause}': {of.format(cause=cause)}" for cause in causes) + "}"
 
@@ -58,10 +58,11 @@ def latencies(rpcs: str) -> str:
         FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
 
 
-def files(paths: Sequence[str]) -> str:
-    """A relation of Parquet files."""
+def files(paths: Sequence[str], empty: str = "") -> str:
+    """A relation of Parquet files, and of an `empty` table: older versions wrote fewer columns, which are NULL then."""
     listed = ", ".join(text(name) for name in paths)
-    return f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    read = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
+    return f"(SELECT * FROM {read} UNION ALL BY NAME {empty})" if empty else read
 
 
 def text(value: str) -> str:

@@ -17,6 +17,7 @@ from ...analyzer.model.analysis import MethodFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration
+from ..shared.causes import name_cause
 from .figures import bunched, packets_of, part, shifts, unit, units, weight
 from .run import Run, answered, over
 
@@ -412,22 +413,8 @@ def _compare_response_times(first: Run, second: Run, name: str) -> Iterator[Diff
     yield Difference("turnaround", worse.label, other.label, ratio, fact, ())
 
 
-CAUSE_WORDS: Mapping[str, str] = {
-    "client": "waits for the client to send",
-    "server": "waits for the server to send",
-    "network": "network round trips",
-    "transmission": "transmission of bytes",
-    "congestion_window": "blocking by congestion control",
-    "receive_window": "blocking by the TCP receive window",
-    "stream_window": "blocking by the stream window",
-    "connection_window": "blocking by the connection window",
-    "loss_recovery": "recovery of lost packets",
-    "delayed_ack": "waits for a delayed ACK",
-    "head_of_line": "waits behind other streams",
-    "network_queue": "queues on the network path",
-    "peer_unreachable": "a peer that does not answer any more",
-}
-"""Causes in words; `capture_gap` and `unexplained` are not reasons."""
+_UNKNOWN = ("capture_gap", "unexplained")
+"""Causes that are no reasons."""
 
 _Parts = list[tuple[str, float]]
 """Causes with their shares of a difference; a share exceeds 1 where other causes took less time."""
@@ -441,7 +428,7 @@ def _rank_causes(long: Mapping[str, int], works: int, short: Mapping[str, int], 
     each = {cause: long.get(cause, 0) / max(works, 1) - short.get(cause, 0) / max(others, 1) for cause in CAUSES}
     excess, parts, named = sum(each.values()), [], 0.0
     for cause, ns in sorted(each.items(), key=lambda item: -item[1]):
-        if named >= _ENOUGH or excess <= 0 or ns < PARTLY * excess or cause not in CAUSE_WORDS:
+        if named >= _ENOUGH or excess <= 0 or ns < PARTLY * excess or cause in _UNKNOWN:
             break
         parts.append((cause, ns / excess))
         named += ns / excess
@@ -450,8 +437,8 @@ def _rank_causes(long: Mapping[str, int], works: int, short: Mapping[str, int], 
 
 def _describe_causes(parts: _Parts) -> str:
     """Describe causes: `92% of the difference is waits for the server to send`."""
-    texts = [f"{min(parts[0][1], 1.0):.0%} of the difference is {CAUSE_WORDS[parts[0][0]]}"]
-    texts += [f"{min(share, 1.0):.0%} {CAUSE_WORDS[cause]}" for cause, share in parts[1:]]
+    texts = [f"{min(parts[0][1], 1.0):.0%} of the difference is {name_cause(parts[0][0])}"]
+    texts += [f"{min(share, 1.0):.0%} {name_cause(cause)}" for cause, share in parts[1:]]
     return " and ".join(texts)
 
 

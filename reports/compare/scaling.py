@@ -9,7 +9,8 @@ from typing import Literal
 from msgspec import Struct
 
 from ...analyzer.model.budget import CAUSES
-from .because import CAUSE_WORDS, text
+from ..shared.causes import name_cause
+from .because import text
 from .figures import unit, units, weight
 from .run import Run, over
 
@@ -149,7 +150,7 @@ def _explain_flattening(first: Run, last: Run) -> str:
     if whole > 0 and grown[most] >= 0.5 * whole:
         said = (
             f" Each {kind} takes longer in {last.label} than in {first.label}: {grown[most] / whole:.0%} of the "
-            f"additional time is {CAUSE_WORDS.get(most, most)}."
+            f"additional time is {name_cause(most)}."
         )
     new = [f for f in last.analysis.findings if weight(f) > weight(first.finding(f.id)) and f.id != "server-latency"]
     if new:

@@ -14,11 +14,17 @@ MEANINGS = {
     "stream_window": "blocked by the HTTP/2 stream window",
     "connection_window": "blocked by the HTTP/2 connection window",
     "loss_recovery": "recovery of lost packets",
-    "delayed_ack": "the sender waited for a delayed ACK",
-    "head_of_line": "bytes of other streams were sent first",
-    "network_queue": "packets were queued on the network path",
-    "peer_unreachable": "nothing sent was answered any more",
-    "capture_gap": "packets are missing from the capture",
+    "delayed_ack": "waits for a delayed ACK",
+    "head_of_line": "waits behind bytes of other streams",
+    "network_queue": "queues on the network path",
+    "peer_unreachable": "waits for a peer that answers nothing any more",
+    "capture_gap": "packets missing from the capture",
     "unexplained": "cause not visible in this capture",
 }
 """One line for each cause."""
+
+
+def name_cause(cause: str) -> str:
+    """Name a cause in a few words, for a sentence."""
+    words = MEANINGS.get(cause, cause).partition(";")[0]
+    return f"time {words}" if words.startswith("blocked") else words

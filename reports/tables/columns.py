@@ -88,6 +88,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "touches_gap": "whether bytes of it are missing from the capture",
         "deadline_ns": "the request's grpc-timeout; null without one",
         "grpc_message": "text of the error; null without one, and without --show-messages",
+        "previous_attempts": "the request's grpc-previous-rpc-attempts; null without one",
         "budget": "duration by cause; the parts add up to duration_ns",
     },
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},

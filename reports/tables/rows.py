@@ -170,6 +170,7 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "touches_gap": (table.flags & TOUCHES_GAP) != 0,
             "deadline_ns": _null_unknown(deadlines),
             "grpc_message": _look_up(table.grpc_message, pl.Series(map(unquote, some.errors), dtype=pl.String)),
+            "previous_attempts": _null_unknown(table.previous_attempts, 0),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})

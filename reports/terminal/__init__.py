@@ -21,7 +21,7 @@ from ..shared.narrowed import describe_selection
 from . import overviews, tls
 from .findings import list_findings, show_finding
 
-__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "MEANINGS", "SEVERITY_STYLES", "draw", "render", "render_finding"]
+__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "render", "render_finding"]
 
 _BAR = 12
 """Columns of the longest bar beside the meanings of causes."""

@@ -93,6 +93,7 @@ class Page:
                 return
             yield from lines
             drawn += len(lines)
+        yield from self.open_at_end()
 
     def _summarize_rest(self, event: int) -> list[Text]:
         """Summarize what the limit left out: how much, where it continues, and the longest blocked intervals."""
@@ -197,6 +198,22 @@ class Page:
                 f", {count(others, 'packet')} {'without data' if self.excerpt.stream is None else 'of other streams'}"
             )
         return self._draw_marked("~~", (text,), int(silences.start_time_ns[row]), "dim")
+
+    def open_at_end(self) -> list[Text]:
+        """Draw the RPCs that were open at the capture's end, or at their client's FIN or RST."""
+        o, drawn = self.excerpt.tables.open_rpcs, self.excerpt
+        here = (o.last_time_ns <= drawn.end_ns) & (o.start_time_ns >= drawn.start_ns)
+        here &= (o.connection == drawn.connection) & np.isin(o.stream, drawn.stream or o.stream)
+        lines = []
+        for side, name in enumerate(DIRECTIONS):
+            rows = np.flatnonzero(here & (o.waits_for == side))
+            if len(rows):
+                row = rows[np.argmin(o.since_time_ns[rows])]
+                longest = duration(int(o.end_time_ns[row]) - int(o.since_time_ns[row]))
+                rpcs = f"{count(len(rows), 'RPC')} {_format_streams(np.sort(o.stream[rows]).tolist())}"
+                text = f"{rpcs} open at the end, waiting for the {name}, the longest for {longest}"
+                lines += self._draw_marked("~~", (text,), int(o.end_time_ns[rows].max()), "bold")
+        return lines
 
     # parts of lines
 

@@ -13,11 +13,28 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+_ARENA_MAX = -8
+"""M_ARENA_MAX in glibc's malloc.h."""
+
+
 def main() -> NoReturn:
     """Run the command line and end the process; exit codes are those of `grpcdiag --help`."""
+    if sys.argv[1:2] == ["scrub"]:
+        _share_freed_memory()
     streams.prepare()  # before files are opened, which would get the numbers of streams that are closed
     interruption.heed_signals()
     interruption.leave(run())
+
+
+def _share_freed_memory() -> None:
+    """Let all threads use what one of them freed; glibc keeps it for that thread (mallopt(3), M_ARENA_MAX).
+
+    `scrub` reads a capture many times, each time with threads of its own. Threads that exist have their memory already.
+    """
+    import ctypes
+
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
+        set_option(_ARENA_MAX, 1)
 
 
 def run() -> int:

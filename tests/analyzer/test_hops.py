@@ -9,6 +9,7 @@ from support import RECORDED, recorded
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.summary.hops import describe_proxies
+from grpcdiag.analyzer.tables import NO_METHOD, Tables
 
 PROXIES = {
     "nginx-bothlegs-any": ("10.91.3.2:8002", "the 200 RPCs to 127.0.0.1:9000 lie inside its 200 RPCs"),
@@ -40,3 +41,39 @@ def test_rpcs_that_do_not_lie_inside_others_are_not_passed_on() -> None:
     behind = tables.connections.server_port[tables.rpcs.connection] == 9000
     later = tables.rpcs.start_time_ns + np.where(behind, 1_000_000_000, 0)
     assert list(describe_proxies(changed(tables, "rpcs", start_time_ns=later))) == []
+
+
+def seen_twice() -> tuple[Tables, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """The capture of a proxy's both sides, and which RPCs are those to its backend."""
+    tables = decode([recorded("wild/nginx-bothlegs-any.pcap.zst")], rpc_rows=False)
+    return tables, tables.connections.server_port[tables.rpcs.connection] == 9000
+
+
+@pytest.mark.parametrize(("inside", "named"), [(9, True), (11, False)])
+def test_rpcs_that_lie_inside_each_other_are_not_passed_on(inside: int, named: bool) -> None:
+    """So many of 20 RPCs begin and end with those to the backend; the others begin a second earlier."""
+    tables, behind = seen_twice()
+    earlier = np.zeros(len(behind), dtype=np.int64)
+    earlier[~behind] = np.where(np.arange((~behind).sum()) % 20 < inside, 0, 1_000_000_000)
+    start = int(tables.rpcs.start_time_ns.min())
+    alike = changed(tables, "rpcs", start_time_ns=start - earlier, duration_ns=1_000_000 + earlier)
+    assert bool(list(describe_proxies(alike))) == named
+
+
+@pytest.mark.parametrize(("calls", "named"), [(2, False), (3, True)])
+def test_two_rpcs_prove_no_proxy(calls: int, named: bool) -> None:
+    tables, behind = seen_twice()
+    methods = tables.rpcs.method.copy()
+    methods[np.flatnonzero(behind)[calls:]] = NO_METHOD
+    assert bool(list(describe_proxies(changed(tables, "rpcs", method=methods)))) == named
+
+
+def test_rpcs_without_rows_do_not_speak_against_a_proxy() -> None:
+    """Of each connection's RPCs only the first 32 have rows in any case: what began later may lie in others."""
+    tables, behind = seen_twice()
+    methods = tables.rpcs.method.copy()
+    for connection in set(tables.rpcs.connection[~behind].tolist()):
+        methods[np.flatnonzero(tables.rpcs.connection == connection)[32:]] = NO_METHOD
+    assert 0 < int(((methods != NO_METHOD) & ~behind).sum()) < 0.9 * int((~behind).sum())
+    (sentence,) = describe_proxies(changed(tables, "rpcs", method=methods))
+    assert sentence.startswith("10.91.3.2:8002 looks like a proxy")

@@ -16,18 +16,28 @@ from grpcdiag.analyzer.model.analysis import Analysis
 WILD = RECORDED / "wild"
 HEALTHY: dict[str, Any] = {"healthy": True}
 EXPECTED: dict[str, dict[str, Any]] = {
+    "bloat-other-server": {
+        "not": ["receive-window-stall", "stream-window-stall"],
+        "never": ["tcp_rmem"],
+    },
     "connect-go-connect-errors": {"rpcs": 40, "must": ["rpc-errors"], "statuses": {"RESOURCE_EXHAUSTED": 40}},
     "connect-go-web": HEALTHY | {"rpcs": 200, "statuses": {"OK": 200}},
     "connect-mixed": HEALTHY | {"rpcs": 300, "statuses": {"OK": 300}},
+    "etcd-bigrange": {"never": ["-1 bytes", "of 5 connections"]},
     "etcd-late": HEALTHY,
     "etcd-watch-lease": HEALTHY,
-    "etcd-bigrange": {"never": ["-1 bytes", "of 5 connections"]},
     "ghz-clientpause": {"not": ["loss-recovery"], "must": ["connection-window-stall"]},
     "ghz-lo-c50": {"certain": [], "never": [r"\b1\.65 times"]},
     "ghz-lo-c50x10": {"certain": []},
     # eight requests left together with their resets when the link was back: by the wire they did not last
     "ghz-outage": {"verdict": ["loss-recovery"], "statuses": {"OK": 389, "DEADLINE_EXCEEDED": 3, "CANCELLED": 8}},
     "ghz-plain": HEALTHY | {"rpcs": 2000},
+    "goaway-clientdrops": {"not": ["abrupt-goaway"]},
+    "goaway-graceful": {"not": ["abrupt-goaway", "connection-closed-early", "rpc-errors"]},
+    "goaway-low": {"verdict": ["abrupt-goaway"], "never": ["8 RPCs lost"]},
+    "grpcio-mtu": {"verdict": ["mtu-black-hole"], "not": ["peer-unreachable"]},
+    "grpcio-retries": {"verdict": ["retry-storm"], "statuses": {"OK": 20, "UNAVAILABLE": 40}},
+    "grpcio-workers": {"verdict": ["server-concurrency-limit"]},
     "grpclib-deadline": {
         "verdict": ["deadline-exceeded"],
         "not": ["rpc-errors", "cancelled"],
@@ -41,7 +51,11 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["END_STREAM without trailers"],
         "never": ["trailers with status UNKNOWN"],
     },
+    "hedging": {"not": ["cancelled", "retry-storm", "rpc-errors"], "never": ["a timer"]},
+    "hyper-rst-noerror": {"verdict": ["lost-answer"], "statuses": {"OK": 8, "INTERNAL": 4}},
     "lb-slow-backend-a": {"verdict": ["server-latency"], "must": ["server-latency"]},
+    "mtu-blackhole": {"verdict": ["mtu-black-hole"], "never": ["are missing \\("]},
+    "mtu-blackhole-server": {"verdict": ["mtu-black-hole"]},
     "nghttpx": HEALTHY | {"rpcs": 800},
     "nghttpx-backendkill": {
         "verdict": ["proxy-error"],
@@ -49,13 +63,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "statuses": {"OK": 116, "INTERNAL": 3, "UNAVAILABLE": 181},
     },
     "nginx-bothlegs-any": {"verdict": ["max-concurrent-streams"], "says": ["looks like a proxy"]},
-    "nginx-goaway50": {"says": ["50 requests", "keepalive_requests"]},
-    "nginx-mcs4": {"verdict": ["max-concurrent-streams"], "says": ["http2_max_concurrent_streams"]},
+    "nginx-goaway50": {"says": ["50 requests", "keepalive_requests", "6 calls were refused"]},
     "nginx-http-statuses": {
         "verdict": ["proxy-error"],
         "says": ["503", "401", "302", "nginx/1.22.1"],
         "statuses": {"UNAVAILABLE": 3, "UNAUTHENTICATED": 3, "UNKNOWN": 3},
     },
+    "nginx-mcs4": {"verdict": ["max-concurrent-streams"], "says": ["http2_max_concurrent_streams"]},
     "nginx-readtimeout": {
         "verdict": ["proxy-error", "stream-timeout"],
         "says": ["HTTP 504", "nginx/1.22.1", "grpc_read_timeout"],
@@ -65,6 +79,10 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "okhttp-win64k": {"says": ["OkHttpChannelBuilder"], "never": ["NettyChannelBuilder"]},
     "otlp-slow": {"verdict": ["server-latency"]},
     "otlp-unavail": {"must": ["rpc-errors"], "statuses": {"OK": 9, "UNAVAILABLE": 3}},
+    "plateau": {"verdict": ["server-concurrency-limit"]},
+    "plateau-none-control": {"not": ["server-concurrency-limit"]},
+    "retry-storm": {"verdict": ["retry-storm"], "says": ["45 calls caused 225 requests"]},
+    "rst-noerror": HEALTHY | {"statuses": {"OK": 30}},
 }
 """By capture. `statuses` has all that are not zero; `certain` the grave findings that may have high confidence."""
 

@@ -94,6 +94,26 @@ def test_the_place_of_most_time_comes_before_a_small_cost() -> None:
     assert choose_verdict([less, window], {}, ABOUTS).finding == window.id
 
 
+def test_most_of_the_rpcs_are_not_most_of_the_time() -> None:
+    """One call of one that failed shows no pattern, and does not say that the transport is well."""
+    few = {"severity": "info", "lost_ns": None, "share": None}
+    failed = finding("rpc-errors", metrics={"failed_share": 1.0}, **few)
+    assert choose_verdict([failed], {}, ABOUTS).text == failed.verdict
+    assert choose_verdict([failed, finding("small-packets", share=0.03)], {}, ABOUTS).finding == "small-packets"
+
+
+def test_the_larger_share_of_failed_rpcs_comes_first() -> None:
+    failed = {"severity": "critical", "lost_ns": None, "share": None}
+    refused = finding("proxy-error", metrics={"refused_share": 0.2}, **failed)
+    for other in (
+        finding("stream-timeout", metrics={"ended_share": 0.3}, **failed),
+        finding("rpc-errors", metrics={"failed_share": 0.3}, **failed),
+    ):
+        assert choose_verdict([refused, other], {}, ABOUTS).finding == other.id
+    small = finding("stream-timeout", metrics={"ended_share": 0.1}, **failed)
+    assert choose_verdict([small, refused], {}, ABOUTS).finding == "proxy-error"
+
+
 def test_the_larger_cost_comes_first() -> None:
     """One connection's beginning is `info`, but it cost more than what is a warning."""
     beginning = finding("initial-congestion-window", severity="info", share=0.7)

@@ -17,6 +17,7 @@ import typer
 from support import PATIENCE_S, grpcdiag, recorded
 
 from grpcdiag.cli.support.common import LEAST_MEMORY, memory_size
+from grpcdiag.fixtures.bench.floods import open_connections
 from grpcdiag.fixtures.bench.kinds import KINDS
 from grpcdiag.fixtures.bench.measure import apart, run
 
@@ -193,6 +194,15 @@ def test_a_flood_of_connections_stays_below(command: list[str], tmp_path: Path) 
         assert code == 0, said
     if command[0] == "connections":
         assert "103,616 more connections carried no payload" in said
+
+
+def test_scrub_reuses_the_memory_of_its_passes(tmp_path: Path) -> None:
+    """It reads the capture twelve times; 10,000 connections that are open at once cost some 200 MB each time."""
+    capture = tmp_path / "open.pcap"
+    capture.write_bytes(open_connections(10_000))
+    code, peak, said = peak_of("scrub", str(capture), "-o", str(tmp_path / "scrubbed.pcap"))
+    assert code == 0, said
+    assert peak < 300_000_000
 
 
 def test_packets_of_connections_without_a_row_are_listed(tmp_path: Path) -> None:

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 from judging import check_evidence, must, played, tables_of_scene, told
-from support import RECORDINGS, Recording, synthetic
+from support import RECORDINGS, Recording, recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import cancelled
+from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
+from grpcdiag.fixtures.synthetic.scenes_retries import hedged
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/cancelled"]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["deadline-exceeded", "rpc-errors"]
+QUIET_ON = ["deadline-exceeded", "rpc-errors", "wild/retry-storm"]
 """Recorded captures on which it must not."""
 
 
@@ -34,6 +36,10 @@ def test_a_timer() -> None:
 @pytest.mark.parametrize("capture", [pytest.param(r, id=r.id) for r in RECORDINGS if r.name != "tls13-go"])
 def test_quiet_on_real_captures(capture: Recording) -> None:
     assert told(cancelled, decode(capture.files)) is None
+
+
+def test_cancelled_rpcs_are_not_called_failed(tmp_path: Path) -> None:
+    assert "none failed, 4 cancelled." in summarize_calls(played(given_up(40 * MS, calls=4), tmp_path))
 
 
 @pytest.mark.parametrize(("calls", "severity"), [(4, "info"), (5, "warning")])
@@ -81,3 +87,26 @@ def test_the_server_may_cancel_and_trailers_may_say_so(tmp_path: Path) -> None:
 
 def test_the_share_decides() -> None:
     assert must(cancelled, tables_of_scene("failures-cancel"), warning_share=0.9).severity == "info"
+
+
+@pytest.mark.parametrize("others", [0, 10])
+def test_hedged_attempts_are_no_timer(tmp_path: Path, others: int) -> None:
+    """The client resets the first attempt of each call when the second is answered; other calls it resets itself."""
+    conv = hedged(12)
+    for _ in range(others):
+        call = conv.start_rpc(METHOD)
+        call.send_message(20, end_stream=True)
+        conv.advance(40 * MS)
+        call.cancel()
+        conv.advance(20 * MS)
+    found = must(cancelled, played(conv, tmp_path))
+    assert (found.metrics["hedged_rpcs"], found.metrics["cancelled_rpcs"]) == (12, 12 + others)
+    assert found.severity == ("warning" if others else "info")
+    assert ("timer" in found.verdict) == bool(others)
+    assert "12 of them are hedged attempts" in found.explanation
+
+
+def test_hedging_of_a_recorded_client() -> None:
+    """220 of 220 calls ended with OK; 58 requests lost against another attempt of their call."""
+    found = must(cancelled, decode([recorded("wild/hedging.pcap.zst")]))
+    assert (found.severity, found.metrics["hedged_rpcs"], found.metrics["cancelled_rpcs"]) == ("info", 58, 58)

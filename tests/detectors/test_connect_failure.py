@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, the_finding
+from judging import changed, must
+from msgspec.structs import replace
 from support import grpcdiag, recorded, synthetic
 
 from grpcdiag.analyzer import _core
@@ -16,8 +18,11 @@ from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _attempts
 from grpcdiag.analyzer.detectors import connect_failure as detector
 from grpcdiag.fixtures.synthetic.files import write_pcap
+from grpcdiag.fixtures.synthetic.mangle import in_time_order
 from grpcdiag.fixtures.synthetic.packet import ACK, FIN, SYN, Captured
-from grpcdiag.fixtures.synthetic.scenes_connect import answer, beside, packet, refuse, shake_hands
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_connect import METHOD, answer, beside, packet, refuse, shake_hands
+from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS, RTT_NS, START_NS
 
 FIRES_ON = ["wild/connect-refused", "wild/connect-dead-first", "wild/connect-v6-first", "wild/rolling-restart-ok"]
@@ -89,6 +94,20 @@ def test_a_server_that_is_gone_is_a_warning() -> None:
     assert "from 1.001 s to 2.001 s of the capture" in finding.explanation
 
 
+@pytest.mark.parametrize(("later", "severity"), [(False, "warning"), (True, "info")])
+def test_an_older_connection_that_is_still_open_is_no_later_success(tmp_path: Path, later: bool, severity: str) -> None:
+    """The first connection carries a call at the end of the capture; a later one may answer the SYN."""
+    conv = opened()
+    conv.unary(METHOD)
+    conv.advance(3 * S)
+    conv.unary(METHOD)
+    again = shake_hands(START_NS + 2 * S, 41_001) if later else []
+    packets = [*Link().carry(conv), *refuse(START_NS + S, 41_000), *again]
+    finding = the_finding(detector, [file_of(tmp_path, in_time_order(packets))])
+    assert finding.severity == severity
+    assert ("A later connection" in finding.explanation) == later
+
+
 @pytest.mark.parametrize(
     ("request_", "response", "kind", "says"),
     [
@@ -108,6 +127,15 @@ def test_ways_to_fail(tmp_path: Path, request_: bytes, response: bytes, kind: st
     assert finding.metrics[f"{kind}_attempts"] == 1
     assert says in finding.explanation
     evidence_is_in_the_packets(finding, [path])
+
+
+def test_an_attempt_fails_in_one_way(tmp_path: Path) -> None:
+    """A client that gets HTTP/2 in the clear for its ClientHello may send an alert (10, unexpected_message)."""
+    path = file_of(tmp_path, answer(START_NS, 41_000, CLIENT_HELLO, bytes.fromhex("000000040000000000")))
+    tables = changed(decode([path]), "setups", alert=[10], alert_by=[0], alert_packet=[6], alert_time_ns=[START_NS])
+    finding = must(detector, tables)
+    assert (finding.metrics["attempts"], finding.metrics["cleartext_attempts"]) == (1, 1)
+    assert "alert_attempts" not in finding.metrics
 
 
 def test_other_answers_are_no_failure(tmp_path: Path) -> None:
@@ -171,6 +199,30 @@ def test_every_kind_is_described() -> None:
         assert _attempts.describe(tables, 0, kind)
     assert len(_core.BEGINNINGS) == 8
     assert np.array_equal(_attempts.find_grpc_ports(tables), [])
+
+
+def test_names_without_an_address_where_no_connection_was_opened() -> None:
+    """The questions of a resolver that all ended with NXDOMAIN, two of them made unanswered."""
+    tables = decode([recorded("wild/connect-dns-nxdomain.pcap.zst")])
+    empty = {
+        name: type(table)(*[getattr(table, field)[:0] for field in table.__struct_fields__])
+        for name in ("connections", "setups")
+        for table in [getattr(tables, name)]
+    }
+    count = len(tables.lookups.kind)
+    answered = np.where(np.arange(count) < 2, 0, tables.lookups.answer_packet)
+    lost = changed(
+        replace(tables, **empty, methods=()),
+        "lookups",
+        kind=np.ones(count),
+        code=np.where(answered > 0, 3, 0),
+        answer_packet=answered,
+    )
+    finding = must(detector, lost)
+    assert (finding.severity, finding.metrics["questions"], finding.metrics["unanswered"]) == ("critical", count, 2)
+    assert finding.verdict.startswith("DNS gave no address for ")
+    assert finding.evidence[0].what.endswith("not answered")
+    assert finding.evidence[2].what.endswith("with response code 3")
 
 
 def test_synthetic_captures() -> None:

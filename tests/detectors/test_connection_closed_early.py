@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
-from support import RECORDINGS, Recording, recording, synthetic
+from msgspec.structs import replace
+from support import RECORDINGS, Recording, recorded, recording, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import connection_closed_early
+from grpcdiag.analyzer.detectors import _draining, connection_closed_early
 from grpcdiag.analyzer.tables import TOUCHES_GAP
 from grpcdiag.fixtures.synthetic.conversation import Conversation
 from grpcdiag.fixtures.synthetic.scene import opened
@@ -47,6 +49,33 @@ def test_synthetic() -> None:
     assert (found.severity, found.confidence, found.lost_ns) == ("warning", "high", None)
     assert (found.metrics["lost_rpcs"], found.metrics["rpcs"], found.metrics["without_goaway"]) == (1, 5, 0)
     check_evidence(found, [capture.file])
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ("nginx/1.22.1", "raise that limit (keepalive_requests 100000)."),
+        ("somebody/1.0", "raise that limit."),
+    ],
+)
+def test_the_verdict_names_the_limit_that_drains_connections(server: str, words: str) -> None:
+    """nginx's keepalive_requests was 50; each of 12 connections ended after 50 requests, some with RPCs open."""
+    tables = decode([recorded("wild/nginx-goaway50.pcap.zst")])
+    agents = replace(tables, agents=(*tables.agents, server))
+    named = changed(agents, "connections", server_agent=np.full(len(tables.connections.rpcs), len(tables.agents)))
+    verdict = must(connection_closed_early, named).verdict
+    assert verdict.endswith(f"The server drains connections after exactly 50 requests each: {words}")
+    few = must(connection_closed_early, named, drained=13).verdict
+    assert ("MaxConnectionAgeGrace" in few) == (server != "nginx/1.22.1")
+
+
+def test_an_age_has_the_settings_of_the_server() -> None:
+    drained = _draining.Drained(0, 30_000 * MS, 3, 3, "grpc-go")
+    assert drained.describe().endswith("with GOAWAY at an age of about 30.0 s: a limit on the age of connections.")
+    assert "MaxConnectionAge:" in drained.advise()
+    assert [remedy.implementation for remedy in drained.list_remedies()] == ["grpc-go", "C-core", "envoy"]
+    envoy = _draining.Drained(0, 30_000 * MS, 3, 3, "envoy")
+    assert envoy.list_remedies()[0].knob in envoy.advise()
 
 
 def waiting(calls: int, *, goaway: int | None = None, before: int = 0) -> Conversation:
@@ -121,3 +150,9 @@ def test_an_answer_that_may_be_missing_is_no_loss() -> None:
 
 def test_a_capture_that_ends_first_shows_no_end() -> None:
     assert told(connection_closed_early, tables_of_scene("unfinished")) is None
+
+
+def test_calls_that_a_goaway_refused_are_not_lost() -> None:
+    """They were not processed: they are `abrupt-goaway`."""
+    assert told(connection_closed_early, tables_of_scene("abrupt-goaway-refuses")) is None
+    assert must(connection_closed_early, tables_of_scene("abrupt-goaway-closes")).metrics["lost_rpcs"] == 3

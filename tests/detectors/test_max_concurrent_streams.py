@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
-from judging import changed, must, played, skipped
-from support import recording, synthetic
+from judging import changed, must, played, skipped, told
+from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
@@ -80,3 +80,24 @@ def test_a_limit_that_was_not_seen_is_named() -> None:
     tables = decode(recording("max-concurrent-streams").files)
     begun_late = changed(tables, "connections", complete=[0], peer_max_concurrent_streams=[-1])
     assert skipped(detector, changed(begun_late, "turns", refills=[0])).startswith("1 connection with many streams")
+
+
+@pytest.mark.parametrize(("name", "limit", "last"), [("watch-limit-full", 10, 19), ("watch-limit-full-h2", 16, 31)])
+def test_a_limit_that_open_streams_fill_is_a_warning(name: str, limit: int, last: int) -> None:
+    """As many watches are open as allowed; the client has more of them."""
+    finding = the_finding(detector, [recorded(f"wild/{name}.pcap.zst")])
+    assert (finding.severity, finding.confidence, finding.lost_ns) == ("warning", "medium", None)
+    assert finding.metrics["max_concurrent_streams"] == limit
+    assert finding.evidence[0].what == f"stream {last} begins: as many as allowed are open, {limit}"
+
+
+def test_one_place_less_is_no_full_limit() -> None:
+    assert found(detector, [recorded("wild/watch-below-limit.pcap.zst")]) is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "fires"), [({"full_ns": 9_000_000_000}, False), ({"certain_limit": 11}, False), ({}, True)]
+)
+def test_a_full_limit_at_its_thresholds(limits: dict[str, Any], fires: bool) -> None:
+    tables = decode([recorded("wild/watch-limit-full.pcap.zst")])
+    assert (told(detector, tables, **limits) is not None) == fires

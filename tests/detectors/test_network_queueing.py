@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, severity, the_finding
+from judging import changed, must
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import network_queueing as detector
-from grpcdiag.analyzer.detectors import stream_window_stall
+from grpcdiag.analyzer.detectors import receive_window_stall, stream_window_stall
 from grpcdiag.fixtures.synthetic import scenes_queues as scenes
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -80,15 +81,18 @@ def test_a_filler_has_most_of_the_bytes() -> None:
 
 
 def test_a_queue_behind_the_capture_point_is_measured_by_acks() -> None:
-    """Recorded at the server, whose stream window is used up because its bytes are in the queue: the link is full."""
+    """Recorded at the server, whose windows are used up because its bytes are in the queue: the link is full."""
     files = [recorded("wild/bloat-other-server.pcap.zst")]
     queues = decode(files).queues
     assert set(queues.behind.tolist()) == set(queues.direction.tolist()) == {1}
     finding = the_finding(detector, files)
     assert (finding.severity, finding.confidence, finding.lost_ns) == ("info", "medium", None)
     assert 400 * MS < int(finding.metrics["queue_p50_ns"]) < 620 * MS
+    assert "RPCs lost" not in finding.explanation + finding.verdict
     evidence_is_in_the_packets(finding, files)
     assert found(stream_window_stall, files) is None
+    assert found(receive_window_stall, files) is None
+    assert "receive_window" not in analyze(files).budget
     assert found(detector, files, least_share=2.0) is None
 
 
@@ -101,3 +105,11 @@ def test_an_upload_delays_the_calls_beside_it() -> None:
     evidence_is_in_the_packets(finding, files)
     budget = analyze(files).budget
     assert budget["server"] < 0.1 * budget["network_queue"]
+
+
+@pytest.mark.parametrize(("rtt_ms", "offered"), [(69, False), (71, True)])
+def test_a_window_of_a_connection_cannot_be_below_65_535(rtt_ms: int, offered: bool) -> None:
+    """403,851 bytes in 435 ms: 65,535 bytes are those of 70.6 ms."""
+    tables = decode([synthetic(FIRES).file])
+    finding = must(detector, changed(tables, "connections", min_rtt_ns=[rtt_ms * MS]))
+    assert any("a window of about" in remedy.note for remedy in finding.remedies) == offered

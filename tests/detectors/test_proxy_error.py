@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from judging import check_evidence, must, played, tables_of_scene, told
+from judging import changed, check_evidence, must, played, tables_of_scene, told
+from msgspec.structs import replace
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.decode.decode import decode
@@ -49,7 +51,11 @@ def test_statuses_and_who_sent_them() -> None:
 def test_a_client_that_resets_before_the_page_got_the_status_all_the_same() -> None:
     found = must(proxy_error, decode([recorded("wild/nginx-readtimeout.pcap.zst")]))
     assert (found.metrics["http_504_rpcs"], found.metrics["refused_rpcs"]) == (40, 40)
-    assert [remedy.knob for remedy in found.remedies][1:] == ["grpc_read_timeout"]
+    assert [remedy.knob for remedy in found.remedies][1:] == [
+        "grpc_read_timeout",
+        "grpc_send_timeout",
+        "grpc_connect_timeout",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +77,26 @@ def test_what_the_software_that_answered_has_to_do_with_it(
     check_evidence(found, [file])
 
 
+@pytest.mark.parametrize(
+    ("server", "status", "settings"),
+    [
+        ("istio-envoy", 503, {"health checks and circuit_breakers of the cluster"}),
+        (
+            "istio-envoy",
+            504,
+            {"stream_idle_timeout", "route.timeout", "max_stream_duration", "VirtualService http.timeout"},
+        ),
+        ("nginx/1.27", 408, {"client_body_timeout"}),
+        ("somebody/1.0", 504, set()),
+    ],
+)
+def test_settings_are_those_of_the_software_that_names_itself(server: str, status: int, settings: set[str]) -> None:
+    tables = replace(tables_of_scene("proxies-login-page"), agents=(server,))
+    tables = changed(tables, "failures", answered_by=np.zeros(len(tables.failures.rpc)))
+    tables = changed(tables, "rpcs", http_status=np.full(len(tables.rpcs.stream), status))
+    assert {remedy.knob for remedy in must(proxy_error, tables).remedies[1:]} == settings
+
+
 def test_software_that_does_not_name_itself_is_not_named() -> None:
     found = must(proxy_error, tables_of_scene("proxies-login-page"))
     assert found.metrics["answered_by"] == "unknown"
@@ -86,6 +112,13 @@ def test_software_that_does_not_name_itself_is_not_named() -> None:
 def test_severity_follows_the_share_of_rpcs(tmp_path: Path, refusals: int, calls: int, severity: str) -> None:
     statuses = [502] * refusals + [0] * (calls - refusals)
     assert must(proxy_error, played(refused(statuses), tmp_path)).severity == severity
+
+
+@pytest.mark.parametrize(("statuses", "most"), [([503, 503, 502], True), ([503, 503, 502, 502], False)])
+def test_only_a_majority_is_most(tmp_path: Path, statuses: list[int], most: bool) -> None:
+    found = must(proxy_error, played(refused(statuses), tmp_path))
+    assert ("most 503" in found.title) == most
+    assert found.verdict.endswith("503 means that it had no backend to pass the request to.")
 
 
 def test_a_page_is_not_needed(tmp_path: Path) -> None:

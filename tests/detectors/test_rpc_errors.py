@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, tables_of_scene, told
 from msgspec.structs import replace
-from support import RECORDINGS, Recording, canonical_status, recording, synthetic
+from support import RECORDINGS, Recording, canonical_status, recorded, recording, synthetic
 
 from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.detectors import rpc_errors
+from grpcdiag.analyzer.detectors import _failures, rpc_errors
 from grpcdiag.analyzer.tables import NO_AGENT
 from grpcdiag.fixtures.synthetic.scenes_failures import statuses
 
@@ -68,6 +68,27 @@ def test_the_evidence_of_a_reset_names_it() -> None:
     assert any("RST_STREAM REFUSED_STREAM from the server" in item.what for item in found.evidence)
 
 
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        ([5, 5, 14], ", most with NOT_FOUND"),
+        ([5, 5, 14, 14], ": NOT_FOUND and UNAVAILABLE"),
+        ([5, 5, 14, 14, 2], ": NOT_FOUND, UNAVAILABLE and others"),
+    ],
+)
+def test_only_a_majority_is_most(tmp_path: Path, codes: list[int], words: str) -> None:
+    found = must(rpc_errors, played(statuses(codes), tmp_path))
+    assert f"{words} " in f"{found.title} "
+    assert f"{words} " in found.verdict
+
+
+def test_failed_rpcs_are_found_once_for_each_tables() -> None:
+    tables = decode(recording("rpc-errors").files)
+    assert _failures.failed(tables) is _failures.failed(tables)
+    other = changed(tables, "rpcs", status=np.zeros_like(tables.rpcs.status))
+    assert (_failures.failed(other).status == 0).all()
+
+
 def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
     """The failures table keeps a limited number of rows: the statuses of all RPCs count all the same."""
     tables = decode(recording("rpc-errors").files)
@@ -88,3 +109,10 @@ def test_rpcs_beyond_the_kept_failures_are_counted() -> None:
     found = must(rpc_errors, everything)
     assert found.metrics["failed_rpcs"] == 107 * many
     assert found.metrics["not_found_rpcs"] == 21 * many
+
+
+def test_a_status_that_the_client_left_before_is_none_of_the_server() -> None:
+    """The client sends its FIN; then the server ends its streams with UNAVAILABLE, which nobody reads."""
+    tables = decode([recorded("wild/watch-below-limit.pcap.zst")])
+    assert len(tables.failures.rpc) == 9
+    assert told(rpc_errors, tables) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from judging import changed, check_evidence, must, played, skipped, tables_of_scene, told
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import server_latency
 from grpcdiag.analyzer.model.budget import CAUSES
-from grpcdiag.analyzer.tables import Tables
+from grpcdiag.analyzer.tables import ConnectionMethods, Tables
 from grpcdiag.fixtures.synthetic.scenes_failures import answering
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -25,7 +26,7 @@ FIRES_ON = [
     "wild/tail-calls",
 ]
 """Recorded captures on which the finding fires."""
-QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client"]
+QUIET_ON = ["impl-java", "rtt205-go-14000", "rpc-errors", "wild/cpu-client", "wild/gc-client", "wild/watch-below-limit"]
 """Recorded captures on which it must not."""
 
 SLOW = ("max-concurrent-streams", "max-concurrent-streams-control")
@@ -72,7 +73,7 @@ def test_one_slow_server_of_three_is_named() -> None:
 def test_a_server_that_is_slow_alike_is_named_without_a_warning() -> None:
     analysis = analyze([recorded("wild/otlp-slow.pcap.zst")])
     assert analysis.verdict.finding == "server-latency"
-    assert analysis.verdict.text.startswith("90% of the RPC time is in server 10.91.4.2, which takes 403 ms (median)")
+    assert analysis.verdict.text.startswith("90% of the RPC time is in server 10.91.4.2, which took 403 ms (median)")
     assert "Less important: slow-start-after-idle costs 3%." in analysis.verdict.text
 
 
@@ -206,3 +207,28 @@ def test_a_stream_may_be_silent() -> None:
     (method,) = tail().methods
     assert told(server_latency, replace(tail(), methods=(replace(method, messages=220),))) is None
     assert told(server_latency, replace(tail(), methods=(replace(method, messages=210),))) is not None
+
+
+def test_the_verdict_has_the_share_of_the_method_that_it_names(tmp_path: Path) -> None:
+    """Two methods are slow alike, one three times as long as the other."""
+    tables = played(answering([11 * MS] * 20), tmp_path)
+    (method,) = tables.methods
+    assert method.turnaround
+    budget, times = tuple(3 * ns for ns in method.budget), {**method.turnaround, "mean": 3 * method.turnaround["mean"]}
+    longer = replace(method, number=1, name="/demo.Other/Call", budget=budget, turnaround=times)
+    used = ConnectionMethods(np.zeros(2, dtype=np.uint32), np.arange(2, dtype=np.uint32))
+    both = changed(replace(tables, connection_methods=used), "rpcs", method=np.arange(20) % 2)
+    whole = 4 * sum(method.budget)
+    found = must(server_latency, replace(both, methods=(method, longer)))
+    server = method.budget[CAUSES.index("server")]
+    assert found.metrics["server_time_share"] == pytest.approx(4 * server / whole)
+    assert found.metrics["slow_methods"] == 2
+    assert found.verdict.startswith(f"{3 * server / whole:.0%} of the RPC time is in ")
+
+
+def test_several_servers_of_a_method_are_counted() -> None:
+    """All three servers of the recording are slow alike when the threshold is low."""
+    files = [recorded("wild/lb-slow-backend.pcap.zst")]
+    found = must(server_latency, decode(files), long_ns=MS, tail_ns=10_000 * MS, round_trips=0.0)
+    assert (found.severity, found.metrics["slow_servers"]) == ("info", 0)
+    assert "is in 3 servers (10." in found.verdict

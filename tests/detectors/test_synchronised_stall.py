@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, played, told
+from judging import changed, must, played, repeated, told
 from msgspec.structs import replace
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _software
 from grpcdiag.analyzer.detectors import synchronised_stall as detector
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.scenes_pauses import pausing_client, pausing_server
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -130,6 +133,52 @@ def test_c_core_clients_read_no_pings_while_no_call_is_open() -> None:
     assert told(detector, replace(core, agents=(*tables.agents, "grpc-c++/1.51.1"))) is None
 
 
+def test_only_a_late_ping_proves_a_pause() -> None:
+    tables = decode([synthetic(SERVER).file])
+    unproved = must(detector, tables)
+    assert "paused 3" not in unproved.title + unproved.verdict
+    assert "with everything in flight" in unproved.verdict
+    stalls = tables.stalls
+    late = changed(tables, "stalls", ping_packet=stalls.resumed_at_packet, ping_time_ns=stalls.start_time_ns)
+    assert must(detector, late).title.startswith("server 10.0.0.2 was paused 3 times")
+    alone = must(detector, changed(late, "stalls", waiting=np.ones_like(stalls.waiting)))
+    assert "everything in flight" not in alone.verdict
+    assert (alone.lost_ns, alone.share, alone.metrics["rpcs_waiting"]) == (None, None, 0)
+
+
+def test_only_rpcs_that_waited_together_lost_time() -> None:
+    """One of the three silences has one RPC and a late PING: its time is not known to be lost."""
+    tables = decode([synthetic(SERVER).file])
+    stalls, whole = tables.stalls, must(detector, tables)
+    mixed = changed(tables, "stalls", waiting=[3, 1, 3], ping_packet=[0, stalls.resumed_at_packet[1], 0])
+    found = must(detector, mixed)
+    assert (found.metrics["stalls"], found.metrics["rpcs_waiting"]) == (3, 6)
+    assert found.lost_ns == pytest.approx((whole.lost_ns or 0) * 2 / 3, rel=0.01)
+
+
+@pytest.mark.parametrize("part", [0.5, 2.0])
+def test_no_more_time_is_lost_than_the_server_took(part: float) -> None:
+    tables = decode([synthetic(SERVER).file])
+    waited = must(detector, tables).lost_ns or 0
+    budgets = tables.connection_budgets.copy()
+    budgets[:, CAUSES.index("server")] = int(part * waited)
+    found = must(detector, replace(tables, connection_budgets=budgets), factor=0.0)
+    assert found.lost_ns == int(min(part, 1) * waited)
+
+
+def test_a_client_is_recognised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    recognise = _software.recognise_end
+
+    def count(tables: Tables, connection: int, direction: int) -> str | None:
+        asked.append((connection, direction))
+        return recognise(tables, connection, direction)
+
+    monkeypatch.setattr(_software, "recognise_end", count)
+    assert told(detector, repeated(decode([synthetic(CLIENT).file]), "stalls", 0, 1_000), pings=1)
+    assert asked == [(0, 0)]
+
+
 def test_stalls_at_the_same_moment_count_once() -> None:
     tables = decode([synthetic(CLIENT).file])
     stalls = tables.stalls
@@ -158,3 +207,10 @@ def test_the_period_of_a_cpu_quota_is_named() -> None:
     assert "CPU quota" not in ending([time + 37 * number for number, time in enumerate(quota)])
     assert "they come every 2,000 ms" in ending([quota[0] + ms for ms in (0, 2_010, 4_050, 6_000)])
     assert "every" not in ending([quota[0] + ms for ms in (0, 2_000, 4_500, 6_000)])
+    for step_ms, words in (
+        (400, "CPU quota"),
+        (500, "every 500 ms"),
+        (2_000, "every 2,000 ms"),
+        (10_000, "every 10.0"),
+    ):
+        assert words in ending([quota[0] + step_ms * number for number in range(8)])

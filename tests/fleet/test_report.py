@@ -9,6 +9,7 @@ import shutil
 from html import escape
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 pytest.importorskip("fsspec")
@@ -45,6 +46,33 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _, told = fleet("analyze", str(folder / "captures"), "-o", str(folder / "dataset"), "--workers", "1")
     assert "5 RPCs recorded at both ends" in told
     return folder / "dataset"
+
+
+@pytest.mark.parametrize("cause", ["peer_unreachable", "network_queue", "capture_gap"])
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize("hosts", ["*", "web-1"])
+def test_a_dataset_of_a_version_without_a_cause_reads(
+    both: Path, tmp_path: Path, cause: str, summed: bool, hosts: str
+) -> None:
+    """Whole datasets, and those to which this version added recordings; no RPC of them spent time on the cause."""
+    older = tmp_path / "dataset"
+    shutil.copytree(both, older)
+    written = [*older.glob(f"*/host={hosts}/**/*.parquet"), *(older.glob("_summary/*") if hosts == "*" else ())]
+    lacking = 0
+    for path in written:
+        frame = pl.read_parquet(path, hive_partitioning=False).drop("verdict", "explanation", strict=False)
+        if "budget" in frame.columns:
+            kept = [field.name for field in frame.schema["budget"].fields if field.name != cause]  # type: ignore[attr-defined]
+            kept_fields = [pl.col("budget").struct.field(name) for name in kept]
+            frame.with_columns(pl.struct(kept_fields).alias("budget")).write_parquet(path)
+            lacking += 1
+    assert lacking >= 2
+    if not summed:
+        shutil.rmtree(older / "_summary")
+    found, new = report(str(older)), report(str(both))
+    assert cause not in new.budget
+    assert replace(found, dataset=new.dataset, causes=()) == replace(new, causes=())
+    assert [one.id for one in found.causes] == [one.id for one in new.causes]
 
 
 def test_rpcs_of_both_ends_are_counted_once_and_divided(both: Path) -> None:

@@ -292,8 +292,8 @@ def test_failures_come_first() -> None:
     assert found[0].what == "failed_rpcs"
     assert found[0].worse == "B"
     assert found[0].sentence == (
-        "35.4% of the RPCs fail in B (0.0% in A) because 107 of 302 RPCs ended with an error status, most with "
-        "NOT_FOUND (rpc-errors)."
+        "35.4% of the RPCs fail in B (0.0% in A) because 107 of 302 RPCs ended with an error status: NOT_FOUND, "
+        "INTERNAL and others (rpc-errors)."
     )
 
 
@@ -310,7 +310,7 @@ def test_a_few_missed_deadlines_are_not_why_others_fail() -> None:
 def test_budgets_give_reasons_of_latency() -> None:
     said = compare([saved("rtt205-go-14000"), saved("rtt205-go-16000")]).verdict
     assert said.startswith("RPCs take 1.65 times as long in B as in A (mean 411 ms against 248 ms) because 100% of the")
-    assert "blocking by congestion control (slow-start-after-idle:" in said
+    assert "time blocked by TCP congestion control (slow-start-after-idle:" in said
 
 
 # Three and more

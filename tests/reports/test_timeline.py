@@ -259,3 +259,12 @@ def test_lanes_say_what_packets_and_waits_do() -> None:
     assert stops.min() == 0, "the window was at its end, as the finding says"
     flight = next(line for line in text.splitlines() if line.startswith("  in flight, client"))
     assert int(re.sub(r"\D", "", flight.split(" to ")[1])) >= 65_535
+
+
+def test_rpcs_open_at_the_end_are_named_with_who_is_waited_for() -> None:
+    dead = "wild/half-open-nodeadline.pcap.zst"
+    told = " ".join(drawn(dead, limit=0).replace("|", "").replace("~~", "").split())
+    assert "19.759396 4 RPCs [425,427,429,431] open at the end, waiting for the server, the longest for 14.8 s" in told
+    assert "1 RPC [427] open at the end" in drawn(dead, 427)
+    assert "open at the end" not in timeline.render(excerpt([recorded(dead)], 0, to_ns=1_000 * MS))
+    assert "open at the end" not in drawn("impl-java.pcap")

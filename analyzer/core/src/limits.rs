@@ -120,8 +120,10 @@ pub const MIXED_BYTES: i64 = 1 << 20;
 pub const RECENT_PACKETS: usize = 32;
 /// Rows of RPCs that are open at the capture's end.
 pub const OPEN_RPCS: usize = 10_000;
-/// Silences noted per connection: enough for their pattern.
-pub const STALLS: u32 = 256;
+/// Rows of the stalls table.
+pub const STALLS: usize = 100_000;
+/// Of them, those of one connection: enough for their pattern.
+pub const CONNECTION_STALLS: u32 = 256;
 /// ACKs remembered per direction to find the one that released a sender.
 pub const RECENT_ACKS: usize = 32;
 /// Data packets remembered per direction, to count the segments in flight: more than initial and restarted windows.
@@ -324,6 +326,8 @@ pub const DELAYS: usize = 100_000;
 pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.
 pub const FIRST_RPCS: u32 = 32;
+/// Retries of each connection, its first ones, whose rows are kept as examples.
+pub const RETRIES: u32 = 4_096;
 /// RPCs of each method, its longest ones, whose rows are kept as examples.
 pub const SLOWEST_RPCS: usize = 8;
 /// Streams of a connection whose body is read for the RPC's end at once: twice the usual limit of concurrent streams, and
@@ -332,6 +336,9 @@ pub const TAILS: usize = 1_024;
 
 /// Bytes kept of such an end: trailers and errors without their details.
 pub const TAIL_BYTES: usize = 4_096;
+
+/// Bytes of all such ends that one worker keeps at once; an RPC whose end finds no room has no status.
+pub const TAILS_TOTAL: usize = 16 << 20;
 
 /// Rows of the failures table.
 pub const FAILURES: usize = 100_000;

@@ -8,7 +8,7 @@ use grpcdiag_core::scrub::{Scrub, Wishes};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use support::conversation::{Call, Wire, record, turns};
+use support::conversation::{Call, Wire, block, frame, record, turns};
 use support::{Recorded, all_tables, analyse, difference, memory, packets, packets_of, pcap, repository};
 
 /// What payloads consist of (`support::conversation`).
@@ -223,6 +223,83 @@ fn tls_keeps_no_octets_of_keys_names_and_certificates() {
         });
         assert_eq!(shown.collect::<Vec<_>>(), Vec::<&[u8]>::new(), "{name}");
     }
+}
+
+/// What is in bodies: octets that nothing else consists of.
+const MARKER: [u8; 12] = [0xd1, 0xd2, 0xd3, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8, 0xd9, 0xda, 0xdb, 0xdc];
+
+/// Octets around the marker.
+fn around(before: &[u8], after: &[u8]) -> Vec<u8> {
+    [before, &MARKER, after].concat()
+}
+
+/// A message or an end in a frame of its own.
+fn framed(flag: u8, payload: &[u8]) -> Vec<u8> {
+    [&[flag][..], &u32::try_from(payload.len()).unwrap().to_be_bytes(), payload].concat()
+}
+
+/// One RPC: each body in DATA frames as they are.
+fn exchanged(
+    types: [&str; 2],
+    http_status: &str,
+    version: bool,
+    request: &[u8],
+    responses: &[Vec<u8>],
+) -> Vec<Recorded> {
+    let mut fields = vec![(":method", "POST"), (":path", "/demo.Service/Method0"), ("content-type", types[0])];
+    fields.extend(version.then_some(("connect-protocol-version", "1")));
+    let client =
+        [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[]), &frame(1, 4, 1, &block(&fields))].concat();
+    let client = [client, frame(0, 1, 1, request)].concat();
+    let head = frame(1, 4, 1, &block(&[(":status", http_status), ("content-type", types[1])]));
+    let body = responses.iter().flat_map(|octets| frame(0, 0, 1, octets));
+    let server: Vec<u8> =
+        [frame(4, 0, 0, &[]), head].concat().into_iter().chain(body).chain(frame(0, 1, 1, &[])).collect();
+    Fate { sizes: vec![1_448], first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX }
+        .of(vec![(0, client), (1, server)])
+}
+
+/// Scrubs an RPC, which gives the same tables, and shows nothing of its bodies; whether a code of Connect's stays.
+fn scrubbed_body(types: [&str; 2], http_status: &str, version: bool, request: &[u8], responses: &[Vec<u8>]) -> bool {
+    let captured = exchanged(types, http_status, version, request, responses);
+    let scrubbed = scrub(&captured, b"key");
+    for part in MARKER.windows(3) {
+        assert!(holds(&pcap(&captured), part));
+        assert!(!holds(&scrubbed, part), "{types:?} {http_status} {responses:?}");
+    }
+    let has_code = holds(&scrubbed, b"aborted");
+    let read = read_back(scrubbed, &captured);
+    assert_eq!(
+        difference(analyse(&read, all_tables()), analyse(&captured, all_tables())),
+        None,
+        "{types:?} {http_status}"
+    );
+    has_code
+}
+
+#[test]
+fn bodies_of_every_kind_keep_no_payload() {
+    let (grpc, web, connect) = ("application/grpc", "application/grpc-web", "application/connect+json");
+    let (page, json) = ("text/html", "application/json");
+    let message = framed(0, &MARKER);
+    let pages = [around(b"\0", b""), around(b"\x01\0", b""), around(b"<html>", b""), around(b"\x80\0", b"")];
+    let web_end = framed(0x80, &around(b"grpc-message: ", b"\r\ngrpc-status: 5\r\n"));
+    let connect_end = framed(2, &around(br#"{"error":{"code":"aborted","message":""#, br#""}}"#));
+    for (content_type, end) in [(grpc, vec![]), (web, web_end), (connect, connect_end)] {
+        let bodies = [message.clone(), [&message[..], &end].concat()];
+        assert_eq!(scrubbed_body([content_type; 2], "200", false, &message, &bodies), content_type == connect);
+        for first in &pages {
+            let bodies = [first.clone(), pages[0].clone(), pages[2].clone()];
+            for http_status in ["200", "503"] {
+                assert!(!scrubbed_body([content_type, page], http_status, false, &message, &bodies));
+            }
+        }
+    }
+    let error = around(br#"{"code":"aborted","message":""#, br#""}"#);
+    let bodies = std::slice::from_ref(&error);
+    assert!(scrubbed_body([json; 2], "409", true, &MARKER, bodies), "its code stays");
+    assert!(!scrubbed_body([json; 2], "200", true, &error, bodies), "messages that look like an error");
+    assert!(!scrubbed_body([json, page], "200", true, &error, bodies), "a page");
 }
 
 #[test]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from ....analyzer import _core
 from ....analyzer.model.budget import CAUSES
 from ....reports.html import page, said
-from ....reports.terminal import MEANINGS
+from ....reports.shared.causes import MEANINGS
 from ...dataset.sums import SLOT_NS
 from .. import text as words
 from ..losses import Case, Cause, Loser

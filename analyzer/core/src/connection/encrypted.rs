@@ -21,8 +21,15 @@ const CLOSE_NOTIFY: u8 = 0;
 /// TLS of one connection.
 pub struct Encrypted {
     session: Session<At>,
-    /// Bytes of records, and of the plaintext that they gave.
+    /// Bytes of records.
     bytes: u64,
+    read: Read,
+}
+
+/// What was read of its records.
+#[derive(Debug, Default)]
+struct Read {
+    /// Bytes of plaintext.
     plaintext: u64,
     timing: Timing,
     alert: Option<Alert>,
@@ -30,20 +37,14 @@ pub struct Encrypted {
 
 impl std::fmt::Debug for Encrypted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encrypted")
-            .field("bytes", &self.bytes)
-            .field("plaintext", &self.plaintext)
-            .finish_non_exhaustive()
+        f.debug_struct("Encrypted").field("bytes", &self.bytes).field("read", &self.read).finish_non_exhaustive()
     }
 }
 
 impl Encrypted {
     /// TLS if the connection's first bytes are those of a handshake record.
     pub fn if_begins(bytes: &[u8]) -> Option<Box<Self>> {
-        let new = || {
-            let (session, timing) = (Session::new(), Timing::default());
-            Box::new(Self { session, bytes: 0, plaintext: 0, timing, alert: None })
-        };
+        let new = || Box::new(Self { session: Session::new(), bytes: 0, read: Read::default() });
         bytes.starts_with(&HANDSHAKE_RECORD).then(new)
     }
 
@@ -54,12 +55,12 @@ impl Encrypted {
 
     /// The first readable alert, but for the notice of an end.
     pub fn alert(&self) -> Option<Alert> {
-        self.alert
+        self.read.alert
     }
 
     /// Whether application data were decrypted.
     pub fn is_decrypted(&self) -> bool {
-        self.plaintext > 0
+        self.read.plaintext > 0
     }
 
     /// Bytes that `side` has begun to send a record of, and not sent.
@@ -70,7 +71,7 @@ impl Encrypted {
     /// Writes the rows of its records if nothing was decrypted.
     pub fn write(&self, connection: u32, client: usize, cx: &mut Context) {
         if !self.is_decrypted() {
-            self.timing.rows(connection, client).into_iter().for_each(|row| cx.records.push(row));
+            self.read.timing.rows(connection, client).into_iter().for_each(|row| cx.records.push(row));
         }
     }
 
@@ -95,12 +96,8 @@ impl Encrypted {
             http2.protocol = Protocol::Tls;
         }
         self.bytes += bytes.len() as u64;
-        let Self { session, plaintext, timing, alert, .. } = self;
-        session.feed(side, bytes, at, decryptor, &mut |event, at| {
-            timing.take(&event, at);
-            note_alert(alert, &event, at);
-            take(event, at, plaintext, http2, reading);
-        });
+        let Self { session, read, .. } = self;
+        session.feed(side, bytes, at, decryptor, &mut |event, at| read.take(event, at, http2, reading));
     }
 
     /// Bytes of a side are missing from the capture.
@@ -113,52 +110,42 @@ impl Encrypted {
         decryptor: &mut Decryptor,
         reading: &mut Reading<'_>,
     ) {
-        let Self { session, plaintext, timing, alert, .. } = self;
-        timing.doubt();
-        session.gap(side, length, at, decryptor, &mut |event, at| {
-            timing.take(&event, at);
-            note_alert(alert, &event, at);
-            take(event, at, plaintext, http2, reading);
-        });
+        let Self { session, read, .. } = self;
+        read.timing.doubt();
+        session.gap(side, length, at, decryptor, &mut |event, at| read.take(event, at, http2, reading));
     }
 
     /// The connection is over; what its records hold besides plaintext is counted as encrypted.
     pub fn finish(&mut self, http2: &mut Http2, at: At, decryptor: &mut Decryptor, reading: &mut Reading<'_>) {
-        let Self { session, plaintext, timing, alert, .. } = self;
-        session.finish(at, decryptor, &mut |event, at| {
-            timing.take(&event, at);
-            note_alert(alert, &event, at);
-            take(event, at, plaintext, http2, reading);
-        });
-        http2.bytes.encrypted += self.bytes.saturating_sub(self.plaintext);
+        let Self { session, read, .. } = self;
+        session.finish(at, decryptor, &mut |event, at| read.take(event, at, http2, reading));
+        http2.bytes.encrypted += self.bytes.saturating_sub(self.read.plaintext);
     }
 }
 
-fn note_alert(alert: &mut Option<Alert>, event: &Event<'_, At>, at: At) {
-    if let &Event::Alert { side, description, .. } = event
-        && description != CLOSE_NOTIFY
-    {
-        alert.get_or_insert(Alert { side, description, at });
-    }
-}
-
-fn take(event: Event<'_, At>, at: At, plaintext: &mut u64, http2: &mut Http2, reading: &mut Reading<'_>) {
-    match event {
-        Event::Data { side, bytes, first } if !bytes.is_empty() => {
-            *plaintext += bytes.len() as u64;
-            // what a record begins with was sent with its first packet, though it was readable with its last only
-            let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
-            if !begin.is_empty() {
-                http2.feed(side, begin, first, reading, &mut ());
+impl Read {
+    fn take(&mut self, event: Event<'_, At>, at: At, http2: &mut Http2, reading: &mut Reading<'_>) {
+        self.timing.take(&event, at);
+        match event {
+            Event::Data { side, bytes, first } if !bytes.is_empty() => {
+                self.plaintext += bytes.len() as u64;
+                // what a record begins with was sent with its first packet, though it was readable with its last only
+                let (begin, rest) = bytes.split_at(usize::from(first.packet != at.packet));
+                if !begin.is_empty() {
+                    http2.feed(side, begin, first, reading, &mut ());
+                }
+                if !rest.is_empty() {
+                    http2.feed(side, rest, at, reading, &mut ());
+                }
             }
-            if !rest.is_empty() {
-                http2.feed(side, rest, at, reading, &mut ());
+            Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading, &mut ()),
+            Event::Undecryptable { reason, .. } => {
+                reading.cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
             }
+            Event::Alert { side, description, .. } if description != CLOSE_NOTIFY => {
+                self.alert.get_or_insert(Alert { side, description, at });
+            }
+            _ => {}
         }
-        Event::Gap { side, length } => http2.gap(side, length.unwrap_or(UNKNOWN_GAP), at, reading, &mut ()),
-        Event::Undecryptable { reason, .. } => {
-            reading.cx.problem(Layer::Tls, reason.text(), http2.connection, at.packet, at.time);
-        }
-        _ => {}
     }
 }

@@ -15,7 +15,7 @@ use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
 use crate::store::budget::Budget;
 use crate::store::context::Context;
-use crate::store::tables::{ClosingRow, ConnectionRow, DirectionRow, SetupRow, TurnRow, UnansweredRow};
+use crate::store::tables::{ClosingRow, ConnectionRow, DirectionRow, SetupRow, TurnRow, UnansweredRow, UndeliveredRow};
 use crate::tcp::connection::Connection as Tcp;
 
 use content::{Content, ContentReader};
@@ -99,6 +99,7 @@ impl Connection {
 
     /// Ends the connection: holes are given up, open RPCs end, the row is made.
     pub fn finish(mut self, replaced: bool, capture_end: CaptureEnd, cx: &mut Context, shared: &mut Shared) -> Ended {
+        push_undelivered(&self.tcp, &self.content, cx);
         let content = &mut self.content;
         self.tcp.give_up_all(&mut ContentReader { content, cx, shared });
         let (end, at) = end_of_rpcs(&self.tcp, content.http2.client, replaced, capture_end);
@@ -119,7 +120,7 @@ impl Connection {
 
 /// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
 fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for (side, sent) in tcp.transport.unanswered.iter().enumerate().filter(|(_, sent)| sent.is_in_vain()) {
+    for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.in_vain_of(side)?))) {
         let ping = content.http2.sides[1 - side].pinged;
         cx.unanswered.push(UnansweredRow {
             connection: tcp.row,
@@ -136,6 +137,42 @@ fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
             last_time_ns: sent.last.time,
             ping_packet: ping.map_or(0, |ping| ping.packet),
             ping_time_ns: ping.map_or(-1, |ping| ping.time),
+        });
+    }
+}
+
+/// Adds a row for each side whose first unacknowledged bytes never arrived: they were retransmitted in vain, or left a hole
+/// that was never filled. Its peer was heard after them, or reported later bytes, so the path is not gone.
+fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
+    for side in 0..2 {
+        let half = &tcp.halves[side];
+        let sent = half.undelivered.from(half.acked);
+        let hole = tcp.hole(side);
+        let heard = tcp.transport.unanswered[side].heard;
+        let first = if sent.retransmissions > 0 { sent.first } else { hole.map_or(sent.first, |hole| hole.1) };
+        let reported = heard.0 > first.packet || sent.selective.packet > 0;
+        if !reported || sent.retransmissions == 0 && hole.is_none() {
+            continue;
+        }
+        let behind =
+            if sent.selective.packet > 0 { sent.selective } else { hole.map_or(sent.selective, |hole| hole.1) };
+        cx.undelivered.push(UndeliveredRow {
+            connection: tcp.row,
+            direction: content.http2.direction(side),
+            first_packet: first.packet,
+            first_time_ns: first.time,
+            retransmissions: sent.retransmissions,
+            shortest: sent.shortest,
+            last_packet: sent.last.packet,
+            last_time_ns: sent.last.time,
+            hole_bytes: hole.map_or(0, |hole| hole.0),
+            behind_packet: behind.packet,
+            behind_time_ns: behind.time,
+            longest_bytes: sent.longest_acked,
+            longest_seen_bytes: half.longest_payload,
+            segment_bytes: half.segment_size(&tcp.halves[1 - side]),
+            heard_packet: heard.0,
+            heard_time_ns: heard.1,
         });
     }
 }
@@ -171,7 +208,7 @@ fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
 /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
 fn end_of_rpcs(tcp: &Tcp, client: usize, replaced: bool, capture_end: CaptureEnd) -> (End, At) {
     let server = 1 - client;
-    let last = tcp.reset.into_iter().chain(tcp.fins[server]).min_by_key(|at| at.time);
+    let last = tcp.reset.into_iter().chain(tcp.transport.fins[server]).min_by_key(|at| at.time);
     match (last, tcp.closed_by) {
         (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
         (Some(at), _) => (End::ClientCloses, at),

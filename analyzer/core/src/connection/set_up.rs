@@ -2,12 +2,11 @@
 
 use crate::at::At;
 use crate::http2::connection::detect::{self, Opening};
+use crate::tls::record::kind;
 
 /// Names of what the first bytes of a direction are, by `SetupRow::client_begins` and `server_begins`.
 pub const BEGINNINGS: [&str; 8] =
     ["", "preface", "settings", "http1_request", "http1_response", "tls", "alert", "other"];
-
-const ALERT: u8 = 6;
 
 /// The first bytes of a direction.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +23,7 @@ impl Beginning {
     /// Judges the first bytes of a direction, as far as one packet carried them.
     pub fn new(bytes: &[u8], at: At) -> Self {
         let kind = match detect::opening(bytes) {
-            _ if alert_of(bytes).is_some() => ALERT,
+            _ if alert_of(bytes).is_some() => 6,
             Opening::Preface => 1,
             Opening::Settings => 2,
             Opening::Http1Request => 3,
@@ -47,10 +46,10 @@ pub struct Alert {
     pub at: At,
 }
 
-/// The description of an alert in the clear (RFC 8446 sections 5.1 and 6): type 21, a version, two bytes.
+/// The description of an alert in the clear (RFC 8446 sections 5.1 and 6): its type, a version, two bytes.
 pub fn alert_of(bytes: &[u8]) -> Option<u8> {
     match bytes.first_chunk::<7>()? {
-        [21, 3, _, 0, 2, 1 | 2, description] => Some(*description),
+        [kind::ALERT, 3, _, 0, 2, 1 | 2, description] => Some(*description),
         _ => None,
     }
 }

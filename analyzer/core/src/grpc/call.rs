@@ -30,6 +30,8 @@ pub struct Call {
     pub id: u32,
     /// What it carries.
     pub kind: Kind,
+    /// The capture does not hold the request's `content-type`: what it carries is a guess.
+    pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
     /// The interned method.
@@ -40,6 +42,10 @@ pub struct Call {
     pub http_status: u16,
     /// `content-type` of the response.
     pub content: Content,
+    /// `grpc-status` of a response whose header fields do not end the stream.
+    pub status_in_headers: Option<u8>,
+    /// DATA of both sides is gRPC's messages: it holds neither a page nor the RPC's end.
+    pub has_messages_alone: bool,
     /// `server` or `via` of the response, or [`NONE`].
     pub answered_by: u32,
     /// `grpc-message`, or [`NONE`].
@@ -78,6 +84,8 @@ pub struct Call {
     pub counted: bool,
     /// Its deadline as the client sent it, nanoseconds, -1 for none.
     pub timeout_ns: i64,
+    /// Attempts of the same call before this one, as its client says.
+    pub previous_attempts: u8,
     /// Bytes of it are missing from the capture.
     pub touches_gap: bool,
     /// Its end may be among them: its time is known no further than its last frame.
@@ -98,7 +106,7 @@ impl Call {
     /// Makes this the call on stream `id`, whose first frame is at `first`. In place, because a call is some 300 bytes.
     #[inline]
     pub fn begin(&mut self, id: u32, kind: Kind, first: At, gaps: [u32; 2]) {
-        let (rpc, method, since) = (NONE, NONE, first.time);
+        let (rpc, method, since, last_time) = (NONE, NONE, first.time, first.time);
         *self = Self {
             id,
             kind,
@@ -106,6 +114,8 @@ impl Call {
             method,
             first,
             since,
+            last_time,
+            has_messages_alone: kind == Kind::Grpc,
             answered_by: NONE,
             grpc_message: NONE,
             turn_since: -1,
@@ -139,9 +149,25 @@ impl Call {
     }
 
     /// Whether the response so far is none that the RPC's protocol allows: another HTTP status, or another media type.
+    #[inline]
     pub fn is_answered_otherwise(&self) -> bool {
         let refused = self.http_status != 200 && self.kind != Kind::ConnectUnary;
         self.http_status != 0 && (refused || !self.content.answers(self.kind))
+    }
+
+    /// Whether the response's body is no message: it is a page, or an error of Connect's. Where `:status` is not in the
+    /// capture, only a body without prefixes may be such an error.
+    #[inline]
+    pub fn is_refused(&self) -> bool {
+        match self.http_status {
+            0 => self.kind == Kind::ConnectUnary,
+            status => status != 200 || self.is_answered_otherwise(),
+        }
+    }
+
+    /// Whether it may be no RPC: the response of a request whose type is not known is of another protocol.
+    pub fn may_be_no_rpc(&self) -> bool {
+        self.is_guessed && self.http_status == 200 && self.is_answered_otherwise()
     }
 
     /// Whether a message of `side` has begun and is not whole.
@@ -176,8 +202,10 @@ impl Call {
     /// What was sent up to `gap_time` is not in the capture.
     #[inline(always)]
     pub fn charge_activity(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport, gap_time: i64) {
-        if gap_time > self.since {
-            self.charge(gap_time.min(at.ready_time), Cause::CaptureGap);
+        if gap_time > self.last_time {
+            let until = gap_time.min(at.ready_time);
+            self.charge(until, Cause::CaptureGap);
+            self.last_time = self.last_time.max(until); // bytes of it may have been in the gap
         }
         self.charge_turn(side, is_client, at, transport);
     }
@@ -185,12 +213,13 @@ impl Call {
     #[inline]
     fn charge_turn(&mut self, side: usize, is_client: bool, at: &At, transport: &Transport) {
         let queues = &transport.queues;
+        let since = if self.touches_gap { self.since } else { self.last_time };
+        let silence_ns = at.ready_time.saturating_sub(since);
+        if silence_ns > self.silence_ns {
+            self.silence_ns = silence_ns;
+            self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
+        }
         if at.ready_time > self.since {
-            let silence_ns = at.ready_time.saturating_sub(self.since);
-            if silence_ns > self.silence_ns {
-                self.silence_ns = silence_ns;
-                self.silence_packets = (self.last_packet.max(self.first.packet), at.packet);
-            }
             let passed = usize::from(self.last_side) != side;
             // bytes that waited for others came in another packet
             let here = if at.packet == at.ready_packet { transport.queued[side] } else { 0 };
@@ -314,4 +343,28 @@ struct Turn {
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.
     filled_since: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest silence of a call that begins at 10 and goes on at 90, nanoseconds. Up to 50 it is charged to another
+    /// cause, and bytes are missing up to `gap_time`.
+    fn silence(touches_gap: bool, gap_time: i64) -> i64 {
+        let mut call = Call::default();
+        call.begin(1, Kind::Grpc, At::new(1, 10), [0; 2]);
+        call.touches_gap = touches_gap;
+        call.charge(50, Cause::StreamWindow);
+        call.charge_activity(1, false, &At::new(2, 90), &Transport::default(), gap_time);
+        call.silence_ns
+    }
+
+    #[test]
+    fn a_silence_lasts_whatever_causes_its_time_is_charged_to() {
+        assert_eq!(silence(false, -1), 80);
+        assert_eq!(silence(false, 30), 60, "bytes of the call may have been in the gap");
+        assert_eq!(silence(false, 200), 0);
+        assert_eq!(silence(true, -1), 40, "bytes of it were");
+    }
 }

@@ -45,9 +45,10 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         went_behind(call, from, at, reading.cx);
     }
     call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
-    if call.kind != Kind::Grpc && !reads_messages(call, from, data, &mut h2.application) {
+    if !call.has_messages_alone && !reads_messages(call, from) {
         if call.kind.is_rpc() {
-            watch.stream_data(call, data, false);
+            watch.stream_end(call, data);
+            keep_tail(h2, slot, data, at, reading.cx);
         }
         return;
     }
@@ -60,7 +61,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         }
         direction.gaps = gaps;
     }
-    if direction.reader.is_lost() {
+    if direction.reader.is_lost() && call.kind != Kind::ConnectUnary {
         direction.reader.resume(data, sender.frame_from(data.len()));
     }
     watch.stream_data(call, data, sender.frame_from(data.len()).is_some());
@@ -73,7 +74,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
         touch_gap(slot, &mut h2.streams, reading.cx);
     }
     if let Some(octets) = foreign
-        && !may_stand(h2, slot, from, octets)
+        && !may_stand(h2, slot, from, octets, at, reading.cx)
     {
         h2.problem(Layer::Grpc, "DATA is not length-prefixed messages", at, reading.cx);
     }
@@ -97,25 +98,26 @@ impl Sender {
     }
 }
 
-/// Whether DATA of another protocol than gRPC is messages; if it is the RPC's end, it is kept.
+/// Whether DATA is messages, and not a page or the RPC's end.
 #[cold]
-fn reads_messages(call: &Call, from: Sender, data: &[u8], grpc: &mut Grpc) -> bool {
-    let refused = call.is_answered_otherwise() || call.http_status != 200;
-    if !call.kind.is_rpc() || from.is_client || !(call.in_tail || refused) {
-        return call.kind.is_rpc();
-    }
-    grpc.tails.add(call.id, data);
-    false
+fn reads_messages(call: &Call, from: Sender) -> bool {
+    call.kind.is_rpc() && (from.is_client || !(call.in_tail || call.is_refused()))
 }
 
-/// Whether octets that are no message may stand in a response: in a page of a proxy, or as the RPC's end in the body,
-/// which is kept.
+/// Keeps octets that may end an RPC: pages do not.
 #[cold]
-fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
-    let Some(call) = h2.streams.state_mut(slot) else { return false };
-    if !from.is_client && call.is_answered_otherwise() {
-        return true;
+fn keep_tail(h2: &mut Http2, slot: u32, octets: &[u8], at: At, cx: &mut Context) {
+    let Some(call) = h2.streams.state_mut(slot) else { return };
+    let may_end = call.in_tail || call.kind == Kind::ConnectUnary;
+    if may_end && !h2.application.tails.add(call.id, octets, &mut cx.tail_bytes) {
+        h2.problem(Layer::Grpc, "too many RPCs end in their bodies at once: not all ends are read", at, cx);
     }
+}
+
+/// Whether octets that are no message may stand in a response: as the RPC's end in the body, which is kept.
+#[cold]
+fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8], at: At, cx: &mut Context) -> bool {
+    let Some(call) = h2.streams.state_mut(slot) else { return false };
     let flag = match call.kind {
         Kind::GrpcWeb => WEB_TRAILERS,
         Kind::ConnectStream => CONNECT_END,
@@ -124,7 +126,7 @@ fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
     let begins = !from.is_client && octets.first().is_some_and(|first| first & flag != 0);
     call.in_tail |= begins;
     if begins {
-        h2.application.tails.add(call.id, octets);
+        keep_tail(h2, slot, octets, at, cx);
     }
     begins
 }
@@ -134,8 +136,8 @@ fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8]) -> bool {
 pub(super) fn end_unframed(h2: &mut Http2, side: usize, slot: u32, at: At, reading: &mut Reading<'_>) {
     let from = Sender { connection: h2.connection, is_client: side == h2.client, side };
     let Some(call) = h2.streams.state_mut(slot) else { return };
-    let refused = !from.is_client && call.http_status != 200;
-    if !call.finished && !refused && !call.directions[side].reader.is_lost() {
+    let refused = !from.is_client && call.is_refused();
+    if !call.finished && !refused {
         read_messages(call, &mut h2.sides[side], &mut h2.application, from, &[], at, reading.cx);
     }
 }

@@ -27,6 +27,8 @@ pub enum HeaderClass {
     GrpcMessage(u32),
     /// `grpc-timeout` or `connect-timeout-ms`, in nanoseconds.
     Timeout(i64),
+    /// `grpc-previous-rpc-attempts`.
+    PreviousAttempts(u8),
     /// `user-agent`, the interned implementation and version.
     UserAgent(u32),
     /// `server`, or `via` of a known proxy: the interned product.
@@ -61,6 +63,7 @@ impl Classifier for Strings {
             b"grpc-status" => HeaderClass::GrpcStatus(status::from_header(value)),
             b"grpc-message" if self.keeps_errors => HeaderClass::GrpcMessage(self.errors.intern(value)),
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
+            b"grpc-previous-rpc-attempts" => HeaderClass::PreviousAttempts(parse_attempts(value)),
             b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
             b"server" => HeaderClass::Server(self.agents.intern(server(value).as_bytes())),
             b"via" => proxy(value).map_or(HeaderClass::Other, |name| HeaderClass::Server(self.agents.intern(name))),
@@ -98,6 +101,7 @@ impl Classifier for Strings {
             && once(|class| *class == HeaderClass::TeTrailers, usize::from(request))
             && once(|class| matches!(class, HeaderClass::UserAgent(_)), usize::from(request))
             && once(|class| matches!(class, HeaderClass::Timeout(_)), usize::from(request))
+            && once(|class| matches!(class, HeaderClass::PreviousAttempts(_)), usize::from(request))
             && once(|class| matches!(class, HeaderClass::GrpcStatus(_)), usize::from(response))
     }
 }
@@ -108,7 +112,7 @@ fn parse_http_status(value: &[u8]) -> u16 {
 
 /// `:path` without its query, which may hold anything; with `connect=v1` there it is an RPC of Connect's by GET
 /// (connectrpc.com/docs/protocol, "Unary-Get-Request").
-fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
+pub(super) fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
     let Some(end) = value.iter().position(|&octet| octet == b'?') else {
         return HeaderClass::Path(strings.method(value));
     };
@@ -120,11 +124,13 @@ fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
 
 /// `connect-timeout-ms` in nanoseconds: at most ten digits (connectrpc.com/docs/protocol).
 fn parse_milliseconds(value: &[u8]) -> Option<i64> {
-    if value.is_empty() || value.len() > 10 || !value.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let amount = value.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-    amount.checked_mul(1_000_000)
+    parse_digits(value, 10)?.checked_mul(1_000_000)
+}
+
+/// A number of at most `most` digits.
+fn parse_digits(text: &[u8], most: usize) -> Option<i64> {
+    let is_number = (1..=most).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| text.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
 }
 
 /// The software that a field of this name names: `user-agent`, or `server`.
@@ -154,10 +160,7 @@ fn proxy(value: &[u8]) -> Option<&'static [u8]> {
 /// is none.
 pub fn parse_timeout(value: &[u8]) -> Option<i64> {
     let (&unit, digits) = value.split_last()?;
-    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let amount = digits.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let amount = parse_digits(digits, 8)?;
     let nanoseconds = match unit {
         b'H' => 3_600_000_000_000,
         b'M' => 60_000_000_000,
@@ -168,6 +171,14 @@ pub fn parse_timeout(value: &[u8]) -> Option<i64> {
         _ => return None,
     };
     amount.checked_mul(nanoseconds)
+}
+
+/// `grpc-previous-rpc-attempts`, at most two digits: gRFC A6 allows five attempts. 0 when it is no such number.
+fn parse_attempts(value: &[u8]) -> u8 {
+    if value.len() > 2 || !value.iter().all(u8::is_ascii_digit) {
+        return 0;
+    }
+    value.iter().fold(0, |sum, digit| sum * 10 + (digit - b'0'))
 }
 
 /// How the user agents of implementations begin.
@@ -210,6 +221,8 @@ pub struct Summary {
     pub grpc_message: Option<u32>,
     /// `grpc-timeout`, nanoseconds.
     pub timeout_ns: Option<i64>,
+    /// `grpc-previous-rpc-attempts`, 0 without.
+    pub previous_attempts: u8,
     /// `user-agent`.
     pub agent: Option<u32>,
     /// Fields whose name or value the capture does not hold.
@@ -261,6 +274,7 @@ impl Summary {
             HeaderClass::GrpcStatus(status) => self.grpc_status = Some(status),
             HeaderClass::GrpcMessage(text) => self.grpc_message = Some(text),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
+            HeaderClass::PreviousAttempts(attempts) => self.previous_attempts = attempts,
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,
         }
@@ -344,6 +358,15 @@ mod tests {
         assert_eq!(parse_timeout(b"-5S"), None);
         assert_eq!(parse_timeout(b"5s"), None);
         assert_eq!(parse_timeout(b""), None);
+    }
+
+    #[test]
+    fn previous_attempts() {
+        assert_eq!(parse_attempts(b"4"), 4);
+        assert_eq!(parse_attempts(b"12"), 12);
+        assert_eq!(parse_attempts(b"100"), 0);
+        assert_eq!(parse_attempts(b"-1"), 0);
+        assert_eq!(parse_attempts(b""), 0);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub(super) fn resume_stream(h2: &mut Http2, side: usize, id: u32, first: At, rea
     };
     call.begin(id, Kind::Grpc, first, gaps);
     call.begun_before = true;
+    call.is_guessed = true;
     call.last_side = side as u8;
     call.method = NO_METHOD;
     call.timeout_ns = -1;

@@ -128,6 +128,9 @@ impl Reader {
     /// Takes the next bytes of a direction whose body is one message without a prefix.
     #[cold]
     pub fn feed_unframed(&mut self, data: &[u8], at: At, on_event: &mut impl FnMut(Event<'_>)) {
+        if self.lost {
+            return;
+        }
         if self.prefix_have == 0 {
             self.prefix_have = PREFIX_LEN;
             self.first = at;
@@ -139,7 +142,7 @@ impl Reader {
     /// Ends the message of such a direction, which may be empty.
     #[cold]
     pub fn end_unframed(&mut self, at: At, on_event: &mut impl FnMut(Event<'_>)) {
-        if self.messages > 0 {
+        if self.lost || self.messages > 0 {
             return;
         }
         self.feed_unframed(&[], at, on_event);
@@ -262,6 +265,16 @@ mod tests {
         reader.feed(b"\x02\0\0\0\x01x", At::default(), &mut |event| wrong.push(event == Event::NotGrpc(6)));
         assert_eq!(wrong, [true]);
         assert!(reader.is_lost());
+    }
+
+    #[test]
+    fn a_body_with_a_hole_is_no_message_of_known_length() {
+        let (mut reader, mut events) = (Reader::default(), 0);
+        reader.feed_unframed(b"ab", At::default(), &mut |_| {});
+        reader.skip(5);
+        reader.feed_unframed(b"cd", At::default(), &mut |_| events += 1);
+        reader.end_unframed(At::default(), &mut |_| events += 1);
+        assert_eq!((events, reader.is_inside(), reader.messages), (0, false, 0));
     }
 
     #[test]

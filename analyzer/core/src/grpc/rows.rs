@@ -231,6 +231,7 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
             status: ending.status,
             status_source: ending.source as u8,
             http_status: call.http_status,
+            protocol: call.kind.protocol(),
             flags,
             last_packet,
             grpc_message: call.grpc_message,
@@ -250,6 +251,7 @@ fn write_row(call: &Call, client: usize, ending: Ending, complete: bool, at: At,
     set!(status_source, ending.source as u8);
     set!(http_status, call.http_status);
     set!(grpc_message, call.grpc_message);
+    set!(protocol, call.kind.protocol());
     set!(last_packet, last_packet);
     if let Some(cell) = cx.rpcs.flags.get_mut(row) {
         *cell |= flags;
@@ -312,6 +314,7 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
             | if call.begun_before { rpc_flag::BEGUN_BEFORE } else { 0 },
         first_packet: call.first.packet,
         grpc_message: NONE,
+        previous_attempts: call.previous_attempts,
         ..RpcRow::default()
     });
     if call.timeout_ns >= 0 || !cx.deadlines.is_empty() {

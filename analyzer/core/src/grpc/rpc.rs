@@ -4,20 +4,22 @@ use crate::at::At;
 use crate::http2::connection::detect::Http1Head;
 use crate::http2::connection::events::HeaderBlock;
 use crate::http2::connection::reading::Reading;
+use crate::http2::connection::side::Side;
 use crate::http2::connection::state::End;
 use crate::http2::connection::streams::NONE;
 use crate::limits;
 use crate::store::budget::Cause;
 use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::Layer;
+use crate::tcp::transport::Transport;
 
 use super::call::Call;
 use super::data::end_unframed;
-use super::headers::Summary;
+use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::protocol::{Content, Kind};
 use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
-use super::state::Http2;
+use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
 /// Takes a header block: it opens a stream, answers it, or ends it.
@@ -74,7 +76,7 @@ fn request_headers(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, reading: &m
     h2.note_first_stream(id);
     let kind = match summary.content {
         // content-type unknown after a late begin: gRPC clients alone must send `te: trailers`
-        Content::None if summary.unknown > 0 || summary.te_trailers => Kind::Grpc,
+        Content::None if !summary.connect && (summary.unknown > 0 || summary.te_trailers) => Kind::Grpc,
         content => content.opens(summary.connect),
     };
     open_stream(h2, block, kind, reading);
@@ -98,7 +100,12 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.method_unnamed = summary.unnamed;
     call.timeout_ns = summary.timeout_ns.unwrap_or(-1);
     call.headers_unknown = summary.unknown > 0;
-    if h2.application.rpcs < limits::FIRST_RPCS || reading.cx.options.rpc_rows {
+    call.is_guessed = summary.content == Content::None && summary.unknown > 0 && !summary.te_trailers;
+    call.previous_attempts = summary.previous_attempts;
+    let retry = summary.previous_attempts > 0;
+    h2.application.retries += u32::from(retry);
+    let example = h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
+    if example || reading.cx.options.rpc_rows {
         push_rpc(h2.connection, call, reading.cx);
     }
     let method = call.method;
@@ -133,12 +140,20 @@ fn response_headers(
     }
     if let Some(call) = h2.streams.state_mut(slot) {
         call.charge_activity(side, false, &at, reading.transport, h2.application.gap_time);
+        if summary.http_status.is_some_and(|status| (100..200).contains(&status)) {
+            return; // an interim response (RFC 9113 section 8.1): the answer is still to come
+        }
         if let Some(http_status) = summary.http_status {
             // a response begins here: nothing of it was in a gap before
             call.directions[side].gaps = gaps;
             call.http_status = http_status;
             call.content = summary.content;
+            call.status_in_headers = summary.grpc_status;
             call.answered_by = summary.server.unwrap_or(NONE);
+            if call.is_guessed {
+                correct_kind(call, summary.content, &mut h2.sides);
+            }
+            call.has_messages_alone = call.kind == Kind::Grpc && !call.is_refused();
         }
         call.grpc_message = summary.grpc_message.unwrap_or(call.grpc_message);
         call.status_hidden |= summary.unknown > 0;
@@ -155,13 +170,31 @@ fn response_headers(
     }
 }
 
+/// The `content-type` of the response says what a stream carries whose request does not say it.
+#[cold]
+fn correct_kind(call: &mut Call, content: Content, sides: &mut [Side<Grpc>; 2]) {
+    let kind = content.opens(false);
+    if kind == call.kind || !kind.is_rpc() {
+        return;
+    }
+    for (direction, side) in call.directions.iter_mut().zip(sides) {
+        if call.kind == Kind::ConnectUnary && direction.reader.is_inside() {
+            // what was read as one message may be several
+            let counted = u32::from(direction.gaps == side.gaps);
+            side.unfinished_messages = side.unfinished_messages.saturating_sub(counted);
+            direction.reader.lose();
+        }
+    }
+    (call.kind, call.is_guessed) = (kind, false);
+}
+
 /// The server accepted an upgrade to h2c: the HTTP/1.1 request is stream 1, half-closed by the client
 /// (RFC 7540 section 3.2), and its `HTTP2-Settings` are in force.
 pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
     let content = Content::from_header(&head.content_type);
     let mut summary = Summary { request: true, content, ..Summary::default() };
-    if content == Content::Grpc {
-        summary.method = Some(reading.cx.strings.method(&head.path));
+    if content.opens(false).is_rpc() {
+        summary.add(classify_path(&mut reading.cx.strings, &head.path));
     }
     let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
     request_headers(h2, &request, reading);
@@ -192,13 +225,12 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     }
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
-        let hidden = call.status_hidden || (late && call.http_status == 0);
-        let ending = if hidden {
-            Ending::NOT_SEEN
-        } else if call.kind == Kind::Grpc {
-            Ending::without_grpc_status(call.http_status)
-        } else {
-            h2.application.tails.take_ending(call)
+        let hidden = call.status_hidden || call.may_be_no_rpc() || (late && call.http_status == 0);
+        let tails = &h2.application.tails;
+        let ending = match tails.of_body(call) {
+            Some(ending) => ending,
+            None if hidden => Ending::NOT_SEEN,
+            None => tails.without_end(call),
         };
         finish_stream(h2, slot, ending, at, reading);
     }
@@ -221,12 +253,19 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         if let Some(sent) = reading.transport.in_vain().filter(|_| side == client) {
             call.charge(sent.heard.1, if held == client { Cause::Client } else { Cause::Server });
             call.charge_in_vain(at.time, sent);
+        } else if let Some(since) = lost_since(call, client, reading.transport).filter(|_| side == client) {
+            call.charge(since.min(at.time), if held == client { Cause::Client } else { Cause::Server });
+            call.charge(at.time, Cause::LossRecovery);
         }
         call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
-        let ending = if call.is_answered_otherwise() {
+        let ending = if let Some(ending) = h2.application.tails.of_body(call) {
+            ending
+        } else if call.may_be_no_rpc() {
+            Ending::NOT_SEEN
+        } else if call.is_answered_otherwise() {
             Ending::without_grpc_status(call.http_status)
-        } else if side == client && reading.transport.closed[1 - client].is_some_and(|closed| closed <= at.time) {
+        } else if side == client && reading.transport.fins[1 - client].is_some_and(|fin| fin.time <= at.time) {
             Ending::CONNECTION_CLOSED
         } else if side == client {
             let fields_unknown = call.headers_unknown || call.begun_before;
@@ -241,6 +280,13 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
     }
 }
 
+/// Since when lost bytes hold up a call, of which nothing can be read any more: the server's, or its own request's.
+fn lost_since(call: &Call, client: usize, transport: &Transport) -> Option<i64> {
+    let sent_behind = |offset: i64| usize::from(call.last_side) == client && call.position > offset;
+    let request = transport.lost_since[client].filter(|&(offset, _)| sent_behind(offset));
+    transport.lost_since[1 - client].into_iter().chain(request).map(|(_, since)| since).min()
+}
+
 #[inline]
 fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
     let client = h2.client;
@@ -248,7 +294,7 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
     let id = call.id;
     settle(call, client, cx);
     if call.kind != Kind::Grpc {
-        h2.application.tails.forget(id);
+        h2.application.tails.forget(id, &mut cx.tail_bytes);
     }
     for (side, direction) in h2.sides.iter_mut().zip(&call.directions) {
         if direction.reader.is_inside() && direction.gaps == side.gaps {
@@ -291,6 +337,7 @@ pub(super) fn end_open_stream(h2: &mut Http2, id: u32, end: End, at: At, reading
         }
         settle(call, client, reading.cx);
     }
+    h2.application.tails.forget(id, &mut reading.cx.tail_bytes);
     h2.streams.remove(id);
 }
 
@@ -306,7 +353,8 @@ fn end_open_call(h2: &mut Http2, id: u32, end: End, at: At, reading: &mut Readin
     }
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     let unavailable = end == End::ServerCloses && whole;
-    let ending = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+    let without_end = if unavailable { Ending::CONNECTION_CLOSED } else { Ending::NOT_SEEN };
+    let ending = h2.application.tails.of_body(call).unwrap_or(without_end);
     h2.application.open_rpcs = h2.application.open_rpcs.saturating_sub(u32::from(call.counted));
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
@@ -327,19 +375,25 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
     let since = last.max(call.last_resent(transport).unwrap_or(last));
     let in_vain = transport.in_vain();
     let alive = in_vain.map_or(at.time, |sent| sent.heard.1.min(at.time));
+    let lost = lost_since(call, client, transport).filter(|_| in_vain.is_none());
+    let until = lost.map_or(alive, |since| since.min(alive));
     let seen = whole && !transport.unheard[1 - client] && transport.unanswered[client].heard.0 != 0;
     let window = blocked.map(|(_, cause)| cause);
     if seen && (end == End::CaptureEnds || window.is_some()) {
-        call.charge(gap_time.min(alive), Cause::CaptureGap);
-        call.charge_open(alive, client, window, transport);
+        call.charge(gap_time.min(until), Cause::CaptureGap);
+        call.charge_open(until, client, window, transport);
     } else {
-        call.charge(alive, held_at_the_end(call, client, end, whole));
+        call.charge(until, held_at_the_end(call, client, end, whole));
+    }
+    if lost.is_some() {
+        call.charge(alive, Cause::LossRecovery);
     }
     if let Some(sent) = in_vain {
         call.charge_in_vain(at.time, sent);
     }
     let read = h2.sides[client].is_read_whole(call.directions[client].gaps, call.first.packet);
-    let open = whole && read && matches!(end, End::CaptureEnds | End::ClientCloses);
+    let answered = h2.application.tails.of_body(call).is_some();
+    let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
     if open && at.time.saturating_sub(last) >= OPEN_FOR {
         push_open(h2, id, since, blocked, end, at, reading);
     }

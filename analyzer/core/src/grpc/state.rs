@@ -20,6 +20,8 @@ pub struct Grpc {
     pub gap_time: i64,
     /// RPCs seen.
     pub rpcs: u32,
+    /// Of them, those that repeat an earlier attempt.
+    pub retries: u32,
     /// RPCs open now.
     pub open_rpcs: u32,
     /// Most RPCs open at once.
@@ -52,6 +54,7 @@ impl Default for Grpc {
             methods: UsedMethods::default(),
             gap_time: -1,
             rpcs: 0,
+            retries: 0,
             open_rpcs: 0,
             max_open_rpcs: 0,
             other_streams: 0,

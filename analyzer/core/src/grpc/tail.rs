@@ -33,41 +33,62 @@ pub struct Tails {
 }
 
 impl Tails {
-    /// Takes the next octets of a stream's end in; what is beyond the limits is left out.
+    /// Takes the next octets of a stream's end in, of which all connections keep `kept`. What is longer than an end is cut;
+    /// `false` if there is no room for it.
     #[cold]
-    pub(super) fn add(&mut self, stream: u32, octets: &[u8]) {
-        if self.open.len() < limits::TAILS || self.open.contains_key(&stream) {
-            let tail = self.open.entry(stream).or_default();
-            let room = limits::TAIL_BYTES.saturating_sub(tail.len());
-            tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
+    pub(super) fn add(&mut self, stream: u32, octets: &[u8], kept: &mut usize) -> bool {
+        let is_new = !self.open.contains_key(&stream);
+        if is_new && self.open.len() >= limits::TAILS || *kept + octets.len() > limits::TAILS_TOTAL {
+            return false;
         }
+        let tail = self.open.entry(stream).or_default();
+        let before = if is_new { 0 } else { Self::size(tail) };
+        let room = limits::TAIL_BYTES.saturating_sub(tail.len());
+        tail.extend_from_slice(octets.get(..room).unwrap_or(octets));
+        *kept += Self::size(tail) - before;
+        true
     }
 
     /// Forgets a stream.
-    pub(super) fn forget(&mut self, stream: u32) {
-        self.open.remove(&stream);
+    #[cold]
+    pub(super) fn forget(&mut self, stream: u32, kept: &mut usize) {
+        let size = self.open.remove(&stream).map_or(0, |tail| Self::size(&tail));
+        *kept = kept.saturating_sub(size);
     }
 
-    /// How an RPC of gRPC-Web or Connect ended when its server ended the stream.
+    /// What an end takes.
+    fn size(tail: &[u8]) -> usize {
+        size_of::<(u32, Vec<u8>)>() + tail.len()
+    }
+
+    /// How the body of a response has ended its RPC so far; `None` while it has not, and in gRPC, where trailers do.
+    #[inline]
+    pub(super) fn of_body(&self, call: &Call) -> Option<Ending> {
+        if call.kind == Kind::Grpc { None } else { self.read(call) }
+    }
+
     #[cold]
-    pub(super) fn take_ending(&mut self, call: &Call) -> Ending {
-        let tail = self.open.remove(&call.id);
-        let of_http = Ending::without_grpc_status(call.http_status);
+    fn read(&self, call: &Call) -> Option<Ending> {
         if call.is_answered_otherwise() {
-            return of_http;
+            return None;
         }
-        let read = tail.as_deref().and_then(|tail| match call.kind {
-            Kind::GrpcWeb => read_trailers(&unframed(tail)?),
-            Kind::ConnectStream => read_end_of_stream(&unframed(tail)?),
-            _ => read_code(&plain(tail)?),
-        });
-        match (read, call.kind) {
-            (Some(status), _) => Ending { status, source: Source::Trailers },
-            (None, Kind::ConnectUnary) if call.http_status == 200 => {
-                Ending { status: status::OK, source: Source::HttpStatus }
-            }
-            _ if tail.is_some() && call.http_status == 200 => Ending::NOT_SEEN, // compressed otherwise, or cut
-            _ => of_http,
+        let status = match (self.open.get(&call.id), call.kind) {
+            (Some(tail), Kind::GrpcWeb) => read_trailers(&unframed(tail)?),
+            (Some(tail), Kind::ConnectStream) => read_end_of_stream(&unframed(tail)?),
+            (Some(tail), _) => read_code(&plain(tail)?.octets),
+            (None, Kind::GrpcWeb) => call.status_in_headers,
+            (None, _) => None,
+        };
+        status.map(|status| Ending { status, source: Source::Trailers })
+    }
+
+    /// How an RPC ended whose server ended the stream, if neither trailers nor the body tell.
+    pub(super) fn without_end(&self, call: &Call) -> Ending {
+        let ok = call.http_status == 200 && !call.is_answered_otherwise();
+        match call.kind {
+            Kind::ConnectUnary if ok => Ending { status: status::OK, source: Source::HttpStatus },
+            _ if ok && call.in_tail => Ending::NOT_SEEN, // compressed otherwise, or cut, or not kept
+            _ => Ending::without_grpc_status(call.http_status),
         }
     }
 }
@@ -76,12 +97,12 @@ impl Tails {
 /// it was. `None` when it has no room for that, or is none.
 #[cold]
 pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
-    if call.kind == Kind::Grpc {
+    if call.kind == Kind::Grpc || call.http_status == 0 {
         return None;
     }
     let mut tails = Tails::default();
-    tails.add(call.id, octets);
-    let Ending { status, source: Source::Trailers } = tails.take_ending(call) else { return None };
+    tails.add(call.id, octets, &mut 0);
+    let Ending { status, .. } = tails.of_body(call)?;
     let name = status::to_connect(status)?;
     let (prefix, text) = match call.kind {
         Kind::GrpcWeb => (WEB_TRAILERS, format!("grpc-status:{status}\r\n")),
@@ -102,39 +123,54 @@ pub(crate) fn rewrite(call: &Call, octets: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The payload of a frame, as far as it came; `None` when it is compressed otherwise than by gzip.
-fn unframed(tail: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let payload = tail.get(usize::from(PREFIX_LEN)..)?;
-    let is_plain = tail.first()? & COMPRESSED == 0;
-    if is_plain { Some(Cow::Borrowed(payload)) } else { plain(payload).filter(|text| matches!(text, Cow::Owned(_))) }
+/// Octets of a text, as far as they came.
+struct Text<'a> {
+    octets: Cow<'a, [u8]>,
+    is_whole: bool,
 }
 
-/// What a text is without gzip (RFC 1952), as far as it came.
-fn plain(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+/// The payload of a frame; `None` when it is compressed otherwise than by gzip.
+fn unframed(tail: &[u8]) -> Option<Text<'_>> {
+    let (&[flags, a, b, c, d], rest) = tail.split_first_chunk()?;
+    let whole = rest.get(..u32::from_be_bytes([a, b, c, d]) as usize);
+    let payload = whole.unwrap_or(rest);
+    if flags & COMPRESSED == 0 {
+        return Some(Text { octets: Cow::Borrowed(payload), is_whole: whole.is_some() });
+    }
+    let text = plain(payload).filter(|text| matches!(text.octets, Cow::Owned(_)))?;
+    Some(Text { is_whole: text.is_whole && whole.is_some(), ..text })
+}
+
+/// What a text is without gzip (RFC 1952).
+fn plain(text: &[u8]) -> Option<Text<'_>> {
     if !text.starts_with(&GZIP) {
-        return Some(Cow::Borrowed(text));
+        return Some(Text { octets: Cow::Borrowed(text), is_whole: true });
     }
     let mut out = Vec::new();
     // what is read before a fault or the end of what came stays
-    let _ = GzDecoder::new(text).take(limits::TAIL_BYTES as u64).read_to_end(&mut out);
-    (!out.is_empty()).then_some(Cow::Owned(out))
+    let read = GzDecoder::new(text).take(limits::TAIL_BYTES as u64).read_to_end(&mut out);
+    let is_whole = read.is_ok() && out.len() < limits::TAIL_BYTES;
+    (!out.is_empty()).then_some(Text { octets: Cow::Owned(out), is_whole })
 }
 
-/// `grpc-status` among fields in the form of HTTP/1.1's.
-fn read_trailers(fields: &[u8]) -> Option<u8> {
-    fields.split(|&octet| octet == b'\n').find_map(|line| {
+/// `grpc-status` among fields in the form of HTTP/1.1's. A server that does not send all of them has not ended the RPC well.
+fn read_trailers(fields: &Text<'_>) -> Option<u8> {
+    let mut lines = fields.octets.split_inclusive(|&octet| octet == b'\n');
+    let status = lines.find_map(|line| {
         let colon = line.iter().position(|&octet| octet == b':')?;
         let (name, value) = line.split_at(colon);
-        let value = value.get(1..)?.trim_ascii();
-        name.trim_ascii().eq_ignore_ascii_case(b"grpc-status").then(|| status::from_header(value))
-    })
+        let is_status = name.trim_ascii().eq_ignore_ascii_case(b"grpc-status");
+        let value = value.get(1..).filter(|_| is_status && (fields.is_whole || line.ends_with(b"\n")))?;
+        Some(status::from_header(value.trim_ascii()))
+    });
+    status.filter(|&status| fields.is_whole || status != status::OK)
 }
 
 /// The status of Connect's last envelope: its `error`, or OK without one.
-fn read_end_of_stream(json: &[u8]) -> Option<u8> {
-    match after_key(json, b"\"error\"") {
+fn read_end_of_stream(json: &Text<'_>) -> Option<u8> {
+    match after_key(&json.octets, b"\"error\"") {
         Some(error) => read_code(error),
-        None => json.trim_ascii_end().ends_with(b"}").then_some(status::OK),
+        None => json.is_whole.then_some(status::OK),
     }
 }
 
@@ -161,12 +197,21 @@ mod tests {
     fn ending(kind: Kind, http_status: u16, pieces: &[&[u8]]) -> (Option<&'static str>, &'static str) {
         let mut tails = Tails::default();
         for piece in pieces {
-            tails.add(1, piece);
+            tails.add(1, piece, &mut 0);
         }
-        let call = Call { id: 1, kind, http_status, ..Call::default() };
-        let ending = tails.take_ending(&call);
-        assert!(tails.open.is_empty());
+        let call = Call { id: 1, kind, http_status, in_tail: !pieces.is_empty(), ..Call::default() };
+        let ending = tails.of_body(&call).unwrap_or_else(|| tails.without_end(&call));
         (status::NAMES.get(usize::from(ending.status)).copied(), status::SOURCES[ending.source as usize])
+    }
+
+    /// A frame with its length, as far as `length` of its payload came.
+    fn frame(flags: u8, payload: &[u8], length: usize) -> Vec<u8> {
+        let said = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&[flags][..], &said, &payload[..length]].concat()
+    }
+
+    fn whole(flags: u8, payload: &[u8]) -> Vec<u8> {
+        frame(flags, payload, payload.len())
     }
 
     fn gzip(text: &[u8]) -> Vec<u8> {
@@ -178,26 +223,42 @@ mod tests {
     #[test]
     fn a_bomb_is_read_to_the_limit() {
         let bomb = gzip(&[b' '; 1 << 20]);
-        assert_eq!(plain(&bomb).map(|text| text.len()), Some(limits::TAIL_BYTES));
+        let read = plain(&bomb).map(|text| (text.octets.len(), text.is_whole));
+        assert_eq!(read, Some((limits::TAIL_BYTES, false)));
     }
 
     #[test]
     fn trailers_of_grpc_web() {
-        let frame = b"\x80\0\0\0\x20grpc-message: x\r\nGrpc-Status: 5\r\n";
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[frame]), (Some("NOT_FOUND"), "trailers"));
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[&frame[..7], &frame[7..]]), (Some("NOT_FOUND"), "trailers"));
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[b"\x81\0\0\0\x02xx"]), (None, ""), "not gzip");
-        let zipped = [b"\x81\0\0\0\0", &gzip(b"grpc-status: 7\r\n")[..]].concat();
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[&zipped]), (Some("PERMISSION_DENIED"), "trailers"));
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[&zipped[..18]]), (None, ""), "cut");
-        assert_eq!(ending(Kind::GrpcWeb, 200, &[]), (Some("UNKNOWN"), "http_status"), "none came");
+        let web = |pieces: &[&[u8]]| ending(Kind::GrpcWeb, 200, pieces);
+        let fields = b"grpc-message: x\r\nGrpc-Status: 5\r\n";
+        let trailers = whole(0x80, fields);
+        assert_eq!(web(&[&trailers]), (Some("NOT_FOUND"), "trailers"));
+        assert_eq!(web(&[&trailers[..7], &trailers[7..]]), (Some("NOT_FOUND"), "trailers"));
+        assert_eq!(
+            web(&[&whole(0x80, b"grpc-status:16")]),
+            (Some("UNAUTHENTICATED"), "trailers"),
+            "no end of its line"
+        );
+        assert_eq!(web(&[&whole(0x81, b"xx")]), (None, ""), "not gzip");
+        let zipped = whole(0x81, &gzip(b"grpc-status: 7\r\n"));
+        assert_eq!(web(&[&zipped]), (Some("PERMISSION_DENIED"), "trailers"));
+        assert_eq!(web(&[&zipped[..18]]), (None, ""), "cut");
+        assert_eq!(web(&[]), (Some("UNKNOWN"), "http_status"), "none came");
         assert_eq!(ending(Kind::GrpcWeb, 503, &[]), (Some("UNAVAILABLE"), "http_status"));
     }
 
     #[test]
+    fn trailers_that_are_cut_tell_no_status_but_that_of_a_whole_line() {
+        let web = |fields: &[u8], length| ending(Kind::GrpcWeb, 200, &[&frame(0x80, fields, length)]);
+        assert_eq!(web(b"grpc-status: 16\r\n", 14), (None, ""), "this is no 1");
+        assert_eq!(web(b"grpc-status: 16\r\nx: y\r\n", 17), (Some("UNAUTHENTICATED"), "trailers"));
+        assert_eq!(web(b"grpc-status: 0\r\nx: y\r\n", 16), (None, ""), "the server did not send all");
+        assert_eq!(web(b"grpc-status: 0\r\nx: y\r\n", 22), (Some("OK"), "trailers"));
+    }
+
+    #[test]
     fn the_end_of_a_connect_stream() {
-        let frame = |json: &str| [&b"\x02\0\0\0\0"[..], json.as_bytes()].concat();
-        let end = |json: &str| ending(Kind::ConnectStream, 200, &[&frame(json)]);
+        let end = |json: &str| ending(Kind::ConnectStream, 200, &[&whole(0x02, json.as_bytes())]);
         assert_eq!(end("{}"), (Some("OK"), "trailers"));
         assert_eq!(end(r#"{"metadata":{"code":["x"]}}"#), (Some("OK"), "trailers"));
         assert_eq!(
@@ -208,7 +269,9 @@ mod tests {
             end(r#"{"error":{"message":"a \"code\":\"internal\" x","code":"canceled"}}"#),
             (Some("CANCELLED"), "trailers")
         );
-        assert_eq!(end("{\"error\":{"), (None, ""), "cut");
+        assert_eq!(end("{\"error\":{"), (None, ""), "no code");
+        let cut = frame(0x02, br#"{"metadata":{},"error":{"code":"internal"}}"#, 14);
+        assert_eq!(ending(Kind::ConnectStream, 200, &[&cut]), (None, ""), "cut behind a brace");
     }
 
     #[test]
@@ -229,14 +292,14 @@ mod tests {
             assert!(!written.windows(6).any(|octets| octets == b"secret"));
             ending(kind, http_status, &[&written]).0
         };
-        let web = b"\x80\0\0\0\x20grpc-message: secret\r\ngrpc-status: 5\r\n";
-        assert_eq!(rewritten(Kind::GrpcWeb, 200, web), Some("NOT_FOUND"));
-        let zipped = [b"\x81\0\0\0\0", &gzip(b"grpc-status: 7\r\n")[..]].concat();
+        let web = whole(0x80, b"grpc-message: secret\r\ngrpc-status: 5\r\n");
+        assert_eq!(rewritten(Kind::GrpcWeb, 200, &web), Some("NOT_FOUND"));
+        let zipped = whole(0x81, &gzip(b"grpc-status: 7\r\n"));
         assert_eq!(rewritten(Kind::GrpcWeb, 200, &zipped), Some("PERMISSION_DENIED"));
-        let end = b"\x02\0\0\0\x2e{\"metadata\":{\"secret\":[\"secret\"]}}";
-        assert_eq!(rewritten(Kind::ConnectStream, 200, end), Some("OK"));
-        let error = b"\x02\0\0\0\x2e{\"error\":{\"code\":\"canceled\",\"message\":\"secret\"}}";
-        assert_eq!(rewritten(Kind::ConnectStream, 200, error), Some("CANCELLED"));
+        let end = whole(0x02, b"{\"metadata\":{\"secret\":[\"secret\"]}}");
+        assert_eq!(rewritten(Kind::ConnectStream, 200, &end), Some("OK"));
+        let error = whole(0x02, b"{\"error\":{\"code\":\"canceled\",\"message\":\"secret\"}}");
+        assert_eq!(rewritten(Kind::ConnectStream, 200, &error), Some("CANCELLED"));
         let unary = b"{\"message\":\"secret\",\"code\":\"aborted\"}";
         assert_eq!(rewritten(Kind::ConnectUnary, 409, unary), Some("ABORTED"));
         assert_eq!(rewritten(Kind::GrpcWeb, 200, b"\x80\0\0\0\x03grp"), None);
@@ -244,12 +307,27 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut tails = Tails::default();
+        let (mut tails, mut kept) = (Tails::default(), 0);
         for stream in 0..2 * limits::TAILS as u32 {
-            tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES]);
+            let fits = tails.add(stream, &[b'x'; 2 * limits::TAIL_BYTES], &mut kept);
+            assert_eq!(fits, stream < limits::TAILS as u32);
         }
-        tails.add(0, b"more");
+        assert!(tails.add(0, b"more", &mut kept));
         assert_eq!(tails.open.len(), limits::TAILS);
         assert!(tails.open.values().all(|tail| tail.len() == limits::TAIL_BYTES));
+        (0..2 * limits::TAILS as u32).for_each(|stream| tails.forget(stream, &mut kept));
+        assert_eq!(kept, 0);
+    }
+
+    #[test]
+    fn what_all_connections_keep_is_bounded() {
+        let mut kept = 0;
+        let mut connections: Vec<Tails> =
+            (0..2 * limits::TAILS_TOTAL / limits::TAIL_BYTES).map(|_| Tails::default()).collect();
+        let fit = connections
+            .iter_mut()
+            .filter_map(|tails| tails.add(1, &[b'x'; limits::TAIL_BYTES], &mut kept).then_some(()));
+        assert!((1_000..limits::TAILS_TOTAL / limits::TAIL_BYTES).contains(&fit.count()));
+        assert!(kept <= limits::TAILS_TOTAL + size_of::<(u32, Vec<u8>)>());
     }
 }

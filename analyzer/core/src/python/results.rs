@@ -73,6 +73,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("idles", cx.idles.take_columns()),
         ("stalls", cx.stalls.take_columns()),
         ("unanswered", cx.unanswered.take_columns()),
+        ("undelivered", cx.undelivered.take_columns()),
         ("closings", cx.closings.take_columns()),
         ("open_rpcs", cx.open_rpcs.take_columns()),
         ("pings", cx.pings.take_columns()),

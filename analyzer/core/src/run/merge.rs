@@ -49,6 +49,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.idles.append(&mut other.idles);
     cx.stalls.append(&mut other.stalls);
     cx.unanswered.append(&mut other.unanswered);
+    cx.undelivered.append(&mut other.undelivered);
     cx.closings.append(&mut other.closings);
     cx.open_rpcs.append(&mut other.open_rpcs);
     cx.pings.append(&mut other.pings);

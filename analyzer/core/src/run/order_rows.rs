@@ -26,8 +26,9 @@ pub fn order_rows(cx: &mut Context) {
     }
     arrange!(waits, usize::MAX, resumed_at_packet);
     arrange!(record_waits, usize::MAX, resumed_at_packet);
-    arrange!(stalls, usize::MAX, resumed_at_packet);
+    arrange!(stalls, limits::STALLS, resumed_at_packet);
     arrange!(unanswered, usize::MAX, first_packet);
+    arrange!(undelivered, usize::MAX, first_packet);
     arrange!(closings, usize::MAX, packet);
     arrange!(open_rpcs, limits::OPEN_RPCS, first_packet);
     arrange!(pings, limits::PINGS, packet);
@@ -181,4 +182,21 @@ fn arrange_problems(log: &mut ProblemLog) {
     }
     log.counts = kinds.iter().filter_map(|&(.., old)| log.counts.get(old).copied()).collect();
     log.kinds = kinds.into_iter().map(|(_, text, _)| text).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tables::StallRow;
+
+    #[test]
+    fn the_first_stalls_of_all_connections_are_kept() {
+        let mut cx = Context::default();
+        let most = limits::STALLS as u32;
+        for row in 0..most + 5 {
+            cx.stalls.push(StallRow { connection: row, resumed_at_packet: most + 5 - row, ..StallRow::default() });
+        }
+        order_rows(&mut cx);
+        assert_eq!((cx.stalls.len(), cx.stalls.resumed_at_packet.last()), (limits::STALLS, Some(&most)));
+    }
 }

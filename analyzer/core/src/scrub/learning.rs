@@ -144,8 +144,10 @@ impl Watch<Grpc> for Learner {
     }
 
     fn stream_data(&mut self, call: &Call, octets: &[u8], begins: bool) {
-        self.tell(|conversation, side, _| {
-            conversation.messages(side, call, octets, begins);
-        });
+        self.tell(|conversation, side, _| conversation.messages(side, call, octets, begins));
+    }
+
+    fn stream_end(&mut self, call: &Call, octets: &[u8]) {
+        self.tell(|conversation, side, _| conversation.end(side, call, octets));
     }
 }

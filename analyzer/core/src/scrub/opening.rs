@@ -1,5 +1,6 @@
 //! HTTP/1 heads: of an upgrade to h2c (RFC 7540 section 3.2) what HTTP/2 goes on from; of others that they are HTTP/1.
 
+use crate::grpc::protocol::Content;
 use crate::http2::connection::detect;
 
 use super::control;
@@ -9,8 +10,9 @@ use super::shared::Shared;
 
 /// The head of an upgrade request or of its answer with its free texts replaced, line by line.
 pub(super) fn upgrade(head: &[u8], shared: &mut Shared) -> Vec<u8> {
-    let is_grpc = detect::http1_head(head).is_some_and(|head| head.content_type.starts_with(b"application/grpc"));
-    let around = Around { other_content: !is_grpc, hide_methods: shared.hide_methods };
+    let content = detect::http1_head(head).map(|head| Content::from_header(&head.content_type));
+    let is_rpc = content.is_some_and(|content| content.opens(false).is_rpc());
+    let around = Around { other_content: !is_rpc, hide_methods: shared.hide_methods };
     let mut out = Vec::with_capacity(head.len());
     for (nth, line) in head.split_inclusive(|&c| c == b'\n').enumerate() {
         let bare = line.trim_ascii_end();

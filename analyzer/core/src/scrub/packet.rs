@@ -379,7 +379,11 @@ impl Rewriter {
         let done = match self.be16(at + 2)? {
             4789 | 4790 | 8472 => self.vxlan(at + 8, inside, payload, key),
             6081 => self.geneve(at + 8, inside, payload, key),
-            to if to == PORT || self.be16(at)? == PORT => self.dns(at + 8, end, key),
+            to if to == PORT || self.be16(at)? == PORT => {
+                let done = self.dns(at + 8, end, key);
+                self.out.get_mut(end..)?.fill(0); // a message may claim to go on behind its end
+                done
+            }
             _ => None,
         };
         if !unchecked {

@@ -241,18 +241,21 @@ impl Conversation {
     pub fn messages(&mut self, at: usize, call: &Call, octets: &[u8], begins: bool) {
         let side = &mut self.sides[at];
         let reader = &call.directions[at].reader;
-        match call.kind {
-            Kind::ConnectUnary => {
-                if let Some(error) = tail::rewrite(call, octets) {
-                    side.edits.put(side.data, &error);
-                }
-            }
-            kind => {
-                // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
-                let begins = begins && kind == Kind::Grpc;
-                let end = |octets: &[u8]| tail::rewrite(call, octets);
-                put_prefixes(reader, octets, begins, side.data, &mut side.edits, end);
-            }
+        if call.kind != Kind::ConnectUnary {
+            // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
+            let begins = begins && call.kind == Kind::Grpc;
+            let end = |octets: &[u8]| tail::rewrite(call, octets);
+            put_prefixes(reader, octets, begins, side.data, &mut side.edits, end);
+        }
+    }
+
+    /// Octets of a response that are no messages: of the error of a unary RPC the code stays, of anything else nothing.
+    pub fn end(&mut self, at: usize, call: &Call, octets: &[u8]) {
+        let side = &mut self.sides[at];
+        if call.kind == Kind::ConnectUnary
+            && let Some(error) = tail::rewrite(call, octets)
+        {
+            side.edits.put(side.data, &error);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
     Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, Packets, Pings,
-    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Waits, take_first,
+    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -110,6 +110,8 @@ pub struct Context {
     pub stalls: Stalls,
     /// Sides of connections whose last packets got no answer so far.
     pub unanswered: Unanswered,
+    /// Sides of connections whose first unacknowledged bytes never arrived so far.
+    pub undelivered: Undelivered,
     /// The first FINs and RSTs of connections so far.
     pub closings: Closings,
     /// RPCs that are open at the capture's end, as far as they are kept.
@@ -138,6 +140,8 @@ pub struct Context {
     pub methods: Vec<Option<Box<MethodStats>>>,
     /// Bytes kept out of order over all connections.
     pub out_of_order_bytes: usize,
+    /// Bytes kept of bodies that end RPCs, over all connections.
+    pub tail_bytes: usize,
 }
 
 /// The statistics of a method before its first RPC.
@@ -174,6 +178,7 @@ impl Context {
         turn(&self.frames.connection, &mut self.frames.direction);
         turn(&self.messages.connection, &mut self.messages.direction);
         turn(&self.queues.connection, &mut self.queues.direction);
+        turn(&self.stalls.connection, &mut self.stalls.direction);
     }
 
     /// The number of a GOAWAY's debug text; 0 is the empty one, and every one beyond the limit.
@@ -239,5 +244,22 @@ impl Context {
             deadline: self.deadlines.get(place).copied().unwrap_or(-1),
             budget: *self.rpc_budgets.get(place)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tables::{QueueRow, StallRow};
+    use super::*;
+
+    #[test]
+    fn rows_of_a_connection_whose_client_was_mistaken_are_turned() {
+        let mut cx = Context::default();
+        for connection in [3, 4] {
+            cx.stalls.push(StallRow { connection, direction: 1, ..StallRow::default() });
+            cx.queues.push(QueueRow { connection, ..QueueRow::default() });
+        }
+        cx.turn_rows(4);
+        assert_eq!((cx.stalls.direction, cx.queues.direction), (vec![1, 0], vec![0, 1]));
     }
 }

@@ -73,7 +73,7 @@ impl HandedOn {
         }
     }
 
-    /// Writes how an RPC ended: its status, flags and last packet.
+    /// Writes how an RPC ended: its status, protocol, flags and last packet.
     #[cold]
     pub(crate) fn write_row(&mut self, number: u32, ended: &RpcRow, budget: &Budget) {
         if let Some(whole) = self.open.get_mut(&number) {
@@ -81,6 +81,7 @@ impl HandedOn {
             whole.row.status_source = ended.status_source;
             whole.row.http_status = ended.http_status;
             whole.row.grpc_message = ended.grpc_message;
+            whole.row.protocol = ended.protocol;
             whole.row.flags |= ended.flags;
             whole.row.last_packet = ended.last_packet;
             whole.row.duration_ns = i64::try_from(budget.total()).unwrap_or(i64::MAX);

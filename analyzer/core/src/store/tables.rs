@@ -100,7 +100,7 @@ table!(
         tls_hello_packet: u32, tls_hello_time_ns: i64, tls_server_hello_ns: i64, tls_finished_packet: u32,
         mss_client: u32, mss_server: u32,
         client_agent: u32, server_agent: u32, client_hint: u8, server_hint: u8,
-        rpcs: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
+        rpcs: u32, retries: u32, max_concurrent_rpcs: u32, other_streams: u32, peer_max_concurrent_streams: i64,
         packets_client: u32, packets_server: u32, bytes_client: u64, bytes_server: u64,
         client_sequence: u32, server_sequence: u32,
         congestion_after_loss_ns: u64, retransmission_timeouts: u32,
@@ -115,12 +115,12 @@ table!(
 
 table!(
     /// One row per RPC, in the order in which they started; without `Options::rpc_rows` the first ones of each
-    /// connection, those that failed and the longest ones.
+    /// connection, those that failed, retries and the longest ones.
     Rpcs, RpcRow {
         connection: u32, stream: u32, method: u32,
         start_time_ns: i64, duration_ns: i64,
         status: u8, status_source: u8, http_status: u16, protocol: u8, flags: u8,
-        first_packet: u32, last_packet: u32, grpc_message: u32,
+        first_packet: u32, last_packet: u32, grpc_message: u32, previous_attempts: u8,
     }
 );
 
@@ -213,7 +213,7 @@ table!(
         syns: u32, syn_ack_packet: u32, syn_ack_time_ns: i64,
         closed_packet: u32, reset_packet: u32, reset_time_ns: i64,
         client_packet: u32, client_time_ns: i64, client_begins: u8,
-        server_packet: u32, server_time_ns: i64, server_begins: u8, http1_status: u32,
+        server_packet: u32, server_time_ns: i64, server_begins: u8, http1_status: u16,
         client_settings_packet: u32, client_settings_time_ns: i64,
         server_settings_packet: u32, server_settings_time_ns: i64,
         alert: u8, alert_by: u8, alert_packet: u32, alert_time_ns: i64,
@@ -259,6 +259,15 @@ table!(
         connection: u32, direction: u8, heard_packet: u32, heard_time_ns: i64, first_packet: u32, first_time_ns: i64,
         retransmissions: u32, timeouts: u32, again_packet: u32, again_time_ns: i64, last_packet: u32,
         last_time_ns: i64, ping_packet: u32, ping_time_ns: i64,
+    }
+);
+
+table!(
+    /// One row per side of a connection whose first unacknowledged bytes never arrived, though its peer was heard.
+    Undelivered, UndeliveredRow {
+        connection: u32, direction: u8, first_packet: u32, first_time_ns: i64, retransmissions: u32, shortest: u32,
+        last_packet: u32, last_time_ns: i64, hole_bytes: u64, behind_packet: u32, behind_time_ns: i64,
+        longest_bytes: u32, longest_seen_bytes: u32, segment_bytes: u32, heard_packet: u32, heard_time_ns: i64,
     }
 );
 

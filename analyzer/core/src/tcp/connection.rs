@@ -89,8 +89,6 @@ pub struct Connection {
     pub last: At,
     /// The first packet has SYN.
     pub opening_seen: bool,
-    /// The first FIN of each side.
-    pub fins: [Option<At>; 2],
     /// The first RST.
     pub reset: Option<At>,
     /// Who sent the first FIN or RST.
@@ -122,7 +120,6 @@ impl Connection {
             first: at,
             last: at,
             opening_seen,
-            fins: [None; 2],
             reset: None,
             closed_by: None,
             closings: Vec::new(),
@@ -165,13 +162,20 @@ impl Connection {
         i64::from(self.halves[side].segment_size(&self.halves[1 - side]))
     }
 
+    /// The bytes of `side` that its peer never acknowledged and the capture does not show, and the packet behind them.
+    pub fn hole(&self, side: usize) -> Option<(u64, At)> {
+        let half = &self.halves[side];
+        let (first, kept) = half.out_of_order.as_ref()?.head()?;
+        (half.acked > 0 && half.acked <= half.next && first > half.next).then(|| (first.abs_diff(half.next), kept.at))
+    }
+
     /// Whether both sides have closed, or one has reset.
     pub fn is_finished(&self) -> bool {
-        self.reset.is_some() || self.fins.iter().all(Option::is_some)
+        self.reset.is_some() || self.transport.fins.iter().all(Option::is_some)
     }
 
     /// The first FIN or RST.
     pub fn closed_at(&self) -> Option<At> {
-        self.reset.into_iter().chain(self.fins.into_iter().flatten()).min_by_key(|at| at.time)
+        self.reset.into_iter().chain(self.transport.fins.into_iter().flatten()).min_by_key(|at| at.time)
     }
 }

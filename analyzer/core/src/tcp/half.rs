@@ -10,6 +10,7 @@ use super::path_delay::PathDelay;
 use super::queue::Queue;
 use super::reassembly::OutOfOrder;
 use super::rtt::Rtt;
+use super::undelivered::Undelivered;
 
 /// A capture point this close to a sender, nanoseconds there and back, sees what the sender sees: 200 microseconds.
 pub const NEAR: i64 = 200_000;
@@ -226,6 +227,8 @@ pub struct Half {
     pub retransmissions_since: u32,
     /// Offsets of retransmissions, as far as they are kept, until the peer says that it had them already.
     pub sent_again: Vec<i64>,
+    /// The first bytes that its peer does not acknowledge.
+    pub undelivered: Undelivered,
     /// Packets of the connection since the peer acknowledged a hole.
     pub hole_patience: u32,
 }
@@ -240,7 +243,8 @@ impl Half {
         let fields =
             self.next ^ self.highest ^ self.acked ^ self.flight.start ^ self.last_data_time ^ self.last_retransmission;
         let congestion = u64::from(self.congestion.assumed) ^ u64::from(self.longest_payload);
-        rings ^ fields as u64 ^ congestion ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
+        let queues = self.delay.touch() ^ self.path_queues[0].touch() ^ self.path_queues[1].touch();
+        rings ^ fields as u64 ^ congestion ^ queues ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
     }
 
     /// Fixes the sequence number of offset 0.

@@ -14,3 +14,4 @@ pub mod rtt;
 pub mod send_queue;
 pub mod transport;
 pub mod unanswered;
+pub mod undelivered;

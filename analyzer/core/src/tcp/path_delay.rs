@@ -44,6 +44,12 @@ pub struct PathDelay {
 }
 
 impl PathDelay {
+    /// Reads what the next packets will; see [`Connection::touch`](super::connection::Connection::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        (self.ticks ^ self.highest) as u64
+    }
+
     /// A packet with the timestamp `clock` came at `time`: how long it was queued at least, nanoseconds, 0 when that is
     /// less than [`TARGET`] or not known. A tick is the error.
     #[inline]

@@ -43,6 +43,12 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Reads what the next packets will; see [`Connection::touch`](super::connection::Connection::touch).
+    #[inline]
+    pub fn touch(&self) -> u64 {
+        u64::from(self.packets)
+    }
+
     /// A packet with `bytes` of payload left the queue, in which it had been for `queued` nanoseconds.
     #[inline]
     pub fn packet(&mut self, queued: i64, bytes: u32, at: At, place: Place, cx: &mut Context) {

@@ -42,6 +42,8 @@ pub struct SendQueue {
     resent: [Resent; limits::RESENT],
     resendings: usize,
     last_resent: i64,
+    /// The sender's clock in the last retransmission that has one.
+    last_clock: Option<u32>,
 }
 
 impl SendQueue {
@@ -89,6 +91,7 @@ impl SendQueue {
             Resent { offset, time, clock }
         };
         self.last_resent = time;
+        self.last_clock = clock.or(self.last_clock);
     }
 
     /// The receiver had the bytes at `offset` twice (RFC 2883): the retransmitted bytes were not missing.
@@ -100,8 +103,9 @@ impl SendQueue {
     /// retransmission, the receiver had the first transmission (the Eifel algorithm, RFC 3522 section 3.2).
     #[inline]
     pub fn answered(&mut self, offset: i64, echo: u32) {
-        if self.resendings > 0 {
-            let older = |clock: u32| (echo.wrapping_sub(clock) as i32) < 0;
+        let older = |clock: u32| (echo.wrapping_sub(clock) as i32) < 0;
+        // clocks run forward: an echo that is not older than the last retransmission is not older than any
+        if self.last_clock.is_some_and(older) {
             let needless = |resent: &&mut Resent| resent.offset < offset && resent.clock.is_some_and(older);
             self.resent.iter_mut().filter(needless).for_each(|resent| resent.offset = i64::MAX);
         }

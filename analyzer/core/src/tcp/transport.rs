@@ -1,5 +1,7 @@
 //! What layers above TCP read of a connection: how far each side is from the capture point, and what blocked its bytes.
 
+use crate::at::At;
+
 use super::send_queue::SendQueue;
 use super::unanswered::Unanswered;
 
@@ -20,12 +22,17 @@ pub struct Transport {
     pub queues: [SendQueue; 2],
     /// What each side sent since its peer was last heard.
     pub unanswered: [Unanswered; 2],
+    /// The first bytes of each side that were not acknowledged, if they are known to be lost: their offset, and since when,
+    /// nanoseconds since the epoch.
+    pub lost_since: [Option<(i64, i64)>; 2],
+    /// Of these bytes: only packets as long as theirs are lost, so the peer lives.
+    pub too_long: [bool; 2],
     /// At the connection's end: all bytes of each side were acknowledged.
     pub is_acknowledged: [bool; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],
-    /// When each side's FIN came, nanoseconds since the epoch; bytes handed up late may be older.
-    pub closed: [Option<i64>; 2],
+    /// The first FIN of each side; bytes handed up late may be older.
+    pub fins: [Option<At>; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
     /// The bytes that are handed up follow others that may still come: the capture ends first.
@@ -41,9 +48,11 @@ impl Default for Transport {
             queued_behind: [(0, 0); 2],
             queues: Default::default(),
             unanswered: Default::default(),
+            lost_since: [None; 2],
+            too_long: [false; 2],
             is_acknowledged: [false; 2],
             unheard: [false; 2],
-            closed: [None; 2],
+            fins: [None; 2],
             is_cut: [false; 2],
             unproven: false,
         }
@@ -53,7 +62,13 @@ impl Default for Transport {
 impl Transport {
     /// What a side sent in vain, because its peer is not heard any more; the earliest if both sides did.
     pub fn in_vain(&self) -> Option<&Unanswered> {
-        self.unanswered.iter().filter(|sent| sent.is_in_vain()).min_by_key(|sent| sent.first.time)
+        [0, 1].into_iter().filter_map(|side| self.in_vain_of(side)).min_by_key(|sent| sent.first.time)
+    }
+
+    /// What `side` sent in vain, because its peer is not heard any more.
+    pub fn in_vain_of(&self, side: usize) -> Option<&Unanswered> {
+        let sent = self.unanswered.get(side)?;
+        (sent.is_in_vain() && self.too_long.get(side) == Some(&false)).then_some(sent)
     }
 
     /// Both halves of the path, nanoseconds.

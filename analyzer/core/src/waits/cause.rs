@@ -64,11 +64,17 @@ fn has_recovered(layers: &Layers<'_>, side: usize, at: At) -> bool {
 /// at the stop. It acknowledges nothing new: all was acknowledged while the window was shut.
 pub(super) fn window_grew(layers: &Layers<'_>, side: usize, stop: &Stop, at: At) -> Option<Ack> {
     let grew = layers.tcp.halves[side].window_grew;
-    let arrives = grew.time.saturating_add(layers.tcp.transport.near_rtt[side].max(0));
     let segment = layers.tcp.segment_size(side);
     let shut = segment > 0 && stop.receive_window? - stop.in_flight? < segment;
+    let (right_before, _) = arrival(layers, side, grew.time, at);
+    (shut && right_before).then_some(grew)
+}
+
+/// Whether a packet that was captured at `time` reached `side` right before it resumed, and whether since it stopped.
+fn arrival(layers: &Layers<'_>, side: usize, time: i64, at: At) -> (bool, bool) {
+    let arrives = time.saturating_add(layers.tcp.transport.near_rtt[side].max(0));
     let since = arrives > layers.tcp.halves[side].last_data_time;
-    (shut && since && at.time.saturating_sub(arrives) <= reaction(layers)).then_some(grew)
+    (since && at.time.saturating_sub(arrives) <= reaction(layers), since)
 }
 
 /// Whether the credit that came since the stop came in the last quarter of the wait: a busy sender, or a path whose
@@ -114,11 +120,8 @@ pub(super) fn closed_window(stop: &Stop, segment: i64) -> Option<Cause> {
 
 /// Whether a WINDOW_UPDATE arrived right before the sender resumed, and whether any came since it stopped.
 pub(super) fn credit(layers: &Layers<'_>, side: usize, at: At) -> (bool, bool) {
-    let near = layers.tcp.transport.near_rtt[side].max(0);
-    let Some(credit) = layers.http2.sides[side].credited_at else { return (false, false) };
-    let arrives = credit.time.saturating_add(near);
-    let since = arrives > layers.tcp.halves[side].last_data_time;
-    (since && at.time.saturating_sub(arrives) <= reaction(layers), since)
+    let credit = layers.http2.sides[side].credited_at;
+    credit.map_or((false, false), |credit| arrival(layers, side, credit.time, at))
 }
 
 /// An ACK released the sender: it waited for the receive window if that had no room for a segment, for the congestion

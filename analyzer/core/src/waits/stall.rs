@@ -38,7 +38,9 @@ pub fn note(layers: &mut Layers<'_>, side: usize, at: At, cx: &mut Context) {
     let ping = http2.sides[side].pinged.filter(|ping| silence(silent_since(ping.ready_time)) >= LATE_PING);
     let Some(start) = rpcs.into_iter().chain(ping.map(|ping| silent_since(ping.ready_time))).min() else { return };
     let troubled = half.last_retransmission.max(peer.last_retransmission) >= start;
-    if half.last_data_packet == 0 || troubled || peer.window == Some(0) || http2.application.stalls >= limits::STALLS {
+    let full =
+        http2.application.stalls >= limits::CONNECTION_STALLS || cx.stalls.len() >= limits::STALLS + limits::ROWS_AHEAD;
+    if half.last_data_packet == 0 || troubled || peer.window == Some(0) || full {
         return;
     }
     http2.application.stalls += 1;

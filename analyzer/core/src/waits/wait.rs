@@ -37,7 +37,7 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
     let released = release(layers, side, at);
     let cause = cause(layers, side, stop, length, released, at);
     let after_loss = cause == Cause::CongestionWindow && layers.tcp.halves[side].congestion.is_after_loss();
-    let full = fills_the_link(layers, side, cause, duration);
+    let full = fills_the_link(layers, side, cause, at);
     let named = if full { Cause::Transmission } else { cause };
     let interval = BlockedInterval { start, end: at.time, cause: named, after_loss: after_loss && !full };
     let (streams, apart) = charge_wait(layers.http2, side, &interval);
@@ -66,10 +66,17 @@ pub fn resumed(layers: &mut Layers<'_>, side: usize, stop: &Stop, length: i64, a
 /// Whether bytes of `side` were moving all the time, in a queue behind the capture point, though its window was used up.
 /// Without the queue, what opened the window had come before the sender stopped. The queue is longer than the path, so more
 /// than twice of what the link carries in a round trip was in flight: a larger window would only lengthen the queue.
-fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, duration: i64) -> bool {
-    let window = matches!(cause, Cause::CongestionWindow | Cause::StreamWindow | Cause::ConnectionWindow);
-    let (queued, _) = layers.tcp.transport.queued_behind[side];
-    window && queued >= duration && layers.tcp.transport.round_trip().is_some_and(|rtt| queued >= rtt)
+fn fills_the_link(layers: &Layers<'_>, side: usize, cause: Cause, at: At) -> bool {
+    let window = [Cause::CongestionWindow, Cause::ReceiveWindow, Cause::StreamWindow, Cause::ConnectionWindow];
+    let queue = layers.tcp.transport.queued_behind[side];
+    let long = layers.tcp.transport.round_trip().is_some_and(|rtt| queue.0 >= rtt);
+    window.contains(&cause) && long && is_never_empty(queue, layers.tcp.halves[side].last_data_time, at.time)
+}
+
+/// Whether a queue was never empty from `start` to `end` that took `queued` by an ACK at `acknowledged`: what joined it up to
+/// then had not left it before as much time had passed again.
+fn is_never_empty((queued, acknowledged): (i64, i64), start: i64, end: i64) -> bool {
+    queued >= end.saturating_sub(start.min(acknowledged))
 }
 
 /// A sender that stopped inside a message, behind a whole DATA frame, resumes right when a WINDOW_UPDATE arrives: that may prove
@@ -117,5 +124,19 @@ fn hold(layers: &mut Layers<'_>, side: usize, cause: Cause, interval: BlockedInt
     match cause {
         Cause::CongestionWindow | Cause::ReceiveWindow | Cause::LossRecovery | Cause::DelayedAck => held.add(interval),
         _ => held.clear(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_known_for_as_long_as_it_was() {
+        assert!(is_never_empty((30, 100), 90, 120));
+        assert!(!is_never_empty((30, 100), 90, 121), "shorter than the wait");
+        assert!(is_never_empty((30, 100), 110, 130));
+        assert!(!is_never_empty((30, 100), 110, 131), "the ACK is from before the wait, and too old");
+        assert!(!is_never_empty((0, 0), 110, 120), "no queue stands");
     }
 }

@@ -63,12 +63,12 @@ impl Call {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let field = |(name, value): &(&str, &str)| {
         let lengths = [name.len(), value.len()].map(|length| u8::try_from(length).unwrap());
         [&[0, lengths[0]], name.as_bytes(), &[lengths[1]], value.as_bytes()].concat()

@@ -306,6 +306,7 @@ impl<A: Application> Side<A> {
         self.kept.clear();
         self.block = None;
         self.unfinished_messages = 0;
+        self.pinged = None; // its acknowledgement may be among them
         self.gaps = self.gaps.wrapping_add(1);
         self.lost_until = self.lost_until.max(packet);
         self.hpack.mark_hole(missing.saturating_add(unread as u64));

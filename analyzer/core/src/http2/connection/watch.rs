@@ -63,6 +63,9 @@ pub trait Watch<A: Application> {
     /// It goes to the protocol on top, which has this state of the stream before it. `begins` when it is the first of its
     /// frame.
     fn stream_data(&mut self, _stream: &A::Stream, _octets: &[u8], _begins: bool) {}
+
+    /// It holds no messages, but a page, an error, or how its stream ended.
+    fn stream_end(&mut self, _stream: &A::Stream, _octets: &[u8]) {}
 }
 
 /// Nobody.

@@ -151,6 +151,30 @@ fn a_message_cut_by_a_lost_boundary_is_given_up() {
     assert_ne!(exchange.cx.rpcs.flags[0] & rpc_flag::TOUCHES_GAP, 0);
 }
 
+/// A PING counts as unanswered only while its acknowledgement cannot have been missed.
+#[test]
+fn a_ping_is_not_unanswered_where_its_acknowledgement_may_be_missing() {
+    let pinged = |exchange: &Exchange| exchange.h2.sides[SERVER].pinged.is_some();
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    assert!(pinged(&exchange));
+    exchange.lose(CLIENT, 1_000);
+    assert!(pinged(&exchange), "the client does not acknowledge its own");
+    exchange.lose(SERVER, 1_000);
+    assert!(!pinged(&exchange), "the hole may hold it");
+
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    exchange.server(&frame(FrameType::PING, flag::ACK, 0, b"deadbeef")[..12]);
+    exchange.lose(SERVER, 3);
+    assert!(!pinged(&exchange), "the header is there");
+    let mut exchange = Exchange::begun();
+    exchange.client(&ping());
+    exchange.server(&ping()[..12]);
+    exchange.lose(SERVER, 3);
+    assert!(pinged(&exchange), "a PING of the server's own");
+}
+
 #[test]
 fn another_protocol_is_given_up_after_a_bounded_search() {
     let mut exchange = Exchange::late(CLIENT);
@@ -248,6 +272,45 @@ fn from_the_preface_on_nothing_is_unknown() {
     assert_eq!((exchange.h2.client, exchange.h2.connection_window(CLIENT)), (CLIENT, Some(65_535)));
     exchange.client(&request(1, "/a/B", 3));
     assert_eq!(exchange.rpc().method.as_deref(), Some("/a/B"));
+}
+
+/// A request whose `content-type` was sent before the capture.
+fn untyped_request(stream: u32, fields: &[u8]) -> Vec<u8> {
+    let block = [&plain(":path", "/a/B")[..], &plain(":method", "POST"), &NEWEST, fields].concat();
+    headers(stream, 0, &block)
+}
+
+/// Protocol, status, and messages of both sides of an RPC whose request is of a type that is not known.
+fn answered(fields: &[u8], content_type: &str, body: &[u8]) -> (&'static str, Option<&'static str>, [u32; 2]) {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[&ping()[..], &ping(), &untyped_request(9, fields)].concat());
+    exchange.client(&data(9, flag::END_STREAM, &message(3)));
+    exchange.server(&[&ping()[..], &ping(), &response_block_of(content_type, 9)].concat());
+    exchange.server(&data(9, flag::END_STREAM, &[&message(5), body].concat()));
+    assert!(exchange.problems().is_empty(), "{content_type}: {:?}", exchange.problems());
+    let rpc = exchange.rpc();
+    let protocol = crate::grpc::protocol::NAMES[usize::from(exchange.cx.rpcs.protocol[0])];
+    (protocol, rpc.status, [rpc.request.0, rpc.response.0])
+}
+
+#[test]
+fn the_answer_tells_the_protocol_of_a_request_whose_type_is_not_known() {
+    let (web_end, connect_end) = (b"\x80\0\0\0\x10grpc-status: 0\r\n", b"\x02\0\0\0\x02{}");
+    assert_eq!(answered(b"", "application/grpc-web+proto", web_end), ("grpc-web", Some("OK"), [1, 1]));
+    assert_eq!(answered(b"", "application/connect+proto", connect_end), ("connect", Some("OK"), [1, 1]));
+    let version = plain("connect-protocol-version", "1");
+    assert_eq!(answered(&version, "application/connect+proto", connect_end), ("connect", Some("OK"), [1, 1]));
+    assert_eq!(answered(b"", "application/json", b"").1, None, "nothing says that this is an RPC");
+    assert_eq!(answered(&plain("te", "trailers"), "application/json", b"").1, Some("UNKNOWN"), "gRPC alone sends te");
+}
+
+#[test]
+fn the_answer_tells_the_protocol_of_a_stream_from_before_the_capture() {
+    let mut exchange = Exchange::late(CLIENT);
+    exchange.client(&[ping(), ping(), data(7, 0, &message(4)), data(7, 0, &message(4))].concat());
+    exchange.server(&[&ping()[..], &ping(), &response_block_of("application/grpc-web", 7)].concat());
+    exchange.server(&data(7, flag::END_STREAM, b"\x80\0\0\0\x10grpc-status: 5\r\n"));
+    assert_eq!((exchange.rpc().status, exchange.cx.rpcs.protocol[0]), (Some("NOT_FOUND"), 1));
 }
 
 /// Trailers of references alone come from no client: `:method` is in the static table.

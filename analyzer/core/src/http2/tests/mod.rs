@@ -1,6 +1,7 @@
 //! The HTTP/2 reader against the conformance vectors, and against exchanges written out byte by byte.
 
 mod blocks;
+mod bodies;
 mod conformance;
 mod cut;
 mod flow_control;

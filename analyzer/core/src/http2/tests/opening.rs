@@ -82,6 +82,24 @@ fn an_upgrade_makes_the_request_stream_1() {
 }
 
 #[test]
+fn an_upgrade_names_the_method_of_every_protocol() {
+    for (content_type, method) in [
+        ("application/grpc", Some("/a.B/C")),
+        ("application/grpc-web", Some("/a.B/C")),
+        ("application/connect+json", Some("/a.B/C")),
+        ("text/html", None),
+    ] {
+        let mut exchange = Exchange::opened();
+        let text = String::from_utf8(upgrade_request("")).unwrap().replace("application/grpc", content_type);
+        exchange.client(text.replace("/a.B/C", "/a.B/C?secret").as_bytes());
+        exchange.server(&[SWITCHING, &settings_frame(&[])].concat());
+        exchange.finish(End::CaptureEnds);
+        let methods: Vec<_> = exchange.rpcs().into_iter().map(|rpc| rpc.method).collect();
+        assert_eq!(methods, method.map(|method| Some(method.to_owned())).into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn an_upgrade_cut_at_every_byte_reads_the_same() {
     let client = upgrade_request("x");
     for cut in 1..client.len() {

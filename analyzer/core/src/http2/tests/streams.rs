@@ -42,6 +42,14 @@ fn interim_responses_do_not_end_anything() {
     assert_eq!(exchange.rpc(), unary(1, "/a/B", 10, 6, "OK"));
 }
 
+#[test]
+fn an_interim_response_is_no_answer() {
+    let mut exchange = asked();
+    exchange.server(&headers(1, 0, &plain(":status", "103")));
+    exchange.client(&rst_stream(1, 8));
+    assert_eq!((exchange.outcome(), exchange.cx.rpcs.http_status[0]), ((Some("CANCELLED"), true), 0));
+}
+
 /// PROTOCOL-HTTP2.md, "Errors"; a client's code says nothing about the status.
 #[test]
 fn a_reset_from_either_side_ends_the_rpc() {

@@ -93,6 +93,22 @@ mod tests {
     }
 
     #[test]
+    fn octets_behind_a_message_are_zeroed_whatever_it_announces() {
+        const RAW: u32 = 101;
+        let question = [0, 1, 0x81, 0x80, 0, 1, 0, 9, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1];
+        let length = u8::try_from(28 + question.len()).unwrap();
+        let ip = [69, 0, 0, length, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let udp = [0, 53, 9, 9, 0, length - 20, 0, 0];
+        let behind =
+            [3, 0xd1, 0xd2, 0xd3, 0, 0xd4, 0xd5, 0xd6, 0xd7, 0xd8, 0xd9, 0xda, 0xdb, 0, 4, 0xdc, 0xdd, 0xde, 0xdf];
+        let packet = [&ip[..], &udp, &question, &behind].concat();
+        let mut rewriter = Rewriter::default();
+        let (out, _) = rewriter.rewrite(RAW, &packet, packet.len() as u32, None, &Key::new(b"key"));
+        assert_eq!(out[usize::from(length)..], [0; 19]);
+        assert_eq!(out[34..36], [0, 9], "the message itself is there");
+    }
+
+    #[test]
     fn short_labels_stay_different() {
         let key = Key::new(b"key");
         let labels: std::collections::HashSet<_> =

@@ -106,6 +106,11 @@ impl Connection {
             half.sent_again.push(offset);
         }
         half.rtt.retransmitted();
+        let repeats_first = offset <= half.acked && half.acked < offset + i64::from(segment.payload_len);
+        if repeats_first && let Some(since) = half.undelivered.retransmit(half.acked, segment.payload_len, at) {
+            self.transport.lost_since[side].get_or_insert((half.acked, since));
+            self.transport.too_long[side] = half.undelivered.is_too_long();
+        }
         // Linux's timeout is the round trip and at least this
         let silent = at.time.saturating_sub(half.last_data_time.max(half.last_retransmission));
         let timeout = silent >= rtt::RTO_MIN.saturating_add(round_trip);

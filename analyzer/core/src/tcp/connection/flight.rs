@@ -29,6 +29,7 @@ impl Connection {
         }
         half.highest = end;
         half.rtt.sent(end, at.time);
+        half.undelivered.send(end, u32::try_from(end - start).unwrap_or(u32::MAX));
         half.sent.push(end, end - start, segment);
         half.sent_short = end - start < segment;
         if segment > 0 {

@@ -22,6 +22,9 @@ impl Connection {
         above: &mut U,
     ) -> Note {
         self.counters.out_of_order += 1;
+        if offset > self.halves[side].next {
+            self.transport.lost_since[side].get_or_insert((self.halves[side].next, at.time));
+        }
         let answers = self.halves[1 - side].acked;
         let half = &mut self.halves[side];
         let store = half.out_of_order.get_or_insert_default();
@@ -202,7 +205,7 @@ impl Connection {
         if missing <= 0 {
             return false;
         }
-        let lost = self.lost_bytes(side, offset);
+        let lost = self.lost_bytes(side, offset, behind);
         self.halves[side].advance(offset);
         if lost > 0 {
             self.counters.missing_bytes += lost.unsigned_abs();
@@ -214,10 +217,12 @@ impl Connection {
     }
 
     /// How many of the bytes of `side` up to `offset` the capture lacks. Where it ends before the connection, what nobody
-    /// has acknowledged is on its way, or comes again.
-    pub(super) fn lost_bytes(&self, side: usize, offset: i64) -> i64 {
+    /// has acknowledged is on its way, or comes again. A peer that was heard after what is `behind` them, and had not
+    /// acknowledged them, never received them.
+    pub(super) fn lost_bytes(&self, side: usize, offset: i64, behind: At) -> i64 {
         let half = &self.halves[side];
-        let comes = self.ending && half.acked > 0 && self.closed_at().is_none();
+        let heard = self.transport.unanswered[side].heard.0 > behind.packet;
+        let comes = self.ending && half.acked > 0 && (heard || self.closed_at().is_none());
         let end = if comes { offset.min(half.acked) } else { offset };
         end.saturating_sub(half.next).max(0)
     }

@@ -170,6 +170,9 @@ impl Connection {
         }
         let peer = &mut self.halves[1 - side];
         peer.acked = offset;
+        peer.undelivered.acknowledge(offset);
+        self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
+        self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
         peer.rtt.acknowledged(offset, at.time);
         self.refresh_near(1 - side);
@@ -206,6 +209,9 @@ impl Connection {
             }
         }
         let peer = &mut self.halves[1 - side];
+        if offset == peer.acked && segment.sack.as_slice().iter().any(|&(left, _)| peer.offset(left) > offset) {
+            peer.undelivered.report(offset, at);
+        }
         if offset <= peer.acked {
             peer.acks.push(Ack { time: at.time, offset: peer.acked, packet: at.packet });
         }
@@ -247,8 +253,7 @@ impl Connection {
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {
             self.halves[side].fin.get_or_insert(end);
-            self.fins[side].get_or_insert(at);
-            self.transport.closed[side].get_or_insert(at.time);
+            self.transport.fins[side].get_or_insert(at);
         }
         if is_reset {
             self.reset.get_or_insert(at);

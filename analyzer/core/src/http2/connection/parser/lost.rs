@@ -7,7 +7,7 @@ use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::{Http2, Protocol};
 use crate::http2::connection::watch::Watch;
-use crate::http2::frame::header::FrameType;
+use crate::http2::frame::header::{FrameType, flag};
 use crate::store::tables::Layer;
 
 use super::end::{end_data, end_frame, forget_ended_stream};
@@ -115,6 +115,9 @@ pub(in crate::http2) fn gap_in_control<A: Events, W: Watch<A> + ?Sized>(
     let left = (header.length() as usize).checked_sub(kept.len() + length as usize);
     if header.kind() == FrameType::HEADERS {
         blocks::headers_cut(h2, side, header, &kept, at, reading, watch);
+    }
+    if header.kind() == FrameType::PING && header.has(flag::ACK) {
+        h2.sides[side].pinged = None;
     }
     blocks::lack(h2, side, header.kind(), kept.len() as u64 + u64::from(length));
     match left {

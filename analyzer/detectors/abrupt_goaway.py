@@ -1,0 +1,229 @@
+"""A server ended connections abruptly: its GOAWAY left out calls that were sent, or it closed before they could end.
+
+What it finds
+-------------
+Restarts and limits that cost calls. A graceful end has two steps (RFC 9113 section 6.8): a first GOAWAY that stops new
+calls, and, a round trip later, a second one with the last stream that the server works on. Without the first step,
+calls that are on their way are refused. If the server also closes at once, calls that it had accepted are lost. The
+report says how many calls were refused, and how many were lost.
+
+How it is decided
+-----------------
+A call is *refused* if its stream is above the last stream of the server's GOAWAY, and it has no answer. The server did
+not process it: it is safe to send it again, and most implementations do so without telling the application.
+
+A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its GOAWAY,
+before the answer. It may have been processed: only calls that may run twice can be sent again.
+
+Three connections or more that end after exactly as many requests each, or at the same age, show a limit: the report
+names it.
+
+A GOAWAY with the last stream 2,147,483,647 announces the end and refuses nothing. A client that closes at that moment
+gives up its calls itself, which is no fault of the server. GOAWAYs with an error code are `connection-closed-early`.
+
+When it cannot tell
+-------------------
+Whether a refused call was sent again: it has no number that says so. The finding counts the calls of the same methods
+that the same client began on other connections within a second, which is what a retry looks like. Calls whose stream
+was opened after the GOAWAY had been sent, but before it arrived, are refused as well: they could not know.
+
+What would refute it
+--------------------
+The server's log shows that it worked on the refused calls, or the client's application got their answers.
+
+What to do
+----------
+End connections in two steps: `Server.GracefulStop()`, `MaxConnectionAgeGrace`, a shutdown that waits. nginx refuses
+the streams above `keepalive_requests`: raise it. Retry what is safe.
+
+References
+----------
+- RFC 9113 section 6.8 (GOAWAY)
+- gRFC A6 (client retries): transparent retries of calls that the server did not process
+- gRFC A9: server-side connection management
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.analysis import Analysis
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.text import count
+from ..tables import Ints, Tables
+from . import _draining, _failures, _shared
+
+ID = "abrupt-goaway"
+
+
+def _write_figure(analysis: Analysis) -> str:
+    return f"{count(analysis.totals.frames.get('GOAWAY', 0), 'GOAWAY frame')}, no call refused by one"
+
+
+ABOUT = About(
+    example="recorded/wild/goaway-low.pcap.zst",
+    figure=_write_figure,
+    caused_by=("too-many-pings",),
+    precedence=1,
+    weight="affected_share",
+    whole_connections=True,
+)
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    few: int = 3
+    """Fewer refused calls, none lost, are `info` (heuristic: one or two show no pattern)."""
+    warning_share: float = 0.01
+    """A warning from this share of RPCs refused (heuristic: as the error rate that misses usual objectives)."""
+    critical_share: float = 0.10
+    """Critical from this share of RPCs lost (heuristic: one call in ten)."""
+    again_ns: int = 1_000_000_000
+    """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
+    drained: int = 3
+    """Fewest connections with the same number of requests or age that show a limit (as `connection-closed-early`)."""
+    drained_share: float = 0.8
+    """Share of the drained connections that must have it (as `connection-closed-early`)."""
+    age_spread: float = 0.25
+    """Largest spread of ages, by their median (as `connection-closed-early`)."""
+    examples: int = 3
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all connections that servers ended abruptly."""
+    if not len(tables.goaways.packet) or not len(tables.failures.rpc):
+        return
+    refused = _draining.find_refused(tables)
+    lost = _find_lost(tables)
+    if len(refused) or len(lost):
+        yield _make_finding(tables, refused, lost, limits)
+
+
+def _find_lost(tables: Tables) -> Ints:
+    """Find calls without an answer on connections that the server closed within a round trip after its GOAWAY."""
+    g, c, rpcs = tables.goaways, tables.connections, tables.rpcs
+    after = c.closed_time_ns[g.connection] - g.time_ns
+    fast = (g.direction == 1) & (g.code == 0) & (c.closed_by[g.connection] == 1) & (after >= 0)
+    fast &= after <= c.min_rtt_ns[g.connection]
+    rows = _failures.failed(tables).rpc.astype(np.int64)
+    rows = rows[np.isin(rpcs.connection[rows], g.connection[fast]) & _ended_with_connection(tables, rows)]
+    return rows[~_draining.mark_refused(tables, rows)]
+
+
+def _ended_with_connection(tables: Tables, rows: Ints) -> _failures.Mask:
+    rpcs = tables.rpcs
+    ends = rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
+    closed: _failures.Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
+        ends >= tables.connections.closed_time_ns[rpcs.connection[rows]]
+    )
+    closed &= rpcs.status_source[rows] == _failures.CONNECTION
+    return closed
+
+
+def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> Finding:
+    rpcs, everything = tables.rpcs, tables.rpc_count
+    rows = np.r_[refused, lost]
+    connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
+    server = _shared.host(tables, connections[0], 1)
+    again = _count_again(tables, refused, limits)
+    drained = _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
+    calls, ended = count(len(refused), "call"), count(len(connections), "connection")
+    parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
+    parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
+    what = " and ".join(parts)
+    safe = "the refused calls are safe to retry" if len(refused) else "retry only calls that may run twice"
+    return Finding(
+        id=ID,
+        title=f"GOAWAY without notice: {len(refused):,} calls refused, {len(lost):,} lost",
+        severity=_rate_severity(len(refused), len(lost), everything, limits),
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(connections, _failures.methods_of(tables, rows.astype(np.uint32))),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "connections": len(connections),
+            "refused_rpcs": len(refused),
+            "safe_to_retry_rpcs": len(refused),
+            "lost_rpcs": len(lost),
+            "begun_again_rpcs": again,
+            "rpcs": everything,
+            "affected_share": len(rows) / everything,
+        },
+        evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
+        explanation=" ".join([*_explain(tables, refused, lost, again), *([drained.describe()] if drained else [])]),
+        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, connections)),
+        references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
+        verdict=(
+            f"{server} ended {ended} with GOAWAY without notice: it {what}. "
+            f"Shut down in two steps (graceful stop); {safe}."
+        ),
+    )
+
+
+def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
+    if lost:
+        return "critical" if lost >= limits.few and lost / everything >= limits.critical_share else "warning"
+    return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
+
+
+def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
+    """Count calls of the same client and method that began on other connections soon after a refused one's GOAWAY."""
+    rpcs, c, ends = tables.rpcs, tables.connections, _draining.find_last_goaways(tables)
+    found = 0
+    for connection in _shared.distinct(rpcs.connection[refused]).tolist():
+        mine = refused[rpcs.connection[refused] == connection]
+        said = int(tables.goaways.time_ns[ends[connection]])
+        after = (rpcs.start_time_ns >= said) & (rpcs.start_time_ns <= said + limits.again_ns)
+        after &= (rpcs.connection != connection) & (c.client_ip[rpcs.connection] == c.client_ip[connection])
+        after &= np.isin(rpcs.method, rpcs.method[mine])
+        found += min(len(mine), int(after.sum()))
+    return found
+
+
+def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> list[str]:
+    parts = []
+    if len(refused):
+        first = int(tables.rpcs.connection[refused[0]])
+        goaway = _draining.find_last_goaways(tables)[first]
+        on = int((tables.rpcs.connection[refused] == first).sum())
+        above, all_refused = count(on, "call"), count(len(refused), "call")
+        parts.append(
+            f"On connection {first} the server's GOAWAY has the last stream {tables.goaways.last_stream[goaway]}, and "
+            f"the client had sent {above} above it. In total {all_refused} were refused: the server did not process "
+            "them, and they are safe to retry (RFC 9113 section 6.8)."
+        )
+        parts.append(
+            f"{count(again, 'call')} of the same methods began on other connections within a second, as retries would."
+        )
+    if len(lost):
+        parts.append(
+            f"{count(len(lost), 'call')} that the server had accepted got no answer, because it closed "
+            "within a round trip after its GOAWAY. They may have been processed."
+        )
+    return parts
+
+
+def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Evidence]:
+    g, goaway = tables.goaways, _draining.find_last_goaways(tables)[connection]
+    what = f"GOAWAY NO_ERROR of the server on connection {connection}, last stream {g.last_stream[goaway]}"
+    yield Evidence(int(g.packet[goaway]), int(g.time_ns[goaway]), what)
+    mine = rows[tables.rpcs.connection[rows] == connection]
+    yield _failures.began(tables, int(mine[-1]))
+
+
+def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
+    stop = (
+        Remedy(
+            "grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"
+        ),
+        Remedy("grpc-java", "Server.shutdown(), awaitTermination(...)", "the same"),
+        Remedy("C-core", "Server::Shutdown(deadline)", "the same, until the deadline"),
+    )
+    retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
+    return (*_failures.seen_first(tables, connections, 1, stop), retry)

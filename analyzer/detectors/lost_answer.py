@@ -1,0 +1,127 @@
+"""A server reset streams with NO_ERROR before their answers were complete.
+
+What it finds
+-------------
+Calls whose answer never came in full, though nobody reports an error: RST_STREAM with the code NO_ERROR takes the
+place of the trailers. The server may have done the work. Clients report INTERNAL or UNKNOWN, and often the server's
+log shows a success.
+
+How it is decided
+-----------------
+RST_STREAM(NO_ERROR) has one meaning: the response is complete, and the client can stop sending its request (RFC 9113
+section 8.1). A response of gRPC is complete with its trailers. A call is reported if such a reset of the server ended
+it without trailers. After trailers it is normal, and nothing is reported.
+
+The report says how many of these calls had got a part of their response.
+
+When it cannot tell
+-------------------
+A client may drop a complete answer when the reset follows it, which RFC 9113 forbids. That happens inside the client,
+and no packet shows it. Nor does a packet show that a RST of TCP made the client's kernel throw away an answer that had
+arrived: calls that a RST ended are `connection-closed-early`. Where bytes of the server are missing from the capture,
+its trailers may have been among them; such calls are left out.
+
+What would refute it
+--------------------
+The client's application got a status for these calls from the server.
+
+What to do
+----------
+Look for what resets streams in the server or a proxy between: a handler that returns before its response is flushed, a
+proxy whose backend closed. Update the one that does: a reset without trailers must carry an error code.
+
+References
+----------
+- RFC 9113 sections 8.1 and 7: NO_ERROR after a complete response
+- grpc/grpc doc/PROTOCOL-HTTP2.md, Errors: NO_ERROR in RST_STREAM is INTERNAL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Finding, Remedy, Scope, Skipped
+from ..model.text import count
+from ..tables import TOUCHES_GAP, Tables
+from . import _failures, _figures, _shared
+from ._failures import Failed
+
+ID = "lost-answer"
+ABOUT = About(
+    example="recorded/wild/hyper-rst-noerror.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=2,
+    weight="lost_share",
+)
+
+_NO_ERROR, _SERVER = 0, 1
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    critical_share: float = 0.10
+    """Critical from this share of RPCs (heuristic: one call in ten)."""
+    few: int = 3
+    """Fewer such RPCs are never critical (heuristic: one or two show no pattern)."""
+    examples: int = 3
+    """RPCs shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all RPCs that a server reset with NO_ERROR before their trailers."""
+    if not len(tables.failures.rpc):
+        return
+    rows = _failures.failed(tables)
+    lost = (rows.row >= 0) & (rows.reset_by == _SERVER) & (rows.reset_code == _NO_ERROR)
+    lost &= ~np.isin(rows.source, (_failures.TRAILERS, _failures.HTTP_STATUS))
+    rows = rows.where(lost & (tables.rpcs.flags[rows.rpc] & TOUCHES_GAP == 0))
+    if len(rows):
+        yield _make_finding(tables, rows, limits)
+
+
+def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
+    everything, connections = tables.rpc_count, _failures.connections_of(tables, rows.rpc)
+    share, begun = len(rows) / everything, int((rows.http_status != 0).sum())
+    server = _shared.host(tables, connections[0], _SERVER)
+    calls = f"{len(rows):,} of {count(everything, 'RPC')}"
+    critical = len(rows) >= limits.few and share >= limits.critical_share
+    return Finding(
+        id=ID,
+        title=f"{calls} were reset with NO_ERROR before their answer was complete",
+        severity="critical" if critical else "warning",
+        confidence=_shared.quality_allows(tables),
+        scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "lost_answers": len(rows),
+            "answers_begun": begun,
+            "rpcs": everything,
+            "lost_share": share,
+            "lost_by_method": _failures.listed(_failures.by_method(tables, rows.rpc)),
+        },
+        evidence=tuple(_failures.spans(tables, rows, limits.examples)),
+        explanation=(
+            f"{server} ended {calls} ({share:.1%}) with RST_STREAM(NO_ERROR) and without trailers; {begun:,} of them "
+            "had got a part of their response. NO_ERROR says that the response is complete, but without trailers it "
+            "has no status. The server may have done the work: retry only calls that may run twice."
+        ),
+        remedies=(
+            Remedy(
+                "application", "the server's and the proxy's log at the times of the evidence", "who reset, and why"
+            ),
+            Remedy(
+                "application", "an error code in resets without trailers", f"on {server}, or a proxy in front of it"
+            ),
+        ),
+        references=("RFC 9113 section 8.1", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
+        verdict=(
+            f"{server} reset {calls} with NO_ERROR before the answer was complete, so it is lost: find what resets "
+            "streams in that server or a proxy in front of it."
+        ),
+    )

@@ -1,0 +1,207 @@
+"""Full-size packets of one direction never arrive, while smaller ones do.
+
+What it finds
+-------------
+Paths that drop packets above a size and tell nobody: an MTU black hole. Small calls work, and the first large message
+stops its connection for good. TCP repeats the same full segment, and all bytes behind it wait. The report says which
+size was lost, which size arrived, and how long RPCs waited.
+
+How it is decided
+-----------------
+The first bytes that the receiver does not acknowledge never arrive. Its packets go on to come, or it has reported
+later, shorter bytes as received (SACK). Then one of two things must hold:
+
+- *The sender's packets are in the capture.* It retransmits these bytes three times or more, and no packet as long as
+  these was ever acknowledged in this direction.
+- *They are not, because the path dropped them before.* Bytes behind them came, and the gap is a full segment or more,
+  by the MSS of the SYNs. No full segment came at all in this direction. The gap stayed open for 3 s or longer, in
+  which TCP retransmits several times.
+
+A sender whose full segments are lost sends nothing else, so its peer may have nothing to answer: that alone is no dead
+peer. Random loss takes packets of all sizes, and does not take the same bytes each time. RPC time from the loss on is
+`loss_recovery`. Deadlines that pass meanwhile are a consequence.
+
+When it cannot tell
+-------------------
+Where full segments passed before on the same connection: then the path has changed, or it is another loss. ICMP
+messages (fragmentation needed, packet too big) are not read: a path that sends them makes TCP use smaller segments.
+Where the capture shows segments joined by offload (GRO), sizes on the path are unknown, and the finding may be
+missing.
+
+What would refute it
+--------------------
+`ping -M do -s 1472 HOST` (IPv4, MTU 1500) from the sender is answered: full-size packets pass.
+
+What to do
+----------
+Lower the MTU of the sender's interface, or clamp the MSS at the router or tunnel (`--clamp-mss-to-pmtu`). Let ICMP
+type 3 code 4 and ICMPv6 type 2 pass through firewalls. `net.ipv4.tcp_mtu_probing=1` lets Linux find the size itself.
+
+References
+----------
+- RFC 2923 (TCP problems with path MTU discovery), section 2.1: black hole detection
+- RFC 4821, RFC 8899 (packetization layer path MTU discovery)
+- Linux Documentation/networking/ip-sysctl.rst (tcp_mtu_probing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.budget import CAUSES
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
+from ..tables import Ints, Tables
+from ..tables.durations import total_ns
+from . import _figures, _shared
+
+ID = "mtu-black-hole"
+ABOUT = About(
+    example="recorded/wild/mtu-blackhole-server.pcap.zst",
+    figure=_figures.nothing_seen,
+    precedence=0,
+    whole_connections=True,
+    without_rpcs=True,
+)
+
+_LOSS = CAUSES.index("loss_recovery")
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    retransmissions: int = 3
+    """Retransmissions of the same bytes in vain (heuristic: as `peer-unreachable`)."""
+    passing_bytes: int = 536
+    """Payload that every path carries (RFC 9293 section 3.7.1: the default MSS)."""
+    open_ns: int = 3_000_000_000
+    """How long a gap stays open at the receiver (RFC 6298: timeouts of 1 s and 2 s, so two retransmissions)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
+    examples: int = 2
+    """Connections shown as evidence (heuristic: enough to see a pattern)."""
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about all directions in which only small packets arrive."""
+    rows = _find_rows(tables, limits)
+    if len(rows):
+        yield _make_finding(tables, rows, limits)
+
+
+def _find_rows(tables: Tables, limits: Limits) -> Ints:
+    """Find what was lost again and again because of its length; retransmissions in the capture prove most."""
+    u = tables.undelivered
+    repeated = (u.retransmissions >= limits.retransmissions) & (u.shortest > limits.passing_bytes)
+    repeated &= (u.longest_bytes > 0) & (u.shortest > u.longest_bytes)
+    repeated &= (u.heard_packet > u.last_packet) | (u.behind_packet > 0)
+    gap = (u.retransmissions == 0) & (u.segment_bytes > limits.passing_bytes) & (u.hole_bytes >= u.segment_bytes)
+    gap &= (u.longest_seen_bytes < u.segment_bytes) & (u.heard_time_ns - u.first_time_ns >= limits.open_ns)
+    rows = np.flatnonzero(repeated | gap)
+    return rows[np.argsort(-u.retransmissions[rows].astype(np.int64), kind="stable")]
+
+
+def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
+    u, first = tables.undelivered, int(rows[0])
+    connections = tuple(_shared.distinct(u.connection[rows]).tolist())
+    sender = _shared.host(tables, int(u.connection[first]), int(u.direction[first]))
+    lost = total_ns(tables.connection_budgets[list(connections), _LOSS])
+    share = _shared.share_of_time(tables, lost)
+    size, passed = _measure_sizes(tables, first)
+    cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
+    return Finding(
+        id=ID,
+        title=f"packets of {sender} with {size:,} bytes never arrive, those with up to {passed:,} do",
+        severity="critical" if share >= limits.critical_share else "warning",
+        confidence=_shared.lower("high" if u.retransmissions[first] else "medium", _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
+        lost_ns=lost,
+        share=share,
+        metrics={
+            "connections": len(connections),
+            "lost_payload_bytes": size,
+            "arrived_payload_bytes": passed,
+            "retransmissions": int(u.retransmissions[rows].sum()),
+            "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
+        },
+        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row, sender)),
+        explanation=_explain(tables, rows, sender, lost),
+        remedies=_list_remedies(sender),
+        references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
+        verdict=(
+            f"The path drops packets of {sender} with {size:,} bytes of payload silently, while those up to {passed:,} "
+            f"arrive{cost}: lower the MTU or MSS there."
+        ),
+    )
+
+
+def _measure_sizes(tables: Tables, row: int) -> tuple[int, int]:
+    """Return the payload that was lost, and the longest that arrived."""
+    u = tables.undelivered
+    if u.retransmissions[row]:
+        return int(u.shortest[row]), int(u.longest_bytes[row])
+    return int(u.segment_bytes[row]), int(u.longest_seen_bytes[row])
+
+
+def _explain(tables: Tables, rows: Ints, sender: str, lost: int) -> str:
+    u, first = tables.undelivered, int(rows[0])
+    size, passed = _measure_sizes(tables, first)
+    open_for = _shared.milliseconds(float(u.heard_time_ns[first] - u.first_time_ns[first]))
+    where = f"on connection {u.connection[first]}"
+    if u.retransmissions[first]:
+        what = (
+            f"{sender} retransmitted the same {size:,} bytes {u.retransmissions[first]:,} times {where}, and they were "
+            f"never acknowledged. No packet with more than {passed:,} bytes of payload was acknowledged."
+        )
+    else:
+        what = (
+            f"{u.hole_bytes[first]:,} bytes of {sender} never arrived {where}, though later bytes did. Its full "
+            f"segments have {size:,} bytes, and no packet with more than {passed:,} bytes came. The receiver did not "
+            "acknowledge them, so the path lost them, not the capture."
+        )
+    if u.heard_packet[first] > u.last_packet[first]:
+        lives = f"Its peer was heard for {open_for} after that, so the path works for small packets."
+    else:
+        lives = "Its peer reported shorter bytes behind them as received, so the path works for small packets."
+    parts = [what, lives]
+    if lost:
+        parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total.")
+    if len(rows) > 1:
+        parts.append(f"The same is seen on {count(len(rows), 'connection')}.")
+    return " ".join(parts)
+
+
+def _show_row(tables: Tables, row: int, sender: str) -> Iterator[Evidence]:
+    u = tables.undelivered
+    first, first_ns = int(u.first_packet[row]), int(u.first_time_ns[row])
+    if u.retransmissions[row]:
+        yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")
+        if u.behind_packet[row]:
+            what = "its peer reports later, shorter bytes as received (SACK)"
+            yield Evidence(int(u.behind_packet[row]), int(u.behind_time_ns[row]), what)
+        what = f"retransmission {u.retransmissions[row]:,} of the same bytes"
+        yield Evidence(int(u.last_packet[row]), int(u.last_time_ns[row]), what)
+    else:
+        yield Evidence(first, first_ns, f"later bytes of {sender} come; {u.hole_bytes[row]:,} bytes before them do not")
+    if u.heard_packet[row] > max(first, int(u.last_packet[row])):
+        what = "the last packet of its peer, which still does not acknowledge them"
+        yield Evidence(int(u.heard_packet[row]), int(u.heard_time_ns[row]), what)
+
+
+def _list_remedies(sender: str) -> tuple[Remedy, ...]:
+    return (
+        Remedy("linux", "ip link set dev INTERFACE mtu 1280", f"on {sender}: fits every path; more packets"),
+        Remedy(
+            "linux", "sysctl -w net.ipv4.tcp_mtu_probing=1", f"on {sender}: TCP tries smaller segments after timeouts"
+        ),
+        Remedy(
+            "network",
+            "iptables -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
+            "on the router or tunnel with the smaller MTU: both ends use segments that fit",
+        ),
+        Remedy("network", "let ICMP type 3 code 4 and ICMPv6 type 2 pass", "path MTU discovery works again"),
+    )

@@ -1,0 +1,259 @@
+"""A server seems to work on a limited number of RPCs at once, while others wait in it.
+
+What it finds
+-------------
+Servers with a small pool of threads or a limit of their own (`max_workers`, an executor, a semaphore, a lock). More
+calls are open than the server works on, so most of their time is a queue inside the server. The handler is not slow,
+and no HTTP/2 limit is reached. The report says how many calls it seems to work on, how long one takes, and how long
+they wait.
+
+How it is decided
+-----------------
+By the first RPCs of each connection, of one method. With a limit of N, a call starts when it arrives, or when all but
+N - 1 of the calls before it are answered. From then on all calls must take about the same time, whatever their
+response time. The finding needs all of this, for one N below the number of open calls:
+
+- the time from this start to the response varies little, and for calls that found a free place as for those that
+  waited,
+- half of the calls waited as long as one takes, or longer,
+- the median response of the whole capture contains such a wait as well.
+
+A server that works on all calls at once answers each after its own time: then calls with more others before them take
+no longer, and no N fits.
+
+When it cannot tell
+-------------------
+Only packets of calls are seen, never threads. A lock, a database with few connections, a backend with a limit, or as
+many busy processors look the same, and so does a limit on the rate whose interval is as long as a call. So the
+confidence is medium, and low for one call at a time. Calls of different length, or several methods in one pool, hide a
+limit. Connections that reach their limit of concurrent streams are left out. So does a capture that begins when the
+queue is there.
+
+What would refute it
+--------------------
+The server's own count of running handlers exceeds the limit given here. Or a call alone takes as long as one among
+many.
+
+What to do
+----------
+Compare the number with the server's pool, and raise it if processors and backends allow. Otherwise refuse what cannot
+be served in time (RESOURCE_EXHAUSTED), or add servers: a longer queue only adds latency.
+
+References
+----------
+- https://grpc.io/docs/guides/performance/
+- grpc/grpc src/python/grpcio/grpc/__init__.py: grpc.server(ThreadPoolExecutor(max_workers), maximum_concurrent_rpcs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from ..model.detector import About
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
+from ..model.text import count
+from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Method, Tables
+from . import _failures, _figures, _shared
+
+ID = "server-concurrency-limit"
+ABOUT = About(
+    example="recorded/wild/plateau.pcap.zst",
+    figure=_figures.calls_at_once,
+    weight="queued_share",
+    whole_connections=True,
+)
+
+_FIRST_RPCS = 32
+"""RPCs of each connection that have rows in any case (limits.rs)."""
+
+
+class Limits(Struct, frozen=True, eq=False):
+    """Thresholds, each with its source."""
+
+    calls: int = 16
+    """Fewest calls judged (heuristic: fewer fit by chance)."""
+    most_calls: int = 512
+    """Most calls judged, the first ones (heuristic: bounds the work)."""
+    shortest_ns: int = 1_000_000
+    """Shortest time that a call takes (heuristic: below, packets' own times decide, 1 ms)."""
+    spread: float = 0.35
+    """Spread of the middle four fifths of these times, by their median (heuristic: handlers seldom vary less)."""
+    not_faster: float = 0.8
+    """Calls with a free place take at least this share of the others' time (heuristic: with a limited rate, less)."""
+    not_slower: float = 1.75
+    """They take at most so many times as long (heuristic: first calls are slow; 2 or more at even intervals)."""
+    waited_share: float = 0.5
+    """Share of calls that waited as long as one takes (heuristic: most of them)."""
+    wait_goes_on: float = 1.5
+    """The median response of the whole capture, in such times (heuristic: half of the calls still wait)."""
+
+
+class _Fit(Struct, frozen=True, eq=False):
+    """Some calls to one server, as a limit explains them; all columns are equally long, in the order of arrival."""
+
+    limit: int
+    rows: Ints
+    """Rows of the RPCs."""
+    begin_ns: Ints
+    """When each arrived at the server or its place became free, as its response would show."""
+    freed_by: Ints
+    """Place of the call whose end freed its place; -1 where one was free."""
+    took_ns: Ints
+    """From then to its end."""
+    spread: float
+
+
+def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
+    """Yield one finding about the server and method with the longest queue."""
+    c = tables.connections
+    servers = _shared.distinct(c.server_ip.astype(np.int64) << 16 | c.server_port)
+    found = [
+        fit
+        for server in servers.tolist()
+        for method in tables.methods
+        if method.turnaround and (fit := _fit_limit(tables, server, method, limits)) is not None
+    ]
+    if found:
+        yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
+
+
+def _fit_limit(tables: Tables, server: int, method: Method, limits: Limits) -> _Fit | None:
+    """Find the least limit that explains the calls; None when none does."""
+    rows = _find_calls(tables, server, method)[: limits.most_calls]
+    if len(rows) < limits.calls:
+        return None
+    start, end = _list_times(tables, rows)
+    most = _count_open(start, end)
+    near = int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max())
+    fits = (_try_limit(rows, start + max(near, 0), end, limit) for limit in range(1, most))
+    # callers in a loop make multiples of the limit fit as well
+    return next((fit for fit in fits if _explains(fit, start, near, method, limits)), None)
+
+
+def _find_calls(tables: Tables, server: int, method: Method) -> Ints:
+    """Find the calls to a server in the order of their begin, up to where others of them may have no rows."""
+    rpcs, c = tables.rpcs, tables.connections
+    # where a stream limit is reached, the others wait in the client
+    mine = (c.server_ip.astype(np.int64) << 16 | c.server_port) == server
+    mine &= (c.peer_max_concurrent_streams < 0) | (c.max_concurrent_rpcs < c.peer_max_concurrent_streams)
+    rows = np.flatnonzero(mine[rpcs.connection])
+    horizon = np.iinfo(np.int64).max
+    for connection in _shared.distinct(rpcs.connection[rows]).tolist():
+        starts = np.sort(rpcs.start_time_ns[rows[rpcs.connection[rows] == connection]])
+        if len(starts) > _FIRST_RPCS or len(starts) < int(c.rpcs[connection]):
+            horizon = min(horizon, int(starts[min(_FIRST_RPCS, len(starts)) - 1]))
+    whole = rpcs.flags[rows] & (COMPLETE | BEGUN_BEFORE) == COMPLETE
+    rows = rows[whole & (rpcs.start_time_ns[rows] <= horizon) & (rpcs.method[rows] == method.number)]
+    ordered: Ints = rows[np.lexsort((rpcs.stream[rows], rpcs.start_time_ns[rows]))]
+    return ordered
+
+
+def _list_times(tables: Tables, rows: Ints) -> tuple[Ints, Ints]:
+    start = tables.rpcs.start_time_ns[rows]
+    return start, start + tables.rpcs.duration_ns[rows]
+
+
+def _count_open(start: Ints, end: Ints) -> int:
+    """Count the most calls that were open at once: those begun by each begin, less those ended."""
+    return int((np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, side="right")).max())
+
+
+def _try_limit(rows: Ints, arrival: Ints, end: Ints, limit: int) -> _Fit:
+    """Say when each call began, and how long it took, if the server works on `limit` calls at once."""
+    freed_by = np.full(len(rows), -1, dtype=np.int64)
+    begin = arrival.copy()
+    for place in range(limit, len(rows)):
+        # when all calls before it but limit - 1 have ended
+        freeing = int(np.argsort(end[:place], kind="stable")[place - limit])
+        if end[freeing] > arrival[place]:
+            freed_by[place], begin[place] = freeing, end[freeing]
+    took = end - begin
+    low, median, high = (float(value) for value in np.quantile(took, (0.1, 0.5, 0.9)))
+    spread = (high - low) / median if median > 0 else float("inf")
+    return _Fit(limit, rows, begin, freed_by, took, spread)
+
+
+def _explains(fit: _Fit, start: Ints, near: int, method: Method, limits: Limits) -> bool:
+    """Check whether the limit explains the times of calls, with and without a wait."""
+    waited = fit.freed_by >= 0
+    if fit.spread > limits.spread or not waited.any() or waited.all():
+        return False
+    took, free = float(np.median(fit.took_ns[waited])), float(np.median(fit.took_ns[~waited]))
+    queued = fit.begin_ns - start - near >= took
+    response = (method.turnaround or {})["p50"] - near
+    return (
+        took >= limits.shortest_ns
+        and took * limits.not_faster <= free <= took * limits.not_slower
+        and float(queued.mean()) >= limits.waited_share
+        and response >= limits.wait_goes_on * took
+    )
+
+
+def _make_finding(tables: Tables, fit: _Fit) -> Finding:
+    rpcs, rows = tables.rpcs, fit.rows
+    connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
+    server = _shared.host(tables, connections[0], 1)
+    method = next(method for method in tables.methods if method.number == int(rpcs.method[rows[0]]))
+    start, end = _list_times(tables, rows)
+    near = max(int(tables.connections.near_server_rtt_ns[list(connections)].max()), 0)
+    took = float(np.median(fit.took_ns[fit.freed_by >= 0]))
+    mean = float((method.latency or {}).get("mean", 0))
+    share = max(0.0, 1 - (took + near) / mean) * method.rpcs / tables.rpc_count if mean else 0.0
+    waited, name = float(np.median((fit.begin_ns - start - near)[fit.freed_by >= 0])), method.name or "one method"
+    calls, most = count(fit.limit, "call"), _count_open(start, end)
+    one, wait = _shared.milliseconds(took), _shared.milliseconds(waited)
+    return Finding(
+        id=ID,
+        title=f"{server} seems to work on {calls} at once, while {most:,} are open",
+        severity="info",
+        confidence=_shared.lower("medium" if fit.limit > 1 else "low", _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.names(tables, [method.number])),
+        lost_ns=None,
+        share=None,
+        metrics={
+            "limit": fit.limit,
+            "calls_judged": len(rows),
+            "most_open_calls": most,
+            "calls_that_waited": int((fit.freed_by >= 0).sum()),
+            "service_time_p50_ns": int(took),
+            "service_time_spread": round(fit.spread, 3),
+            "queue_time_p50_ns": int(waited),
+            "queued_share": round(share, 4),
+        },
+        evidence=tuple(_show_queue(tables, fit)),
+        explanation=(
+            f"Of the first {len(rows):,} calls of {name}, {most:,} were open at once. Their responses came as from a "
+            f"server that works on {calls} at once: each took about {one} after its place became free, however many "
+            f"were open. The others waited {wait} for a place (median). The packets do not show what limits it: a pool "
+            "of threads, a lock, a backend, or busy processors."
+        ),
+        remedies=_list_remedies(server),
+        references=("https://grpc.io/docs/guides/performance/",),
+        verdict=(
+            f"{server} seems to work on {calls} of {name} at once, {one} each; the others wait {wait} inside it: look "
+            "at its pool of threads."
+        ),
+    )
+
+
+def _show_queue(tables: Tables, fit: _Fit) -> Iterator[Evidence]:
+    """Show the call that waited longest, and the one that freed its place."""
+    start, _ = _list_times(tables, fit.rows)
+    place = int(np.argmax(np.where(fit.freed_by >= 0, fit.begin_ns - start, -1)))
+    row, freeing = int(fit.rows[place]), int(fit.rows[fit.freed_by[place]])
+    yield _failures.began(tables, row)
+    yield _failures.ended(tables, freeing, "a response frees a place")
+    yield _failures.ended(tables, row, f"the response, {_shared.milliseconds(float(fit.took_ns[place]))} later")
+
+
+def _list_remedies(server: str) -> tuple[Remedy, ...]:
+    note = f"on {server}: more calls at once, if processors and backends allow"
+    return (
+        Remedy("C-core", "grpc.server(ThreadPoolExecutor(max_workers=...)) in Python", note),
+        Remedy("grpc-java", "ServerBuilder.executor(...)", note),
+        Remedy("application", "semaphores, locks and connection pools in the handler", note),
+        Remedy("application", "RESOURCE_EXHAUSTED when the queue is long", "callers fail at once instead of waiting"),
+    )

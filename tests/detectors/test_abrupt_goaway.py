@@ -1,0 +1,105 @@
+"""`abrupt-goaway`: calls that a GOAWAY refused or a fast close lost; never a graceful end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, played, tables_of_scene, told
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import abrupt_goaway as detector
+from grpcdiag.fixtures.synthetic.scenes_restarts import restarted
+
+FIRES_ON = ["wild/goaway-low", "wild/nginx-goaway50"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/goaway-clientdrops",
+    "wild/goaway-graceful",
+    "wild/idle-goaway",
+    "wild/rolling-restart-ok",
+    "wild/server-kill",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_calls_above_the_last_stream_are_not_lost() -> None:
+    """The client had sent streams up to 127, the GOAWAY has 111; it reports that all its 150 calls succeeded."""
+    analysis = analyze([recorded("wild/goaway-low.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.metrics["rpcs"]) == (8, 0, 158)
+    assert (finding.metrics["safe_to_retry_rpcs"], finding.metrics["begun_again_rpcs"]) == (8, 8)
+    assert analysis.verdict.finding == detector.ID
+    assert "safe to retry" in analysis.verdict.text
+    closed = [f for f in analysis.findings if f.id == "connection-closed-early"]
+    assert [f.metrics["lost_rpcs"] for f in closed] == [0] * len(closed)
+
+
+def test_a_limit_of_a_proxy_refuses_calls() -> None:
+    """nginx with `keepalive_requests 50`; ghz reports 594 of 600 calls OK, and 6 attempts UNAVAILABLE."""
+    finding = the_finding(detector, [recorded("wild/nginx-goaway50.pcap.zst")])
+    assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.severity) == (6, 0, "info")
+    assert "after exactly 50 requests each" in finding.explanation
+    assert finding.remedies[0].knob == "keepalive_requests 100000"
+
+
+def test_few_connections_show_no_limit() -> None:
+    files = [recorded("wild/nginx-goaway50.pcap.zst")]
+    assert "after exactly" not in the_finding(detector, files, drained=13).explanation
+
+
+def test_calls_that_the_server_had_accepted_are_lost() -> None:
+    finding = must(detector, tables_of_scene("abrupt-goaway-closes"))
+    assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.severity) == (0, 3, "critical")
+    assert "may have been processed" in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("limits", "severity"), [({}, "critical"), ({"few": 4}, "warning"), ({"critical_share": 0.5}, "warning")]
+)
+def test_lost_calls_weigh_more(limits: dict[str, float], severity: str) -> None:
+    assert must(detector, tables_of_scene("abrupt-goaway-closes"), **limits).severity == severity
+
+
+@pytest.mark.parametrize(
+    ("refused", "limits", "severity"), [(2, {}, "info"), (3, {}, "warning"), (3, {"warning_share": 0.3}, "info")]
+)
+def test_few_refused_calls_are_info(tmp_path: Path, refused: int, limits: dict[str, float], severity: str) -> None:
+    assert must(detector, played(restarted(refused=refused), tmp_path), **limits).severity == severity
+
+
+@pytest.mark.parametrize(("again_ns", "calls"), [(0, 0), (1_000_000_000, 8)])
+def test_calls_that_begin_again_soon(again_ns: int, calls: int) -> None:
+    finding = the_finding(detector, [recorded("wild/goaway-low.pcap.zst")], again_ns=again_ns)
+    assert finding.metrics["begun_again_rpcs"] == calls
+
+
+def test_a_goaway_of_the_client_or_with_an_error_is_another_finding() -> None:
+    tables = tables_of_scene("abrupt-goaway-refuses")
+    assert told(detector, changed(tables, "goaways", direction=[0])) is None
+    assert told(detector, changed(tables, "goaways", code=[2])) is None
+
+
+def test_a_close_after_more_than_a_round_trip_is_a_short_grace() -> None:
+    assert found(detector, [synthetic("abrupt-goaway-quiet-grace").file]) is None

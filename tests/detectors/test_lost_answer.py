@@ -1,0 +1,61 @@
+"""`lost-answer`: RST_STREAM(NO_ERROR) in place of trailers; never after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import must, played, tables_of_scene
+from support import recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import lost_answer as detector
+from grpcdiag.fixtures.synthetic.scenes_answers import reset
+
+FIRES_ON = ["wild/hyper-rst-noerror"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/rst-noerror", "wild/grpclib-deadline", "wild/haproxy-streamtimeout", "wild/nginx-readtimeout"]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_a_server_that_resets_after_the_message() -> None:
+    """Every third of 12 calls gets a message and RST_STREAM(NO_ERROR); grpcio reports 8 OK and 4 failed calls."""
+    analysis = analyze([recorded("wild/hyper-rst-noerror.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.metrics["lost_answers"], finding.metrics["answers_begun"], finding.metrics["rpcs"]) == (4, 4, 12)
+    assert (finding.severity, analysis.verdict.finding) == ("critical", detector.ID)
+    assert next(f for f in analysis.findings if f.id == "rpc-errors").part_of == detector.ID
+
+
+def test_calls_without_a_part_of_the_answer(tmp_path: Path) -> None:
+    finding = must(detector, played(reset(2, part=False), tmp_path))
+    assert (finding.metrics["lost_answers"], finding.metrics["answers_begun"]) == (2, 0)
+
+
+@pytest.mark.parametrize(("calls", "others", "severity"), [(2, 6, "warning"), (3, 6, "critical"), (3, 28, "warning")])
+def test_the_share_decides(tmp_path: Path, calls: int, others: int, severity: str) -> None:
+    assert must(detector, played(reset(calls, others=others), tmp_path)).severity == severity
+
+
+def test_as_many_examples_as_allowed() -> None:
+    assert len(must(detector, tables_of_scene("lost-answer-fires"), examples=1).evidence) == 2

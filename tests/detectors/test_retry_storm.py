@@ -1,0 +1,97 @@
+"""`retry-storm`: retries as a share of the load; never hedging, and never failures that nobody retries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import played, told
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import _retries
+from grpcdiag.analyzer.detectors import retry_storm as detector
+from grpcdiag.fixtures.synthetic.scenes_retries import hedged, retried
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["wild/hedging", "wild/otlp-unavail", "wild/nginx-goaway50"]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_calls_that_all_fail_at_their_fifth_attempt() -> None:
+    """The client reports 45 failed calls; its retryPolicy has 5 attempts, and a back-off of 50 ms that doubles."""
+    analysis = analyze([recorded("wild/retry-storm.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence) == ("critical", "high")
+    assert (finding.metrics["requests"], finding.metrics["retries"], finding.metrics["hedges"]) == (225, 180, 0)
+    assert (finding.metrics["attempts_per_call"], finding.metrics["most_attempts"]) == (5.0, 5)
+    for number, ms in ((1, 50), (2, 100), (3, 200), (4, 400)):  # varied by 20 % each way (gRFC A6)
+        assert 0.8 * ms * MS < int(finding.metrics[f"back_off_{number}_p50_ns"]) < 1.2 * ms * MS
+    assert "45 of 45 retried calls failed after the last attempt" in finding.explanation
+    assert analysis.verdict.finding == detector.ID
+    assert "45 calls caused 225 requests" in analysis.verdict.text
+    assert next(f for f in analysis.findings if f.id == "rpc-errors").part_of == detector.ID
+
+
+def test_calls_that_succeed_at_their_third_attempt() -> None:
+    """The server fails each call twice; the client reports that all 20 succeeded."""
+    finding = the_finding(detector, [recorded("wild/grpcio-retries.pcap.zst")])
+    assert (finding.metrics["requests"], finding.metrics["retries"]) == (60, 40)
+    assert (finding.metrics["retries_answered_ok"], finding.metrics["most_attempts"]) == (20, 3)
+    assert "0 of 20 retried calls failed" in finding.explanation
+
+
+def test_the_attempts_of_calls(tmp_path: Path) -> None:
+    finding = told(detector, played(retried(6, 3, fails=True), tmp_path))
+    assert finding is not None
+    assert finding.metrics["attempts_per_call"] == 3.0
+    back_offs = [round(int(finding.metrics[f"back_off_{number}_p50_ns"]) / MS) for number in (1, 2)]
+    assert back_offs == [10, 20]
+
+
+@pytest.mark.parametrize(("calls", "fires"), [(9, False), (10, True)])
+def test_few_retries_are_no_storm(tmp_path: Path, calls: int, fires: bool) -> None:
+    assert bool(told(detector, played(retried(calls, 2), tmp_path))) == fires
+
+
+@pytest.mark.parametrize(("others", "severity"), [(81, "info"), (80, "warning"), (0, "critical")])
+def test_the_share_decides(tmp_path: Path, others: int, severity: str) -> None:
+    """Ten retries of 101 requests and of 100; without others they are half."""
+    finding = told(detector, played(retried(10, 2, others=others), tmp_path))
+    assert finding is not None
+    assert finding.severity == severity
+
+
+def test_hedged_attempts_are_told_apart(tmp_path: Path) -> None:
+    tables = played(hedged(12), tmp_path)
+    found_rows = _retries.find_retries(tables)
+    assert (len(found_rows.retries), len(found_rows.hedges)) == (0, 12)
+    assert told(detector, tables) is None
+
+
+def test_the_number_of_previous_attempts_is_read() -> None:
+    attempts = decode([synthetic("retry-storm-fires").file]).rpcs.previous_attempts.tolist()
+    assert attempts == [0, 1, 2] * 6

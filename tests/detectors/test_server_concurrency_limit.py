@@ -1,0 +1,110 @@
+"""`server-concurrency-limit`: calls that are answered as by a pool of workers; never a server that is only slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
+from judging import changed, must, played, told
+from support import recorded, synthetic
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
+from grpcdiag.analyzer.detectors import server_concurrency_limit as detector
+from grpcdiag.fixtures.synthetic.scenes_pools import paced, pooled
+from grpcdiag.fixtures.synthetic.words import MS
+
+FIRES_ON = ["wild/plateau", "wild/grpcio-workers"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = [
+    "wild/plateau-none-control",
+    "wild/hop-proxy-slow-a",
+    "wild/tail-calls",
+    "wild/gc-server",
+    "wild/nginx-mcs4",
+]
+"""Recorded captures on which it must not."""
+
+
+def test_synthetic_captures_agree() -> None:
+    assert disagreements(detector) == []
+
+
+@pytest.mark.parametrize("name", QUIET_ON)
+def test_it_is_quiet(name: str) -> None:
+    assert found(detector, [recorded(f"{name}.pcap.zst")]) is None
+
+
+def test_it_is_quiet_on_all_other_recordings() -> None:
+    assert loud(detector) == set()
+
+
+@pytest.mark.parametrize("name", FIRES_ON)
+def test_its_packets_are_in_the_capture(name: str) -> None:
+    files = [recorded(f"{name}.pcap.zst")]
+    evidence_is_in_the_packets(the_finding(detector, files), files)
+
+
+def test_a_pool_of_four_threads() -> None:
+    """A server of grpc-python with max_workers=4 and a handler of 20 ms, and 16 callers of grpc-go."""
+    analysis = analyze([recorded("wild/plateau.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.confidence) == ("info", "medium")
+    assert (finding.metrics["limit"], finding.metrics["most_open_calls"]) == (4, 16)
+    assert 20 * MS < int(finding.metrics["service_time_p50_ns"]) < 23 * MS
+    assert analysis.verdict.finding == detector.ID
+    assert next(f for f in analysis.findings if f.id == "server-latency").part_of == detector.ID
+
+
+def test_a_pool_of_three_threads_on_two_connections() -> None:
+    """A server of grpc-python with max_workers=3 and a handler of 30 ms; 12 callers of grpc-python on 2 connections."""
+    finding = the_finding(detector, [recorded("wild/grpcio-workers.pcap.zst")])
+    assert (finding.metrics["limit"], len(finding.scope.connections)) == (3, 2)
+    assert 30 * MS < int(finding.metrics["service_time_p50_ns"]) < 34 * MS
+
+
+def test_more_rows_do_not_change_it() -> None:
+    """A later steady state would fit multiples of the limit as well: only first RPCs count."""
+    file = recorded("wild/plateau.pcap.zst")
+    (few,) = detector.detect(decode([file], rpc_rows=False), detector.Limits())
+    assert few == the_finding(detector, [file])
+
+
+def test_one_at_a_time_may_be_a_busy_processor(tmp_path: Path) -> None:
+    finding = must(detector, played(pooled(16, 1), tmp_path))
+    assert (finding.metrics["limit"], finding.confidence) == (1, "low")
+
+
+@pytest.mark.parametrize(
+    ("limits", "fires"),
+    [
+        ({"calls": 16}, True),
+        ({"calls": 17}, False),
+        ({"shortest_ns": 19 * MS}, True),
+        ({"shortest_ns": 21 * MS}, False),
+        ({"waited_share": 0.75}, True),
+        ({"waited_share": 0.76}, False),
+        ({"wait_goes_on": 2.0}, True),
+        ({"wait_goes_on": 3.1}, False),
+    ],
+)
+def test_each_limit(limits: dict[str, float], fires: bool) -> None:
+    assert bool(found(detector, [synthetic("concurrency-limit-fires").file], **limits)) == fires
+
+
+@pytest.mark.parametrize(("service_ns", "fires"), [(2 * MS, True), (MS // 2, False)])
+def test_short_calls_are_not_judged(tmp_path: Path, service_ns: int, fires: bool) -> None:
+    assert bool(told(detector, played(pooled(16, 4, service_ns), tmp_path))) == fires
+
+
+@pytest.mark.parametrize(("apart_ms", "service_ms"), [(4, 60), (5, 40), (2, 60), (10, 100)])
+def test_even_intervals_need_no_limit(tmp_path: Path, apart_ms: int, service_ms: int) -> None:
+    assert told(detector, played(paced(32, apart_ms * MS, service_ms * MS), tmp_path)) is None
+
+
+@pytest.mark.parametrize(("allowed", "fires"), [(16, False), (17, True)])
+def test_a_stream_limit_that_is_reached_is_another_finding(allowed: int, fires: bool) -> None:
+    tables = decode([synthetic("concurrency-limit-fires").file])
+    tables = changed(tables, "connections", peer_max_concurrent_streams=[allowed])
+    assert bool(told(detector, tables)) == fires
