@@ -183,6 +183,8 @@ _CHECKS: dict[Area, tuple[Callable[[Area], Iterator[Check]], ...]] = {
     "lab": (
         _check_module("grpcio", "clients and servers of the lab", "grpcio", needed=True),
         _check_tool("ip", "iproute2", "creates namespaces and links", needed=True),
+        _check_tool("nft", "nftables", "drops and rejects packets in some cases", needed=False),
+        _check_tool("nginx", "nginx", "is the proxy of some cases", needed=False),
         _check_namespaces,
         _check_cubic,
     ),

@@ -62,12 +62,14 @@ def namespaces_of(process: int) -> list[str]:
 
 
 @pytest.mark.usefixtures("laboratory")
-def test_a_case_end_to_end(tmp_path: Path) -> None:
-    outcome = grpcdiag("lab", "cancelled", "--fast", "--keep", str(tmp_path))
+@pytest.mark.parametrize(("case", "tool"), [("cancelled", "tcpdump"), ("connect-failure", "nft")])
+def test_a_case_end_to_end(case: str, tool: str, tmp_path: Path) -> None:
+    require_tool(tool)
+    outcome = grpcdiag("lab", case, "--fast", "--keep", str(tmp_path))
     assert outcome.code == 0, outcome.text + outcome.err
-    assert "cancelled: as expected" in outcome.text
+    assert f"{case}: as expected" in outcome.text
     kept = {path.name for path in tmp_path.iterdir()}
-    assert {"cancelled.pcap", "cancelled.server.pcap", "cancelled.truth.json", "cancelled-control.pcap"} <= kept
+    assert {f"{case}.pcap", f"{case}.server.pcap", f"{case}.truth.json", f"{case}-control.pcap"} <= kept
 
 
 @pytest.mark.usefixtures("laboratory")
