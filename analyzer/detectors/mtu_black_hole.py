@@ -119,8 +119,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         severity="critical" if share >= limits.critical_share else "warning",
         confidence=_shared.lower("high" if u.retransmissions[first] else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=lost,
-        share=share,
+        lost_ns=lost or None,
+        share=share if lost else None,
         metrics={
             "connections": len(connections),
             "lost_payload_bytes": size,

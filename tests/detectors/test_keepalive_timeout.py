@@ -50,7 +50,8 @@ def test_a_timeout_below_the_round_trip_is_named() -> None:
     assert finding.metrics["median_wait_ns"] == pytest.approx(350 * MS, rel=0.05)
     assert finding.metrics["median_round_trip_ns"] == pytest.approx(600 * MS, rel=0.05)
     assert analysis.verdict.finding == detector.ID
-    assert next(f for f in analysis.findings if f.id == "rpc-errors").part_of == detector.ID
+    # what the server says of them comes after the client's FIN
+    assert not any(f.id == "rpc-errors" for f in analysis.findings)
     assert finding.remedies[0].implementation == "grpclib"
 
 
