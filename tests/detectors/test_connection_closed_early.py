@@ -66,7 +66,7 @@ def test_the_verdict_names_the_limit_that_drains_connections(server: str, words:
     accepted = changed(named, "rpcs", stream=np.minimum(tables.rpcs.stream, 99))  # none above the GOAWAY's last stream
     verdict = must(connection_closed_early, accepted).verdict
     assert verdict.endswith(f"The server drains connections after exactly 50 requests each: {words}")
-    few = must(connection_closed_early, named, drained=13).verdict
+    few = must(connection_closed_early, accepted, drained=13).verdict
     assert ("MaxConnectionAgeGrace" in few) == (server != "nginx/1.22.1")
 
 
