@@ -13,6 +13,7 @@ from .detectors import DETECTORS
 from .model.analysis import Analysis
 from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
+from .summary.other_requests import list_other_requests
 from .tables import Tables
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def of_tables(
         skipped=skipped,
         recording=recording,
         narrowed=part.narrowed if part else None,
+        other_requests=list_other_requests(tables),
         tls=None if part else tls.report(tls.find_facts(tables)),
     )
 
@@ -107,6 +109,7 @@ def _analyze_without_rpcs(tables: Tables, notes: tuple[str, ...]) -> Analysis:
         findings=findings,
         skipped=tuple(answer for answer in answers if isinstance(answer, Skipped)),
         recording=None,
+        other_requests=list_other_requests(tables),
         tls=tls.report(unread) if mine else None,
     )
 

@@ -117,7 +117,8 @@ def _analysis(tables: Tables, sidecar: Sidecar | None) -> Analysis | str:
         found = of_tables(tables, sidecar)
     except NoGrpcError as reason:
         return str(reason)
-    return structs.replace(found, files=())
+    # a path with two queries has one name before, and two afterwards
+    return structs.replace(found, files=(), other_requests=())
 
 
 def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int] | None = None) -> Iterator[str]:

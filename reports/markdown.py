@@ -14,6 +14,8 @@ from .shared import two_captures
 from .shared.causes import MEANINGS
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import describe_selection
+from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
+from .shared.other_requests import describe_requests, describe_total, name_path
 from .terminal import draw
 
 MOST_BYTES = 60_000
@@ -70,6 +72,7 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         yield Block(_show_finding(number, finding, analysis), "findings that cost less", rank)
     yield Block(also_seen([*shown[MOST_FINDINGS:], *remarks(analysis)]), "what else was seen", 25)
     yield Block(f"### Methods\n\n{methods(analysis)}" if analysis.methods else "", "methods", 22)
+    yield Block(other_requests(analysis), "other HTTP/2 requests", 22)
     yield Block(f"### Connections\n\n{connections(analysis)}", "connections", 24)
     yield Block(_fold("Not judged", not_judged(analysis)), "what could not be judged", 23)
     yield Block(_fold("Notes on the capture", notes(analysis)), "notes on the capture", 21)
@@ -212,6 +215,15 @@ def _show_method(method: MethodFacts) -> list[str]:
 def called(method: MethodFacts) -> str:
     """Name a method, or give the label that stands for an unknown name."""
     return method.method or method.label or "(not in the capture)"
+
+
+def other_requests(analysis: Analysis) -> str:
+    """Show HTTP/2 requests that are no RPCs; empty without any."""
+    found = analysis.other_requests
+    lines = [f"{code(name_path(one))}: {describe_requests(one)}" for one in found[:MOST_OTHER_REQUESTS]]
+    rest = len(found) - MOST_OTHER_REQUESTS
+    lines += [f"and {count(rest, 'more path or status', 'more paths or statuses')}"] if rest > 0 else []
+    return f"{describe_total(analysis)}:\n\n{items(lines)}" if lines else ""
 
 
 def connections(analysis: Analysis) -> str:

@@ -197,6 +197,20 @@ class MethodFacts(Struct, frozen=True):
     budget: Budget
 
 
+class OtherRequest(Struct, frozen=True):
+    """HTTP/2 requests that are no RPCs, of one path and HTTP status."""
+
+    path: str | None
+    """Without its query; None when it is not in the capture."""
+    http_status: Count | None
+    """None when no response was seen."""
+    requests: Count
+    longest_ns: Count | None
+    """From a request's first byte to the end of its response; None when no end was seen."""
+    first_packet: Count
+    """Where the first of them begins."""
+
+
 class Narrowed(Struct, frozen=True):
     """Which RPCs the analysis is about when it is not about all of a capture's."""
 
@@ -384,6 +398,8 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     skipped: tuple[Skipped, ...]
     recording: RecordingFacts | None
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
+    other_requests: tuple[OtherRequest, ...] = ()
+    """HTTP/2 requests that are no RPCs, by path and HTTP status, the most frequent first."""
     tls: TlsReport | None = None
     """TLS connections that were not decrypted."""
     narrowed: Narrowed | None = None

@@ -22,6 +22,7 @@ from ..tables import (
     Ints,
     Method,
     OpenRpcs,
+    OtherRequests,
     Pings,
     Rpcs,
     Stalls,
@@ -64,7 +65,9 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
+_OfConnections = TypeVar(
+    "_OfConnections", Closings, Idles, Pings, Goaways, OtherRequests, Stalls, Unanswered, Undelivered
+)
 
 
 def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
@@ -103,6 +106,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
+        other_requests=_of(tables.other_requests, on),
         connection_methods=_connection_methods(tables, rpcs),
         failures=failures,
         failure_budgets=budgets,

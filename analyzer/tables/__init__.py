@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
-from .calls import Delays, Failures, Messages, Method, Names, OpenRpcs, Rpcs, names_of
+from .calls import Delays, Failures, Messages, Method, Names, OpenRpcs, OtherRequests, Rpcs, names_of
 from .columns import (
     BEGUN_BEFORE,
     COMPLETE,
@@ -77,6 +77,7 @@ Table = TypeVar(
     Pings,
     Goaways,
     Delays,
+    OtherRequests,
     Queues,
     Failures,
     ConnectionMethods,
@@ -161,6 +162,10 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
     """Debug texts of GOAWAY frames, printable and cut to 64 characters; the first one is empty."""
     delays: Delays
     """See `Delays`."""
+    other_requests: OtherRequests
+    """See `OtherRequests`."""
+    paths: tuple[str | None, ...]
+    """Paths of requests by number, those of RPCs too; None for one that is not in the capture."""
     queues: Queues
     """See `Queues`."""
     connection_methods: ConnectionMethods
@@ -282,6 +287,8 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
         goaways=table_of(Goaways, result["goaways"]),
         goaway_reasons=tuple(result["goaway_reasons"]),
         delays=table_of(Delays, result["delays"]),
+        other_requests=table_of(OtherRequests, result["other_requests"]),
+        paths=tuple(result["paths"]),
         queues=table_of(Queues, result["queues"]),
         connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
         failures=table_of(Failures, result["failures"]),
@@ -335,6 +342,7 @@ __all__ = [
     "Method",
     "Names",
     "OpenRpcs",
+    "OtherRequests",
     "Packets",
     "Pings",
     "Problems",

@@ -115,6 +115,19 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     credited_time_ns: Annotated[Ints, "time of that packet"]
 
 
+class OtherRequests(Struct, frozen=True, eq=False):
+    """One row per HTTP/2 request that is no RPC, in the order in which they began: health checks, REST."""
+
+    connection: Annotated[Counts, "row of its connection"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    path: Annotated[Counts, "`:path` without its query, index into `Tables.paths`, `NO_METHOD` when not in the capture"]
+    http_status: Annotated[Shorts, "`:status` of the response, 0 when none was seen"]
+    start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
+    duration_ns: Annotated[Ints, "from then until the response or a RST_STREAM ended it, -1 when neither was seen"]
+    first_packet: Annotated[Counts, "packet of the first byte"]
+    last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
+
+
 class Method(Struct, frozen=True):
     """What is counted per method."""
 

@@ -66,6 +66,7 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
     return "\n".join(lines) + "\n"
 
 
-def more(number: int, noun: str) -> list[Text]:
+def more(number: int, noun: str, plural: str | None = None) -> list[Text]:
     """Say how many are not shown; nothing when all are."""
-    return [Text(f"... and {count(number, 'more ' + noun)}", style="dim")] if number > 0 else []
+    nouns = (f"more {noun}", f"more {plural or noun + 's'}")
+    return [Text(f"... and {count(number, *nouns)}", style="dim")] if number > 0 else []

@@ -14,7 +14,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
-from ..shared import two_captures
+from ..shared import other_requests, two_captures
 from ..shared.causes import MEANINGS
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
@@ -65,6 +65,7 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += list_findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
+    parts += overviews.show_other_requests(analysis, top or other_requests.MOST)
     parts += [Text(), *overviews.connections(analysis.connections, width, most)]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {line}" for line in _list_not_judged(analysis)]

@@ -9,9 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import ConnectionFacts, MethodFacts
+from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
+from ..shared.other_requests import describe_requests, describe_total, name_path
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""
@@ -67,6 +68,16 @@ def _show_stream(method: MethodFacts) -> Text:
     if response:
         text += f"; response time {duration(response.p50)} (p50), {duration(response.p99)} (p99)"
     return Text(text, style="dim")
+
+
+def show_other_requests(analysis: Analysis, most: int) -> Iterator[RenderableType]:
+    """Show HTTP/2 requests that are no RPCs; nothing without any."""
+    found = analysis.other_requests
+    if found:
+        yield Text()
+        yield Text(describe_total(analysis), style="bold")
+        yield from (Text(f"  {safe(name_path(one))}: {describe_requests(one)}") for one in found[:most])
+        yield from more(len(found) - most, "path or status", "paths or statuses")
 
 
 def connections(found: Sequence[ConnectionFacts], width: int, most: int) -> Iterator[RenderableType]:

@@ -141,7 +141,6 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
     for file, says in (
         (str(no_packets), "has no packets"),
         (other_link, "link type 147 is not supported"),
-        (synthetic("not_grpc").file, "HTTP/2 without gRPC"),
         (no_tcp(tmp_path), "is TCP"),
         (no_http2(tmp_path), "is HTTP/2"),
     ):
@@ -149,6 +148,13 @@ def test_no_grpc_is_4_and_says_what_there_is(tmp_path: Path) -> None:
         assert (outcome.code, outcome.out) == (4, b""), file
         assert outcome.err.startswith("grpcdiag: no gRPC traffic found: ")
         assert says in outcome.err, outcome.err
+
+
+def test_a_capture_without_rpcs_names_its_http2_requests() -> None:
+    outcome = grpcdiag("analyze", synthetic("not_grpc").file)
+    assert (outcome.code, b"3 HTTP/2 requests are no RPCs" in outcome.out) == (4, True)
+    assert outcome.err == "grpcdiag: no gRPC traffic found: HTTP/2 without gRPC: 3 other streams\n"
+    assert grpcdiag("analyze", synthetic("not_grpc").file, "--format", "markdown").out == b""
 
 
 def test_a_key_log_decrypts() -> None:

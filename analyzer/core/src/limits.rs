@@ -322,6 +322,8 @@ pub const GOAWAYS: usize = 65_536;
 pub const GOAWAY_REASONS: usize = 256;
 /// Rows of the delays table.
 pub const DELAYS: usize = 100_000;
+/// Rows of the table of HTTP/2 requests that are no RPCs; further ones are counted only.
+pub const OTHER_REQUESTS: usize = 100_000;
 /// Rows of the queues table.
 pub const QUEUES: usize = 100_000;
 /// RPCs of each connection, its first ones, whose rows are kept as examples.

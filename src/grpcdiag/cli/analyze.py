@@ -125,7 +125,8 @@ def _analyze_whole(
         return _analyze(files, chosen, report_progress)
     except NoGrpcError as error:
         seen = error.analysis
-        shown = format_ is Format.json or (format_ is Format.terminal and seen and (seen.tls or seen.findings))
+        has_content = seen and (seen.tls or seen.findings or seen.other_requests)
+        shown = format_ is Format.json or (format_ is Format.terminal and has_content)
         if seen is None or not shown:
             raise
         _report(seen, format_, output, None)

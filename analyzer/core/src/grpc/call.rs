@@ -34,6 +34,8 @@ pub struct Call {
     pub is_guessed: bool,
     /// Row in the RPC table, or [`NONE`].
     pub rpc: u32,
+    /// Row in the table of other requests, or [`NONE`].
+    pub other_request: u32,
     /// The interned method.
     pub method: u32,
     /// The RPC is over; only draining is left.
@@ -116,6 +118,7 @@ impl Call {
             since,
             last_time,
             has_messages_alone: kind == Kind::Grpc,
+            other_request: NONE,
             answered_by: NONE,
             grpc_message: NONE,
             turn_since: -1,

@@ -6,6 +6,7 @@ mod events;
 pub mod headers;
 mod late;
 pub mod message;
+mod other;
 mod probe;
 pub mod protocol;
 mod rows;

@@ -17,6 +17,7 @@ use super::call::Call;
 use super::data::end_unframed;
 use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
+use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
 use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
 use super::state::{Grpc, Http2};
@@ -94,7 +95,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     if !kind.is_rpc() {
         h2.application.other_streams += 1;
         reading.cx.totals.other_streams += 1;
-        return;
+        return push_request(h2.connection, call, summary.method.unwrap_or(NO_METHOD), reading.cx);
     }
     call.method = summary.method.unwrap_or(NO_METHOD);
     call.method_unnamed = summary.unnamed;
@@ -150,6 +151,9 @@ fn response_headers(
             call.content = summary.content;
             call.status_in_headers = summary.grpc_status;
             call.answered_by = summary.server.unwrap_or(NONE);
+            if !call.kind.is_rpc() {
+                note_answer(call, reading.cx);
+            }
             if call.is_guessed {
                 correct_kind(call, summary.content, &mut h2.sides);
             }
@@ -193,9 +197,7 @@ fn correct_kind(call: &mut Call, content: Content, sides: &mut [Side<Grpc>; 2]) 
 pub(super) fn upgraded(h2: &mut Http2, client: usize, head: &Http1Head, first: At, at: At, reading: &mut Reading<'_>) {
     let content = Content::from_header(&head.content_type);
     let mut summary = Summary { request: true, content, ..Summary::default() };
-    if content.opens(false).is_rpc() {
-        summary.add(classify_path(&mut reading.cx.strings, &head.path));
-    }
+    summary.add(classify_path(&mut reading.cx.strings, &head.path));
     let request = HeaderBlock { side: client, stream: 1, summary: &summary, end_stream: true, first, last: at };
     request_headers(h2, &request, reading);
     let slot = h2.streams.slot(1).unwrap_or(NONE);
@@ -304,12 +306,15 @@ fn remove_stream(h2: &mut Http2, slot: u32, cx: &mut Context) {
     h2.streams.remove(id);
 }
 
-/// Ends a stream's RPC and writes its row; its budget is complete and its duration is the budget's sum.
+/// Ends a stream's request. Of an RPC it writes the row: its budget is complete and its duration is the budget's sum.
 #[inline]
 fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mut Reading<'_>) {
     let client = h2.client;
     let Some(call) = h2.streams.state_mut(slot) else { return };
-    if call.finished || !call.kind.is_rpc() {
+    if !call.kind.is_rpc() {
+        return note_end(call, at, reading.cx);
+    }
+    if call.finished {
         return;
     }
     call.finished = true;

@@ -79,6 +79,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
         ("pings", cx.pings.take_columns()),
         ("goaways", cx.goaways.take_columns()),
         ("delays", cx.delays.take_columns()),
+        ("other_requests", cx.other_requests.take_columns()),
         ("queues", cx.queues.take_columns()),
         ("failures", cx.failures.take_columns()),
         ("connection_methods", cx.connection_methods.take_columns()),
@@ -91,6 +92,7 @@ pub(super) fn tables(py: Python<'_>, result: &Bound<'_, PyDict>, mut end: Finish
     result.set_item("goaway_reasons", std::mem::take(&mut cx.goaway_reasons))?;
     result.set_item("problems", problems(py, &mut cx.problems)?)?;
     result.set_item("methods", methods(py, &mut cx)?)?;
+    result.set_item("paths", cx.strings.methods_from(0))?;
     result.set_item("agents", cx.strings.agents.texts())?;
     result.set_item("errors", cx.strings.errors.texts())?;
     result.set_item("frame_counts", cx.totals.frames.to_vec())?;

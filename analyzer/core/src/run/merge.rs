@@ -19,6 +19,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     for column in [
         &mut other.waits.method,
         &mut other.delays.method,
+        &mut other.other_requests.path,
         &mut other.open_rpcs.method,
         &mut other.connection_methods.method,
     ] {
@@ -55,6 +56,7 @@ pub fn absorb(cx: &mut Context, mut other: Context) -> Vec<u32> {
     cx.pings.append(&mut other.pings);
     cx.goaways.append(&mut other.goaways);
     cx.delays.append(&mut other.delays);
+    cx.other_requests.append(&mut other.other_requests);
     cx.queues.append(&mut other.queues);
     cx.failures.append(&mut other.failures);
     cx.failure_budgets.append(&mut other.failure_budgets);

@@ -34,6 +34,7 @@ pub fn order_rows(cx: &mut Context) {
     arrange!(pings, limits::PINGS, packet);
     arrange!(goaways, limits::GOAWAYS, packet);
     arrange!(delays, limits::DELAYS, data_packet);
+    arrange!(other_requests, limits::OTHER_REQUESTS, first_packet);
     arrange!(queues, limits::QUEUES, longest_packet);
     arrange!(records, usize::MAX, connection);
     arrange!(idles, usize::MAX, connection);
@@ -94,6 +95,7 @@ fn number_methods(cx: &mut Context) {
         &mut cx.record_waits.method,
         &mut cx.open_rpcs.method,
         &mut cx.delays.method,
+        &mut cx.other_requests.path,
         &mut cx.connection_methods.method,
     ];
     for method in columns.into_iter().flatten() {

@@ -11,8 +11,8 @@ use super::methods::MethodStats;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, Packets, Pings,
-    ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
+    Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, OtherRequests,
+    Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
@@ -124,6 +124,8 @@ pub struct Context {
     pub goaway_reasons: Vec<String>,
     /// First DATA that came late so far.
     pub delays: Delays,
+    /// HTTP/2 requests that are no RPCs so far.
+    pub other_requests: OtherRequests,
     /// Intervals in which packets were queued on the way so far.
     pub queues: Queues,
     /// RPCs that ended otherwise than OK so far.

@@ -317,6 +317,15 @@ table!(
 );
 
 table!(
+    /// One row per HTTP/2 request that is no RPC, in the order in which they began; bounded by
+    /// [`limits::OTHER_REQUESTS`].
+    OtherRequests, OtherRequestRow {
+        connection: u32, stream: u32, path: u32, http_status: u16, start_time_ns: i64, duration_ns: i64,
+        first_packet: u32, last_packet: u32,
+    }
+);
+
+table!(
     /// One row per interval in which the packets of a direction were queued; bounded by [`limits::QUEUES`].
     Queues, QueueRow {
         connection: u32, direction: u8, behind: u8, start_time_ns: i64, duration_ns: i64, packets: u32, bytes: u64,

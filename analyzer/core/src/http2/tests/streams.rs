@@ -194,6 +194,62 @@ fn streams_that_are_not_grpc_are_counted_apart() {
     assert_eq!(exchange.h2.streams.ids(), [3], "stream 1 is over");
 }
 
+/// Stream, path, `:status`, whether its end was seen, first and last packet.
+fn other_requests(exchange: &Exchange) -> Vec<(u32, String, u16, bool, [u32; 2])> {
+    let (table, paths) = (&exchange.cx.other_requests, exchange.cx.strings.methods.texts());
+    let rows = (0..table.len()).filter_map(|row| table.get(row));
+    let path = |number: u32| paths.get(number as usize).cloned().unwrap_or_default();
+    rows.map(|row| {
+        (row.stream, path(row.path), row.http_status, row.duration_ns >= 0, [row.first_packet, row.last_packet])
+    })
+    .collect()
+}
+
+#[test]
+fn other_requests_have_rows_that_are_filled_as_they_go_on() {
+    let mut exchange = Exchange::begun();
+    let get = |path: &str| [plain(":method", "GET"), plain(":path", path)].concat();
+    for (stream, path) in [(1, "/a?secret"), (3, "/b"), (5, "/c")] {
+        exchange.client(&headers(stream, flag::END_STREAM, &get(path)));
+    }
+    let last = exchange.packet;
+    exchange.server(&headers(1, 0, &plain(":status", "103")));
+    exchange.server(&headers(1, 0, &plain(":status", "503")));
+    exchange.server(&data(1, flag::END_STREAM, b"<html/>"));
+    exchange.client(&rst_stream(3, 8));
+    exchange.client(&rst_stream(1, 8));
+    exchange.server(&headers(5, 0, &plain(":status", "200")));
+    exchange.finish(End::CaptureEnds);
+    let ended = [last + 3, last + 4];
+    assert_eq!(
+        other_requests(&exchange),
+        [
+            (1, "/a".to_owned(), 503, true, [last - 2, ended[0]]),
+            (3, "/b".to_owned(), 0, true, [last - 1, ended[1]]),
+            (5, "/c".to_owned(), 200, false, [last, 0]),
+        ]
+    );
+}
+
+#[test]
+fn rows_of_other_requests_are_bounded() {
+    let mut exchange = Exchange::begun();
+    let most = crate::limits::OTHER_REQUESTS + crate::limits::ROWS_AHEAD;
+    exchange.cx.other_requests.connection = vec![9; most];
+    let columns = &mut exchange.cx.other_requests;
+    columns.stream = vec![9; most];
+    columns.path = vec![0; most];
+    columns.http_status = vec![0; most];
+    columns.start_time_ns = vec![0; most];
+    columns.duration_ns = vec![-1; most];
+    columns.first_packet = vec![1; most];
+    columns.last_packet = vec![0; most];
+    exchange.client(&headers(1, flag::END_STREAM, &[plain(":method", "GET"), plain(":path", "/a")].concat()));
+    exchange.server(&headers(1, flag::END_STREAM, &plain(":status", "200")));
+    assert_eq!((exchange.cx.other_requests.len(), exchange.cx.totals.other_streams), (most, 1));
+    assert!(exchange.cx.other_requests.http_status.iter().all(|&status| status == 0));
+}
+
 /// The compressed flag is 0 or 1; anything else is no gRPC message, and what follows has no known boundaries.
 #[test]
 fn a_message_flag_of_two_is_no_message() {
