@@ -63,7 +63,7 @@ ID = "cancelled"
 ABOUT = About(
     example="recorded/lab/cancelled.pcap",
     figure=_figures.statuses("CANCELLED"),
-    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole"),
+    caused_by=("peer-unreachable", "idle-connection-cut", "mtu-black-hole", "keepalive-timeout"),
 )
 
 

@@ -83,10 +83,11 @@ def _find_hasty(tables: Tables) -> Ints:
     """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
     waited = c.time_ns - c.ping_time_ns
-    hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (c.open_rpcs > 0)
+    hasty = (c.ping_packet > 0) & (waited < trips[c.connection])
     if not hasty.any():
         return np.flatnonzero(hasty)
     rows = np.flatnonzero(hasty & ~np.isin(c.connection, tables.unanswered.connection))
+    rows = rows[_count_rpcs(tables, rows) > 0]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
     rows = rows[~np.isin(c.ping_packet[rows], other)]
@@ -96,12 +97,24 @@ def _find_hasty(tables: Tables) -> Ints:
     return np.array(firsts, dtype=np.int64)
 
 
+def _count_rpcs(tables: Tables, rows: Ints) -> Ints:
+    """Count the RPCs that each closing ended: open then, or reset by the same side since its PING, as C-core does."""
+    c, rpcs, failures = tables.closings, tables.rpcs, tables.failures
+    ends = rpcs.start_time_ns[failures.rpc] + rpcs.duration_ns[failures.rpc]
+    counts = []
+    for row in rows.tolist():
+        reset = (rpcs.connection[failures.rpc] == c.connection[row]) & (failures.reset_by == c.direction[row])
+        reset &= (ends > c.ping_time_ns[row]) & (ends <= c.time_ns[row])
+        counts.append(int(c.open_rpcs[row]) + int(reset.sum()))
+    return np.array(counts, dtype=np.int64)
+
+
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     c, first = tables.closings, int(rows[0])
     connections = tuple(_shared.distinct(c.connection[rows]).tolist())
     side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
-    lost = int(c.open_rpcs[rows].sum())
+    lost = int(_count_rpcs(tables, rows).sum())
     share = lost / max(tables.rpc_count, 1)
     wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
     closed = count(len(rows), "connection")
@@ -123,14 +136,14 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
         explanation=(
             f"{side} sent a PING on connection {c.connection[first]}, and closed the connection {wait} later (median "
-            f"of {closed}), with {count(lost, 'RPC')} open. The shortest round trip is {round_trip}, so "
+            f"of {closed}), which ended {count(lost, 'RPC')}. The shortest round trip is {round_trip}, so "
             "the acknowledgement could not have arrived. The peer did nothing wrong."
         ),
         remedies=_list_remedies(tables, first, side, round_trip),
         references=("gRFC A8", "RFC 9113 section 6.7"),
         verdict=(
             f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
-            f"{count(lost, 'RPC')} failed: make its keepalive timeout longer."
+            f"so ended {count(lost, 'RPC')}: make its keepalive timeout longer."
         ),
     )
 

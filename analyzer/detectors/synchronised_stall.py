@@ -73,7 +73,7 @@ ABOUT = About(
 
 Marks = npt.NDArray[np.bool_]
 
-_SERVER = CAUSES.index("server")
+_SERVER, _STREAM, _CONNECTION = (CAUSES.index(name) for name in ("server", "stream_window", "connection_window"))
 _PERIOD_NS = 100_000_000
 """CFS's default period (Linux kernel/sched/fair.c, default_cfs_period)."""
 
@@ -149,6 +149,8 @@ class _Proved(Struct, frozen=True, eq=False):
     by_rpcs: Marks
     length_ns: Ints
     """Its length less the round trip from the capture point to the host."""
+    waiting: Ints
+    """RPCs that waited for the server, without those whose response an HTTP/2 window blocked."""
 
 
 def _prove(tables: Tables, limits: Limits) -> _Proved:
@@ -162,11 +164,31 @@ def _prove(tables: Tables, limits: Limits) -> _Proved:
     here = (near >= 0) & (near <= limits.near_ns)
     late = (length >= limits.late_ping_ns) & (here | (after >= limits.late_ping_ns))
     late_rpcs = (length >= _find_least_rpcs_ns(tables, rows, limits)) & (here | (after >= limits.late_rpcs_ns))
+    waiting = _count_waiting(tables)
     return _Proved(
         by_ping=(stalls.ping_packet > 0) & late & ~_mark_c_core_clients(tables),
-        by_rpcs=(stalls.waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits),
+        by_rpcs=(waiting >= 2) & late_rpcs & _mark_unary(tables, rows, limits),
         length_ns=length,
+        waiting=waiting,
     )
+
+
+def _count_waiting(tables: Tables) -> Ints:
+    """Count the RPCs that waited for the server in each stall: for the client wait those that its windows blocked."""
+    stalls, waits, o = tables.stalls, tables.waits, tables.open_rpcs
+    blocked = ((waits.cause == _STREAM) | (waits.cause == _CONNECTION)) & (waits.direction == 1)
+    stuck = (o.cause == _STREAM) | (o.cause == _CONNECTION)
+    ends = waits.start_time_ns[blocked] + waits.duration_ns[blocked]
+    starts = np.r_[waits.start_time_ns[blocked], o.since_time_ns[stuck]]
+    groups = group_rows(np.r_[waits.connection[blocked], o.connection[stuck]])
+    waiting: Ints = stalls.waiting.astype(np.int64)
+    of_connection = group_rows(stalls.connection) if groups else {}
+    for connection, places in groups.items():
+        rows = of_connection.get(connection, np.zeros(0, dtype=np.int64))
+        at = stalls.start_time_ns[rows]
+        waiting[rows] -= np.searchsorted(np.sort(starts[places]), at, side="right")
+        waiting[rows] += np.searchsorted(np.sort(ends[places[places < len(ends)]]), at, side="right")
+    return waiting
 
 
 def _mark_c_core_clients(tables: Tables) -> Marks:
@@ -200,7 +222,7 @@ def _number_hosts(tables: Tables) -> Ints:
 
 def _collect(tables: Tables, rows: Ints, proved: _Proved, limits: Limits) -> _Stalls | None:
     """Collect the stalls of one host; None when they are too few."""
-    waiting = tables.stalls.waiting[rows].astype(np.int64) * proved.by_rpcs[rows]
+    waiting = proved.waiting[rows] * proved.by_rpcs[rows]
     pings = len(_find_moments(tables, rows[proved.by_ping[rows]]))
     if pings < limits.pings and int(waiting.sum()) < limits.rpcs:
         return None

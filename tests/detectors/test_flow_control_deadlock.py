@@ -11,7 +11,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
 from grpcdiag.fixtures.synthetic.words import S
 
-FIRES_ON = ["wild/window-deadlock"]
+FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = ["wild/grpclib-slowreader2", "wild/hung-rpc", "wild/okhttp-win64k", "wild/window-slowreader-control"]
 """Recorded captures on which it must not."""

@@ -11,7 +11,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import keepalive_timeout as detector
 from grpcdiag.fixtures.synthetic.words import MS
 
-FIRES_ON = ["wild/ka-too-short"]
+FIRES_ON = ["wild/ka-too-short", "wild/grpcio-ka-too-short"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/half-open-keepalive",
@@ -68,3 +68,12 @@ def test_a_bandwidth_probe_is_no_keepalive() -> None:
     purpose = tables.pings.purpose.copy()
     purpose[row] = 1
     assert told(detector, changed(tables, "pings", purpose=purpose)) is None
+
+
+def test_calls_that_c_core_resets_before_its_fin_count() -> None:
+    """grpcio ended 2 of 2 calls with UNAVAILABLE, each on a connection of its own."""
+    analysis = analyze([recorded("wild/grpcio-ka-too-short.pcap.zst")])
+    finding = next(f for f in analysis.findings if f.id == detector.ID)
+    assert (finding.severity, finding.metrics["affected_rpcs"], finding.metrics["connections"]) == ("warning", 2, 2)
+    assert finding.metrics["median_wait_ns"] == pytest.approx(52 * MS, rel=0.05)
+    assert {f.part_of for f in analysis.findings if f.id != detector.ID} == {detector.ID}

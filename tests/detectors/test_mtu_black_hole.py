@@ -13,7 +13,7 @@ from grpcdiag.analyzer.detectors import mtu_black_hole as detector
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.words import S
 
-FIRES_ON = ["wild/mtu-blackhole", "wild/mtu-blackhole-server", "wild/grpcio-mtu"]
+FIRES_ON = ["wild/mtu-blackhole", "wild/mtu-blackhole-server", "wild/grpcio-mtu", "wild/grpcio-mtu-first"]
 """Recorded captures on which the finding fires."""
 QUIET_ON = [
     "wild/ghz-outage",

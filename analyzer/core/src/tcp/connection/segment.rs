@@ -209,7 +209,7 @@ impl Connection {
             }
         }
         let peer = &mut self.halves[1 - side];
-        if offset == peer.acked && segment.sack.as_slice().iter().any(|&(left, _)| peer.offset(left) > offset) {
+        if offset >= peer.acked && segment.sack.as_slice().iter().any(|&(left, _)| peer.offset(left) > offset) {
             peer.undelivered.report(offset, at);
         }
         if offset <= peer.acked {
