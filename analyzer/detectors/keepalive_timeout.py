@@ -83,30 +83,30 @@ def _find_hasty(tables: Tables) -> Ints:
     """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
     waited = c.time_ns - c.ping_time_ns
-    hasty = (c.ping_packet > 0) & (waited < trips[c.connection])
-    if not hasty.any():
-        return np.flatnonzero(hasty)
-    rows = np.flatnonzero(hasty & ~np.isin(c.connection, tables.unanswered.connection))
-    rows = rows[_count_rpcs(tables, rows) > 0]
+    rows = np.flatnonzero((c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0))
+    if not len(rows):
+        return rows
+    earliest = np.full(len(trips), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, c.connection, c.packet)
+    rows = rows[c.packet[rows] <= earliest[c.connection[rows]]]
+    rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
-    rows = rows[~np.isin(c.ping_packet[rows], other)]
-    firsts = [
-        row for row in rows.tolist() if not ((c.connection == c.connection[row]) & (c.packet < c.packet[row])).any()
-    ]
-    return np.array(firsts, dtype=np.int64)
+    return rows[~np.isin(c.ping_packet[rows], other)]
 
 
-def _count_rpcs(tables: Tables, rows: Ints) -> Ints:
+def _count_rpcs(tables: Tables) -> Ints:
     """Count the RPCs that each closing ended: open then, or reset by the same side since its PING, as C-core does."""
     c, rpcs, failures = tables.closings, tables.rpcs, tables.failures
-    ends = rpcs.start_time_ns[failures.rpc] + rpcs.duration_ns[failures.rpc]
-    counts = []
-    for row in rows.tolist():
-        reset = (rpcs.connection[failures.rpc] == c.connection[row]) & (failures.reset_by == c.direction[row])
-        reset &= (ends > c.ping_time_ns[row]) & (ends <= c.time_ns[row])
-        counts.append(int(c.open_rpcs[row]) + int(reset.sum()))
-    return np.array(counts, dtype=np.int64)
+    closing = np.full((len(tables.connections.rpcs), 2), -1)
+    latest_first = np.argsort(c.packet)[::-1]
+    closing[c.connection[latest_first], c.direction[latest_first]] = latest_first
+    reset = failures.reset_by < _failures.NOBODY
+    rpc = failures.rpc[reset]
+    rows = closing[rpcs.connection[rpc], failures.reset_by[reset]]
+    ends = rpcs.start_time_ns[rpc] + rpcs.duration_ns[rpc]
+    ended = (rows >= 0) & (ends > c.ping_time_ns[rows]) & (ends <= c.time_ns[rows]) if len(c.packet) else rows >= 0
+    return np.asarray(c.open_rpcs + np.bincount(rows[ended], minlength=len(c.packet)), dtype=np.int64)
 
 
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
@@ -114,7 +114,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     connections = tuple(_shared.distinct(c.connection[rows]).tolist())
     side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
-    lost = int(_count_rpcs(tables, rows).sum())
+    lost = int(_count_rpcs(tables)[rows].sum())
     share = lost / max(tables.rpc_count, 1)
     wait, round_trip = (_shared.milliseconds(float(np.median(times))) for times in (waited, trip))
     closed = count(len(rows), "connection")
