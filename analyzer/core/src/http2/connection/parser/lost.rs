@@ -3,6 +3,7 @@
 use crate::at::At;
 use crate::http2::connection::blocks;
 use crate::http2::connection::events::Events;
+use crate::http2::connection::http1::give_up;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::{Http2, Protocol};
@@ -56,6 +57,9 @@ pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
     reading: &mut Reading<'_>,
     watch: &mut W,
 ) {
+    if h2.http1.is_some() {
+        return give_up(h2, length, "bytes are missing: HTTP/1.1 cannot be read from here on", at, reading);
+    }
     let Ok(short) = u32::try_from(length) else {
         return lose(h2, side, length, at, reading, watch);
     };
