@@ -77,6 +77,16 @@ impl<'a> Head<'a> {
         agree.then_some(Body::Length(length))
     }
 
+    /// Whether the body is coded, by gzip for example: then its octets are not those of the messages.
+    pub fn is_coded(&self) -> bool {
+        let is_plain = |coding: &[u8]| {
+            let coding = coding.trim_ascii();
+            [&b""[..], b"identity", b"chunked"].iter().any(|plain| coding.eq_ignore_ascii_case(plain))
+        };
+        let fields = [&b"content-encoding"[..], b"transfer-encoding"].into_iter().flat_map(|name| self.values(name));
+        !fields.flat_map(|codings| codings.split(|&octet| octet == b',')).all(is_plain)
+    }
+
     /// The path of the target with its query, also of an absolute one (RFC 9112 section 3.2.2).
     pub fn path(&self) -> &'a [u8] {
         let target = self.target;
@@ -109,6 +119,16 @@ mod tests {
         assert_eq!(body_of_request(""), Some(Body::Length(0)));
         assert_eq!(body_of_request("Transfer-Encoding: gzip\r\n"), None);
         assert_eq!(body_of_request("Transfer-Encoding: chunked\r\n"), Some(Body::Chunked));
+    }
+
+    #[test]
+    fn codings_of_bodies() {
+        let is_coded = |fields: &str| {
+            parse_response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).map(|head| head.is_coded())
+        };
+        assert_eq!(is_coded("Transfer-Encoding: Chunked\r\nContent-Encoding: identity\r\n"), Some(false));
+        assert_eq!(is_coded("Content-Encoding: gzip\r\n"), Some(true));
+        assert_eq!(is_coded("Transfer-Encoding: gzip, chunked\r\n"), Some(true));
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn begin_message<A: Events>(
     }
     let head = head::parse_request(octets)?;
     let body = head.body().filter(|_| head.method != "CONNECT" && http1.open.len() < limits::HTTP1_REQUESTS)?;
-    let content = content_of::<A>(&head).filter(|_| head.method == "POST");
+    let content = content_of::<A>(&head).filter(|_| head.method == "POST" && !head.is_coded());
     let stream = match content {
         Some(_) => http1.followed.checked_mul(2)?.checked_add(1)?,
         None => 0,
@@ -160,6 +160,9 @@ fn begin_response<A: Events>(
     }
     let is_answer = request.is_some();
     let Exchange { stream, is_head } = request.unwrap_or_default();
+    if stream != 0 && head.is_coded() {
+        return None; // the end of the exchange is in octets that are not read
+    }
     let is_interim = (100..200).contains(&head.status);
     if !is_interim {
         let body = if is_head || matches!(head.status, 204 | 304) { Body::Length(0) } else { head.body()? };

@@ -227,6 +227,38 @@ fn what_cannot_be_followed_ends_the_reading() {
 }
 
 #[test]
+fn coded_bodies_are_not_read() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\nContent-Encoding: gzip\r\n\r\n";
+    let mut exchange = Exchange::opened();
+    exchange.client(&web_request("/a.B/C", 1));
+    exchange.server(head);
+    exchange.finish(End::ServerCloses);
+    assert_eq!((exchange.rpc().status, exchange.rpc().complete), (None, false));
+}
+
+#[test]
+fn text_that_is_no_base64_ends_the_reading() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web-text\r\nContent-Length: 9\r\n\r\n";
+    let mut exchange = Exchange::opened();
+    exchange.client(&web_request("/a.B/C", 1));
+    exchange.server(&[&head[..], b"AAAA!AAAA"].concat());
+    exchange.finish(End::ServerCloses);
+    assert_eq!((exchange.rpc().status, exchange.rpc().complete), (None, false));
+}
+
+#[test]
+fn a_server_that_closes_inside_a_response_did_not_answer() {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\nContent-Length: 900\r\n\r\n";
+    for (end, status) in [(End::ServerCloses, Some("UNAVAILABLE")), (End::ClientCloses, None), (End::NotKnown, None)] {
+        let mut exchange = Exchange::opened();
+        exchange.client(&web_request("/a.B/C", 1));
+        exchange.server(&[&head[..], &message(3)].concat());
+        exchange.finish(end);
+        assert_eq!(exchange.rpc().status, status);
+    }
+}
+
+#[test]
 fn a_websocket_is_no_rpc() {
     let mut exchange = Exchange::opened();
     exchange.client(b"GET /chat HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n");
