@@ -3,7 +3,6 @@
 
 use crate::at::At;
 use crate::http2::connection::events::Events;
-use crate::http2::connection::http1::{self, read_http1};
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::{End, Http2, Protocol};
@@ -12,12 +11,14 @@ use crate::http2::connection::watch::Watch;
 mod data;
 mod end;
 mod frames;
+mod http1;
 mod lost;
 mod opening;
 
 use crate::http2::frame::boundary_search;
 use data::read_data;
 use frames::{read_control, read_header, read_skip};
+use http1::read_http1;
 use lost::{gap, lose, search};
 use opening::{read_http1_body, read_opening};
 

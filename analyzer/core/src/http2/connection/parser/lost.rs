@@ -3,7 +3,6 @@
 use crate::at::At;
 use crate::http2::connection::blocks;
 use crate::http2::connection::events::Events;
-use crate::http2::connection::http1::give_up;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::{Http2, Protocol};
@@ -12,6 +11,7 @@ use crate::http2::frame::header::{FrameType, flag};
 use crate::store::tables::Layer;
 
 use super::end::{end_data, end_frame, forget_ended_stream};
+use super::http1::give_up;
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
 pub(in crate::http2) fn search<'a, A: Events, W: Watch<A> + ?Sized>(

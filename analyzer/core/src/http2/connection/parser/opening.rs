@@ -4,7 +4,6 @@ use crate::at::At;
 use crate::http2::connection::application::Application;
 use crate::http2::connection::detect::{self, Opening};
 use crate::http2::connection::events::Events;
-use crate::http2::connection::http1;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
 use crate::http2::connection::state::{Http2, Protocol};
@@ -12,6 +11,8 @@ use crate::http2::connection::watch::Watch;
 use crate::http2::frame::boundary_search::Search;
 use crate::http2::frame::settings;
 use crate::limits;
+
+use super::http1;
 
 pub(in crate::http2) fn read_opening<'a, A: Events, W: Watch<A> + ?Sized>(
     h2: &mut Http2<A>,
