@@ -57,7 +57,7 @@ class Run:
         errors: bool = False,
         ports: list[int] = ...,
         keylog: bytes | None = None,
-        own_secrets: bool = True,
+        as_scrubbed: bool = False,
         file_times: bool = False,
         unlisted_packets: bool = False,
         threads: int = 1,

@@ -98,10 +98,10 @@ def analyses(
 ) -> tuple[Analysis | str, Analysis | str]:
     """What is found in the capture as it was, in the names of the new one, and in the new one.
 
-    Instead of an analysis the reason why there is no gRPC. TLS is decrypted in neither. What was recorded `beside` the
-    capture is used for both, without the names in it.
+    Instead of an analysis the reason why there is no gRPC. TLS is decrypted and HTTP/1.1 read in neither. What was
+    recorded `beside` the capture is used for both, without the names in it.
     """
-    old = decode(before, rpc_rows=False, ports=ports or [], own_secrets=False)
+    old = decode(before, rpc_rows=False, ports=ports or [], as_scrubbed=True)
     named, new = renamed(old, report), decode(after, rpc_rows=False, ports=ports or [])
     if len(named.lookup_names) == len(new.lookup_names):  # names of hosts are numbered in the order of first sight
         named = structs.replace(named, lookup_names=new.lookup_names)
@@ -133,7 +133,7 @@ def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int
         yield "frames"
     if not _same(Messages, before, after, how):
         yield "messages"
-    old, new = (_digests(decode(before, own_secrets=False, **how)), _digests(decode(after, **how)))
+    old, new = (_digests(decode(before, as_scrubbed=True, **how)), _digests(decode(after, **how)))
     yield from (name for name in old if old[name] != new[name])
 
 
@@ -158,7 +158,7 @@ def _digest(arrays: Sequence[np.ndarray[Any, Any]]) -> bytes:
 
 
 def _same(kind: type[Table], before: Sequence[str], after: Sequence[str], how: Mapping[str, Any]) -> bool:
-    old, new = stream(kind, before, own_secrets=False, **how), stream(kind, after, **how)
+    old, new = stream(kind, before, as_scrubbed=True, **how), stream(kind, after, **how)
     return all(_equal(defined(a), defined(b)) for a, b in zip(old, new, strict=True))
 
 

@@ -58,8 +58,9 @@ class DecodeOptions(TypedDict, total=False):
     """Ports whose connections are HTTP/2 whatever they look like."""
     keylog: bytes
     """TLS secrets in the format of SSLKEYLOGFILE; those that a pcapng file holds are used too."""
-    own_secrets: bool
-    """Whether secrets in the file are used; true by default."""
+    as_scrubbed: bool
+    """Whether no more is read than a scrubbed copy holds: without secrets in the file, and without HTTP/1.1; false by
+    default."""
     memory: int
     """Bytes that this process may use, as the operating system counts them; above it MemoryLimitError is raised."""
     spill: int

@@ -57,7 +57,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..summary.figures import HTTP2, TLS, still_encrypted
+from ..summary.figures import HTTP2, TLS, may_have_rpcs, still_encrypted
 from ..tables import DIRECTIONS, Counts, Tables
 from ._failures import Mask
 
@@ -121,7 +121,7 @@ def _find_problems(tables: Tables, limits: Limits) -> Iterator[_Problem]:
 
 def _check_bytes(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     table = tables.connections
-    seen = (table.protocol == HTTP2) | (table.protocol == TLS)
+    seen = may_have_rpcs(table.protocol) | (table.protocol == TLS)
     whole = max(1, int(table.payload_bytes[seen].sum()) + int(table.missing_bytes[seen].sum()))
     cut = bool(tables.capture["truncated_packets"])
     gap, most, half = _SNAPLEN if cut else _BUFFER, limits.hidden_bytes, limits.encrypted_bytes
@@ -162,7 +162,7 @@ def _check_packets(tables: Tables, limits: Limits) -> Iterator[_Problem]:
     cut = int(capture["truncated_packets"])
     yield _Problem("truncated_packets", cut, f"{cut:,} packets were cut by the snaplen", _FRAMES, False, none, _SNAPLEN)
     protocol = tables.connections.protocol
-    copies = np.where((protocol == HTTP2) | (protocol == TLS), tables.connections.duplicate_packets, 0)
+    copies = np.where(may_have_rpcs(protocol) | (protocol == TLS), tables.connections.duplicate_packets, 0)
     twice, steps = int(copies.sum()), int(capture["time_steps_back"])
     many = limits.odd_packets * packets
     words = f"{twice:,} packets were recorded twice"

@@ -65,7 +65,6 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..summary.figures import HTTP2
 from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import group_rows
 from . import _failures as common
@@ -194,7 +193,7 @@ def _may_be_long(method: Method, limits: Limits) -> bool:
 def _measure_round_trips(tables: Tables) -> tuple[int, int]:
     """Return the largest minimum round trip of all connections, in full and from capture point to server; -1: none."""
     connections = tables.connections
-    chosen = (connections.protocol == HTTP2) & (connections.rpcs > 0)
+    chosen = connections.rpcs > 0
     whole = np.maximum(connections.min_rtt_ns[chosen], connections.handshake_rtt_ns[chosen])
     near = connections.near_server_rtt_ns[chosen]
     return int(whole.max(initial=-1)), max(0, int(near.max(initial=0)))

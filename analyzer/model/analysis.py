@@ -73,7 +73,7 @@ class Totals(Struct, frozen=True):
     """Counts over the capture."""
 
     connections: Count
-    """HTTP/2 connections."""
+    """HTTP/2 connections, and HTTP/1.1 connections with gRPC-Web."""
     rpcs: Count
     rpcs_begun_before: Count
     """Of them, those that began before the capture."""
@@ -125,7 +125,7 @@ class ConnectionFacts(Struct, frozen=True):
 
 
 class Traffic(Struct, frozen=True):
-    """What one side sent on all HTTP/2 connections together."""
+    """What one side sent on all connections whose RPCs can be read, together."""
 
     packets: Count
     """All of them, also those that only acknowledge, open or close."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import _core
 from ..model.analysis import (
@@ -20,7 +21,7 @@ from ..model.analysis import (
 from ..model.budget import named, total
 from ..model.text import count
 from ..model.tls import KEY_LOGS
-from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Ints, Method, Tables
+from ..tables import DIRECTIONS, NO_AGENT, PROTOCOLS, Codes, Ints, Method, Tables
 from . import tls
 from .hops import describe_proxies
 
@@ -43,8 +44,16 @@ UNDECIDED = PROTOCOLS.index("undecided")
 """`Connections.protocol` of connections that did not show what they carry."""
 HTTP2 = PROTOCOLS.index("http2")
 """`Connections.protocol` of HTTP/2."""
+HTTP1 = PROTOCOLS.index("http1")
+"""`Connections.protocol` of HTTP/1.1 with gRPC-Web."""
 TLS = PROTOCOLS.index("tls")
 """`Connections.protocol` of TLS that is not decrypted."""
+
+
+def may_have_rpcs(protocol: Codes) -> npt.NDArray[np.bool_]:
+    """Mark connections, by `Connections.protocol`, on which RPCs can be read."""
+    found: npt.NDArray[np.bool_] = (protocol == HTTP2) | (protocol == HTTP1)
+    return found
 
 
 def capture_facts(tables: Tables) -> CaptureFacts:
@@ -146,7 +155,7 @@ def _find_first_place(tables: Tables, kind: str) -> str:
 def totals(tables: Tables) -> Totals:
     """Count over the capture."""
     return Totals(
-        connections=int((tables.connections.protocol == HTTP2).sum()),
+        connections=int(may_have_rpcs(tables.connections.protocol).sum()),
         rpcs=tables.rpc_count,
         rpcs_begun_before=tables.begun_before,
         rpcs_without_known_end=sum(method.end_missing for method in tables.methods),
@@ -176,9 +185,9 @@ def summarize_calls(tables: Tables) -> str:
 
 
 def traffic(tables: Tables) -> TrafficOfSides:
-    """Sum up what both sides sent on HTTP/2 connections."""
+    """Sum up what both sides sent on connections whose RPCs can be read."""
     c, d = tables.connections, tables.directions
-    ours = c.protocol == HTTP2
+    ours = may_have_rpcs(c.protocol)
     own = ((c.packets_client, c.bytes_client), (c.packets_server, c.bytes_server))
 
     def side(number: int) -> Traffic:
@@ -231,12 +240,12 @@ def all_budget(tables: Tables) -> Mapping[str, int]:
 
 
 def connection_facts(tables: Tables, *, undecided: bool = False) -> tuple[ConnectionFacts, ...]:
-    """Describe HTTP/2 and TLS connections in the order of their first packets; others cannot carry gRPC.
+    """Describe HTTP/2, gRPC-Web and TLS connections in the order of their first packets; others cannot carry gRPC.
 
     With `undecided` also those that ended before they showed what they carry.
     """
     protocol = tables.connections.protocol
-    mine = (protocol == HTTP2) | (protocol == TLS) | ((protocol == UNDECIDED) & undecided)
+    mine = may_have_rpcs(protocol) | (protocol == TLS) | ((protocol == UNDECIDED) & undecided)
     return tuple(connection(tables, int(row)) for row in np.flatnonzero(mine))
 
 

@@ -19,7 +19,7 @@ class Rpcs(Struct, frozen=True, eq=False):
     """
 
     connection: Annotated[Counts, "row of its connection"]
-    stream: Annotated[Counts, "HTTP/2 stream identifier"]
+    stream: Annotated[Counts, "HTTP/2 stream identifier; over HTTP/1.1 requests are 1, 3, 5 and so on"]
     method: Annotated[Counts, "number of its method, `NO_METHOD` when not in the capture"]
     start_time_ns: Annotated[Ints, "first byte of the request's HEADERS"]
     duration_ns: Annotated[Ints, "from then until the last byte of the frame that ended the RPC for the client"]

@@ -33,8 +33,8 @@ END_MISSING = 32
 """Bit of `Rpcs.flags`: its end may be among bytes or packets that the capture lacks; it took at least `duration_ns`."""
 HEADERS_UNKNOWN = 16
 """Bit of `Rpcs.flags`: fields of the request's headers are unknown; its deadline may be among them."""
-PROTOCOLS = ("undecided", "http2", "tls", "other")
-"""Names of `Connections.protocol`."""
+PROTOCOLS = ("undecided", "http2", "tls", "other", "http1")
+"""Names of `Connections.protocol`; HTTP/1.1 without gRPC-Web is `other`."""
 LAYERS = ("packet", "tcp", "http2", "grpc", "tls")
 """Names of `Problems.layer`."""
 PAUSE_NS = 10_000_000

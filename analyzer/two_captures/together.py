@@ -30,7 +30,7 @@ from ..model.analysis import (
 )
 from ..model.finding import Finding
 from ..sidecar.read import Sidecar
-from ..summary.figures import HTTP2, TLS
+from ..summary.figures import HTTP1, HTTP2, TLS, may_have_rpcs
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import group_rows
@@ -190,9 +190,9 @@ def _match(first: Recorded, second: Recorded) -> _Met:
 
 
 def _find_shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
-    """Find the HTTP/2 and TLS connections that are in both captures."""
+    """Find the HTTP/2, gRPC-Web and TLS connections that are in both captures."""
     mine, theirs = first.tables.connections.protocol, second.tables.connections.protocol
-    wanted = (HTTP2, TLS)
+    wanted = (HTTP2, HTTP1, TLS)
     return tuple(p for p in pairs(first, second) if mine[p.first] in wanted or theirs[p.second] in wanted)
 
 
@@ -298,7 +298,7 @@ def _split(met: _Met) -> Split:
 
 def _count_unshared(recorded: Recorded, shared: set[int]) -> int:
     protocol = recorded.tables.connections.protocol
-    rows = np.flatnonzero((protocol == HTTP2) | (protocol == TLS))
+    rows = np.flatnonzero(may_have_rpcs(protocol) | (protocol == TLS))
     return sum(int(row) not in shared for row in rows)
 
 

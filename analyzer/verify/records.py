@@ -113,13 +113,14 @@ class CaptureRecords(Struct):
 
 
 def of_tables(tables: Tables) -> CaptureRecords:
-    """Convert grpcdiag's tables, which must have rows of frames and packets."""
+    """Convert grpcdiag's tables, which must have rows of frames and packets. RPCs over HTTP/1.1 have no streams."""
     c, f, r = tables.connections, tables.frames, tables.rpcs
+    on_streams = c.protocol[r.connection] != PROTOCOLS.index("http1")
     frames = (f.last_packet, f.connection, f.direction, f.kind, f.flags, f.stream, f.length)
     seen = [
         Status(packet, connection, stream, _core.STATUSES[status])
         for packet, connection, stream, status in zip(
-            r.last_packet.tolist(), r.connection.tolist(), r.stream.tolist(), r.status.tolist(), strict=True
+            *(column[on_streams].tolist() for column in (r.last_packet, r.connection, r.stream, r.status)), strict=True
         )
         if status != NOT_SEEN
     ]
@@ -138,7 +139,7 @@ def of_tables(tables: Tables) -> CaptureRecords:
         frames=[Frame(*row) for row in zip(*(column.tolist() for column in frames), strict=True)],
         starts=f.first_packet.tolist(),
         statuses=seen,
-        rpcs=set(zip(r.connection.tolist(), r.stream.tolist(), strict=True)),
+        rpcs=set(zip(*(column[on_streams].tolist() for column in (r.connection, r.stream)), strict=True)),
     )
 
 

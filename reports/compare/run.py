@@ -9,7 +9,7 @@ from string import ascii_uppercase
 
 from msgspec import Struct
 
-from ...analyzer.model.analysis import Analysis, MethodFacts, Quantiles
+from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts, Quantiles
 from ...analyzer.model.finding import Finding
 
 STREAMING = 2
@@ -83,14 +83,17 @@ class Run(Struct, frozen=True, dict=True):
 
     @cached_property
     def packets(self) -> int:
-        """Count the packets of HTTP/2 connections."""
-        http2 = (c for c in self.analysis.connections if c.protocol == "http2")
-        return sum(c.packets_client + c.packets_server for c in http2)
+        """Count the packets of connections whose RPCs can be read."""
+        return sum(c.packets_client + c.packets_server for c in self._readable)
 
     @cached_property
     def retransmitted(self) -> int:
-        """Count the retransmitted packets of HTTP/2 connections."""
-        return sum(c.retransmitted_packets for c in self.analysis.connections if c.protocol == "http2")
+        """Count the retransmitted packets of connections whose RPCs can be read."""
+        return sum(c.retransmitted_packets for c in self._readable)
+
+    @property
+    def _readable(self) -> list[ConnectionFacts]:
+        return [c for c in self.analysis.connections if c.protocol in ("http2", "http1")]
 
     def sent(self, name: str) -> int:
         """Add up a count of `traffic` over both sides."""

@@ -41,7 +41,8 @@ def list_ends(page: Page) -> list[Text]:
     mss = tables.connections.mss_client[row], tables.connections.mss_server[row]
     segments = " / ".join(f"{int(m):,} B" if m else "-" for m in mss)
     opening = "" if c.complete else "; opened before the capture"
-    protocol = "" if c.protocol == "http2" else f"; {c.protocol}: packets only"
+    shown = {"http2": "", "http1": "; gRPC-Web over HTTP/1.1"}
+    protocol = shown.get(c.protocol, f"; {c.protocol}: packets only")
     text = f"RTT {duration(c.min_rtt_ns)}, MSS {segments}, captured at: {c.vantage}{opening}{protocol}"
     return lines + wrapped(text, page.width, "  ")
 

@@ -83,13 +83,22 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "plateau-none-control": {"not": ["server-concurrency-limit"]},
     "retry-storm": {"verdict": ["retry-storm"], "says": ["45 calls caused 225 requests"]},
     "rst-noerror": HEALTHY | {"statuses": {"OK": 30}},
+    "web-http1": {
+        "verdict": ["rpc-errors"],
+        "must": ["proxy-error"],
+        "not": ["delayed-ack-nagle"],
+        "says": ["3 of 45 RPCs got an HTTP status from web-demo/1.0"],
+        "statuses": {"OK": 37, "NOT_FOUND": 3, "UNIMPLEMENTED": 2, "UNAVAILABLE": 3},
+    },
+    "web-http1-nagle": {"verdict": ["delayed-ack-nagle"], "statuses": {"OK": 40}},
 }
 """By capture. `statuses` has all that are not zero; `certain` the grave findings that may have high confidence."""
 
 
 def analysis_of(name: str) -> Analysis:
     keys = WILD / f"{name}.keys"
-    return analyze([str(WILD / f"{name}.pcap.zst")], keylog=keys.read_bytes() if keys.is_file() else None)
+    (file,) = WILD.glob(f"{name}.pcap*")
+    return analyze([str(file)], keylog=keys.read_bytes() if keys.is_file() else None)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -1,6 +1,6 @@
 //! The decoding core of grpcdiag: capture bytes to columnar tables.
 //!
-//! A layer knows the layers below it and never one above: `capture_file`, `packet`, `tcp`, `tls`, `http2`, `grpc`, `waits`,
+//! A layer knows the layers below it and never one above: `capture_file`, `packet`, `tcp`, `tls`, `http1`, `http2`, `grpc`, `waits`,
 //! `connection`, `run`. All write to `store`. Only this file and `python` know Python.
 
 pub mod at;
@@ -8,6 +8,7 @@ pub mod capture_file;
 pub mod clock_steps;
 pub mod connection;
 pub mod grpc;
+pub mod http1;
 pub mod http2;
 pub mod limits;
 pub mod packet;

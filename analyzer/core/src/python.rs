@@ -69,7 +69,7 @@ struct Inner {
 impl Run {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
-    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, errors=false, ports=Vec::new(), keylog=None, own_secrets=true, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
+    #[pyo3(signature = (paths, *, frames=false, messages=false, packets=false, rpc_rows=false, errors=false, ports=Vec::new(), keylog=None, as_scrubbed=false, file_times=false, unlisted_packets=false, threads=1, spill=0, memory=None))]
     fn new(
         py: Python<'_>,
         paths: Vec<String>,
@@ -80,7 +80,7 @@ impl Run {
         errors: bool,
         ports: Vec<u16>,
         keylog: Option<Vec<u8>>,
-        own_secrets: bool,
+        as_scrubbed: bool,
         file_times: bool,
         unlisted_packets: bool,
         threads: u8,
@@ -92,7 +92,7 @@ impl Run {
         }
         let source = |path: String| if path == "-" { Source::Stdin } else { Source::Path(PathBuf::from(path)) };
         let mut keys = KeyLog::parse(&keylog.unwrap_or_default());
-        let own = if own_secrets { py.detach(|| leading_secrets(&paths)) } else { Vec::new() };
+        let own = if as_scrubbed { Vec::new() } else { py.detach(|| leading_secrets(&paths)) };
         for secrets in own {
             keys.extend(&secrets);
         }
@@ -112,6 +112,7 @@ impl Run {
             rpc_rows,
             errors,
             file_times,
+            as_scrubbed,
             ports,
             threads,
             spill: spilled,

@@ -13,6 +13,7 @@ use crate::store::strings::Strings;
 
 use super::call::Call;
 use super::headers::{Block, Summary};
+use super::protocol::Content;
 use super::state::{Grpc, Http2};
 use super::{data, late, rpc};
 
@@ -35,6 +36,10 @@ impl Application for Grpc {
     #[inline]
     fn open(&self) -> u32 {
         self.open_rpcs
+    }
+
+    fn content_over_http1(content_type: &[u8]) -> Option<(&'static [u8], bool)> {
+        Content::over_http1(content_type)
     }
 
     #[inline]

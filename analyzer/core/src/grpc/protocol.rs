@@ -56,16 +56,21 @@ pub enum Content {
 impl Content {
     /// The media type of a `content-type`, without its parameters.
     pub fn from_header(value: &[u8]) -> Self {
-        let end = value.iter().position(|&octet| octet == b';').unwrap_or(value.len());
-        let media = value.get(..end).unwrap_or(value).trim_ascii_end();
-        let is = |name: &[u8]| media.strip_prefix(name).is_some_and(|rest| matches!(rest.first(), None | Some(b'+')));
+        let media = without_parameters(value);
         match media {
-            _ if is(b"application/grpc") => Self::Grpc,
-            _ if is(b"application/grpc-web") => Self::GrpcWeb,
-            _ if is(b"application/connect") => Self::ConnectStream,
+            _ if is_subtype(media, b"application/grpc") => Self::Grpc,
+            _ if is_subtype(media, WEB) => Self::GrpcWeb,
+            _ if is_subtype(media, b"application/connect") => Self::ConnectStream,
             b"application/proto" | b"application/json" => Self::Message,
             _ => Self::Other,
         }
+    }
+
+    /// gRPC-Web's type, and whether its messages are in base64, of a `content-type` over HTTP/1.1; `None` for others.
+    pub fn over_http1(value: &[u8]) -> Option<(&'static [u8], bool)> {
+        let media = without_parameters(value).to_ascii_lowercase();
+        let is_text = is_subtype(&media, b"application/grpc-web-text");
+        (is_text || is_subtype(&media, WEB)).then_some((WEB, is_text))
     }
 
     /// What a request of this type opens; `connect` says that Connect's version was there.
@@ -92,6 +97,19 @@ impl Content {
                 Kind::Other => true,
             }
     }
+}
+
+/// The media type of gRPC-Web.
+const WEB: &[u8] = b"application/grpc-web";
+
+fn without_parameters(value: &[u8]) -> &[u8] {
+    let end = value.iter().position(|&octet| octet == b';').unwrap_or(value.len());
+    value.get(..end).unwrap_or(value).trim_ascii_end()
+}
+
+/// Whether it is this type, with or without a message format behind `+`.
+fn is_subtype(media: &[u8], name: &[u8]) -> bool {
+    media.strip_prefix(name).is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Options {
     pub errors: bool,
     /// Times are as recorded, whatever the hosts' timestamps say of the capture's clock.
     pub file_times: bool,
+    /// Read no more than a scrubbed copy holds: it has no messages over HTTP/1.1.
+    pub as_scrubbed: bool,
     /// Ports whose connections are HTTP/2 even when nothing else says so.
     pub ports: Vec<u16>,
     /// Threads to use; 0 and 1 mean the caller's alone.

@@ -25,6 +25,10 @@ pub trait Application: Debug + Default {
     /// How many of them are open.
     fn open(&self) -> u32;
 
+    /// The media type under which the header fields and bodies of an HTTP/1.1 message with this `content-type` are read,
+    /// and whether its body is base64; `None` where the protocol is not carried so.
+    fn content_over_http1(content_type: &[u8]) -> Option<(&'static [u8], bool)>;
+
     /// Bytes of an unfinished message that `side` still owes on a stream.
     fn owed(stream: &Self::Stream, side: usize) -> u64;
 

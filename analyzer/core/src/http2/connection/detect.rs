@@ -1,6 +1,7 @@
 //! Tells HTTP/2 from other protocols by a direction's first bytes: the connection preface (RFC 9113 section 3.4), a
 //! server's first SETTINGS, an HTTP/1.1 upgrade to h2c (RFC 7540 section 3.2), a TLS record (RFC 8446 section 5.1).
 
+use crate::http1::base64::Base64;
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 
 /// The client's connection preface.
@@ -111,25 +112,7 @@ pub fn http1_head(bytes: &[u8]) -> Option<Http1Head> {
 /// Base64url without padding (RFC 7540 section 3.2.1); `None` when it is none.
 pub(crate) fn base64url(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut word, mut bits) = (0_u32, 0);
-    for &character in text.iter().filter(|&&c| c != b'=') {
-        let digit = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'-' | b'+' => 62,
-            b'_' | b'/' => 63,
-            _ => return None,
-        };
-        word = word << 6 | u32::from(digit);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push((word >> bits) as u8);
-            word &= (1 << bits) - 1;
-        }
-    }
-    Some(bytes)
+    Base64::default().decode(text, &mut bytes).then_some(bytes)
 }
 
 #[cfg(test)]

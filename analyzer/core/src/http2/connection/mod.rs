@@ -6,6 +6,7 @@ mod blocks;
 mod control;
 pub mod detect;
 pub mod events;
+mod http1;
 mod parser;
 mod pings;
 pub mod reading;

@@ -11,12 +11,14 @@ use crate::http2::connection::watch::Watch;
 mod data;
 mod end;
 mod frames;
+mod http1;
 mod lost;
 mod opening;
 
 use crate::http2::frame::boundary_search;
 use data::read_data;
 use frames::{read_control, read_header, read_skip};
+use http1::read_http1;
 use lost::{gap, lose, search};
 use opening::{read_http1_body, read_opening};
 
@@ -48,6 +50,7 @@ impl<A: Events> Http2<A> {
 
     /// The connection or the capture is over. Open streams end as [`End`] says.
     pub fn finish(&mut self, end: End, at: At, reading: &mut Reading<'_>) {
+        http1::finish(self, end, at, reading);
         for side in 0..2 {
             let buffered = self.sides[side].buffered();
             self.bytes.undecoded += buffered;
@@ -131,11 +134,12 @@ fn read<A: Events, W: Watch<A> + ?Sized>(
             State::Skip(left) => read_skip(h2, side, rest, left, at, reading.cx),
             State::Opening => read_opening(h2, side, rest, at, reading, watch),
             State::Http1Body(left) => read_http1_body(h2, side, rest, left),
+            State::Http1 => read_http1(h2, side, rest, at, reading, watch),
             State::Lost => search(h2, side, rest, at, watch),
             State::Foreign => {
                 match h2.protocol {
                     Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
-                    Protocol::Http2 => h2.bytes.undecoded += rest.len() as u64,
+                    Protocol::Http2 | Protocol::Http1 => h2.bytes.undecoded += rest.len() as u64,
                     _ => h2.bytes.not_http2 += rest.len() as u64,
                 }
                 &[]

@@ -23,6 +23,8 @@ pub(in crate::http2) enum State {
     Opening,
     /// The body of an HTTP/1.1 request that asks for an upgrade.
     Http1Body(u64),
+    /// Part of an HTTP/1.1 message.
+    Http1,
     /// Part of a frame header.
     Header,
     /// Payload of a DATA frame.

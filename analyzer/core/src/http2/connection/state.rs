@@ -9,6 +9,7 @@ use crate::store::tables::Layer;
 
 use super::application::Application;
 use super::detect;
+use super::http1::Http1;
 use super::side::{self, Side};
 use super::streams::Streams;
 
@@ -25,6 +26,8 @@ pub enum Protocol {
     Tls = 2,
     /// Another protocol.
     Other = 3,
+    /// HTTP/1.1 that carries the protocol on top.
+    Http1 = 4,
 }
 
 /// Where captured payload bytes went; the sum is all bytes fed.
@@ -72,6 +75,10 @@ pub struct Http2<A: Application> {
     pub(in crate::http2) opened: [bool; 2],
     /// The upgrade request's settings, while its answer is awaited.
     pub(in crate::http2) upgrade: Option<detect::Http1Head>,
+    /// Whether HTTP/1.1 is followed at all.
+    pub follows_http1: bool,
+    /// HTTP/1.1, while it is followed.
+    pub(in crate::http2) http1: Option<Box<Http1>>,
 }
 
 impl<A: Application> Http2<A> {
@@ -93,6 +100,8 @@ impl<A: Application> Http2<A> {
             first_stream: 0,
             opened: [false; 2],
             upgrade: None,
+            follows_http1: true,
+            http1: None,
         }
     }
 

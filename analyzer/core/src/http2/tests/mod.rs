@@ -6,6 +6,7 @@ mod conformance;
 mod cut;
 mod flow_control;
 mod hostile;
+mod http1;
 mod late;
 mod limits;
 mod opening;

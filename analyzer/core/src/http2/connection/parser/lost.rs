@@ -11,6 +11,7 @@ use crate::http2::frame::header::{FrameType, flag};
 use crate::store::tables::Layer;
 
 use super::end::{end_data, end_frame, forget_ended_stream};
+use super::http1::give_up;
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
 pub(in crate::http2) fn search<'a, A: Events, W: Watch<A> + ?Sized>(
@@ -56,6 +57,9 @@ pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
     reading: &mut Reading<'_>,
     watch: &mut W,
 ) {
+    if h2.http1.is_some() {
+        return give_up(h2, length, "bytes are missing: HTTP/1.1 cannot be read from here on", at, reading);
+    }
     let Ok(short) = u32::try_from(length) else {
         return lose(h2, side, length, at, reading, watch);
     };

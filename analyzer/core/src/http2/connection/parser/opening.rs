@@ -12,6 +12,8 @@ use crate::http2::frame::boundary_search::Search;
 use crate::http2::frame::settings;
 use crate::limits;
 
+use super::http1;
+
 pub(in crate::http2) fn read_opening<'a, A: Events, W: Watch<A> + ?Sized>(
     h2: &mut Http2<A>,
     side: usize,
@@ -56,7 +58,9 @@ pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
             h2.opens(side);
             (State::Header, 0)
         }
-        Opening::Http1Request | Opening::Http1Response => return judge_http1(h2, side, kept, at, reading, watch),
+        Opening::Http1Request | Opening::Http1Response => {
+            return judge_http1(h2, side, what == Opening::Http1Request, kept, at, reading, watch);
+        }
         Opening::Tls => {
             h2.protocol = Protocol::Tls;
             (State::Foreign, 0)
@@ -76,10 +80,12 @@ pub(in crate::http2) fn judge_opening<A: Events, W: Watch<A> + ?Sized>(
     Some(used)
 }
 
-/// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol.
-pub(in crate::http2) fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
+/// HTTP/1.1: an upgrade to h2c is followed (RFC 7540 section 3.2), all else is another protocol as long as no request of the
+/// protocol on top comes. A watcher is told of HTTP/2 alone.
+fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
     h2: &mut Http2<A>,
     side: usize,
+    is_request: bool,
     kept: &Search,
     at: At,
     reading: &mut Reading<'_>,
@@ -105,8 +111,9 @@ pub(in crate::http2) fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
         h2.sides[side].state = if body > 0 { State::Http1Body(body) } else { State::Opening };
         h2.upgrade = Some(head);
     } else {
-        h2.protocol = Protocol::Other;
-        h2.sides[side].state = State::Foreign;
+        h2.protocol = if h2.protocol == Protocol::Http1 { Protocol::Http1 } else { Protocol::Other };
+        let follows = used > 0 && h2.follows_http1 && !watch.watches() && http1::begin(h2, side, is_request);
+        h2.sides[side].state = if follows { State::Http1 } else { State::Foreign };
         return Some(0);
     }
     h2.bytes.decoded += used as u64;

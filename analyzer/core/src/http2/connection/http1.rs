@@ -1,0 +1,46 @@
+//! What is known of a connection that speaks HTTP/1.1.
+
+use std::collections::VecDeque;
+
+use crate::at::At;
+use crate::http1::base64::Base64;
+use crate::http1::reader::Reader;
+
+/// The messages of both directions.
+#[derive(Debug, Default)]
+pub(in crate::http2) struct Http1 {
+    pub(in crate::http2) client: usize,
+    pub(in crate::http2) directions: [Direction; 2],
+    /// Requests whose responses are not whole, oldest first.
+    pub(in crate::http2) open: VecDeque<Exchange>,
+    /// Requests that were read.
+    pub(in crate::http2) followed: u32,
+    /// A request was seen: a response to an earlier one cannot come any more.
+    pub(in crate::http2) begun: bool,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::http2) struct Direction {
+    pub(in crate::http2) reader: Reader,
+    /// Where the message begins.
+    pub(in crate::http2) first: At,
+    pub(in crate::http2) message: Message,
+}
+
+/// What is behind a head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::http2) struct Message {
+    /// The stream that it is to the protocol on top, 0 for none.
+    pub(in crate::http2) stream: u32,
+    /// Its body is base64.
+    pub(in crate::http2) base64: Option<Base64>,
+    /// It answers the oldest open request.
+    pub(in crate::http2) is_answer: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::http2) struct Exchange {
+    pub(in crate::http2) stream: u32,
+    /// The response to HEAD has no body.
+    pub(in crate::http2) is_head: bool,
+}
