@@ -17,8 +17,8 @@ RFC 9113 has no timer for this: without a WINDOW_UPDATE the RPC waits for ever.
 
 When it cannot tell
 -------------------
-Whether the application reads later: a slow reader looks the same until its next WINDOW_UPDATE. It is told by its
-earlier waits. Windows are unknown where the connection's beginning or other bytes are missing.
+Whether the application will read: a slow reader looks the same until its next WINDOW_UPDATE. Its earlier waits show
+it. Windows are unknown where the connection's beginning or other bytes are missing.
 
 What would refute it
 --------------------

@@ -133,13 +133,13 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     hit = np.flatnonzero(connections.retransmitted_packets > connections.needless_retransmissions)
     if not len(hit):
         return
-    repair = tables.connection_budgets[hit, _LOSS].astype(np.int64)
+    recovery = tables.connection_budgets[hit, _LOSS].astype(np.int64)
     window = connections.congestion_after_loss_ns[hit].astype(np.int64)
-    waited = (repair + window > 0) & (connections.recovery_to_packet[hit] > 0)
+    waited = (recovery + window > 0) & (connections.recovery_to_packet[hit] > 0)
     if waited.any():
         rows = hit[waited]
         order = np.argsort(-connections.recovery_ns[rows], kind="stable")
-        yield _make_finding(tables, _Cost(rows[order], int(repair[waited].sum()), int(window[waited].sum())), limits)
+        yield _make_finding(tables, _Cost(rows[order], int(recovery[waited].sum()), int(window[waited].sum())), limits)
     elif len(rows := hit[connections.recovery_to_packet[hit] > 0]):
         unseen = _Cost(rows[np.argsort(-connections.recovery_ns[rows], kind="stable")], 0, 0)
         figures = _measure(tables, unseen)
@@ -152,7 +152,7 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
     """Make the finding for retransmissions whose cost to RPCs is not visible from the capture point."""
     share, packets = float(metrics["retransmitted_share"]), f"{metrics['retransmitted_packets']:,} packets"
     scope = tuple(sorted(int(row) for row in cost.rows))
-    longest = milliseconds(float(metrics["longest_repair_ns"]))
+    longest = milliseconds(float(metrics["longest_recovery_ns"]))
     hidden = bool((tables.connections.protocol[cost.rows] == TLS).all())
     return Finding(
         id=ID,
@@ -235,7 +235,7 @@ def _measure(tables: Tables, cost: _Cost) -> dict[str, int | float | str]:
         "retransmission_timeouts": int(connections.retransmission_timeouts[rows].sum()),
         "loss_recovery_ns": cost.recovery_ns,
         "congestion_window_after_loss_ns": cost.window_ns,
-        "longest_repair_ns": int(connections.recovery_ns[rows].max()),
+        "longest_recovery_ns": int(connections.recovery_ns[rows].max()),
     }
 
 
@@ -301,7 +301,7 @@ def _explain(tables: Tables, cost: _Cost, metrics: dict[str, int | float | str])
         f"{metrics['retransmitted_packets']:,} packets ({metrics['retransmitted_share']:.1%} of all on "
         f"{len(cost.rows):,} connection{'s' * (len(cost.rows) > 1)}) were retransmitted{after}. RPCs waited "
         f"{milliseconds(cost.recovery_ns)} in total for lost bytes: their own bytes, or earlier bytes on the "
-        f"connection. The longest recovery took {milliseconds(float(metrics['longest_repair_ns']))}."
+        f"connection. The longest recovery took {milliseconds(float(metrics['longest_recovery_ns']))}."
     )
     if cost.window_ns:
         text += (

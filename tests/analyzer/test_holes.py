@@ -1,7 +1,7 @@
 """Packets deleted from real captures: nothing that they did not touch is lost or changed, and nobody is accused.
 
 An RPC is untouched when no packet of its connection between its first and its last one is deleted, nor one whose
-bytes were readable only then, because they or others in front of them were sent again. What a deleted packet did to
+bytes were readable only then, because they or others in front of them were retransmitted. What a deleted packet did to
 the HPACK table is lost all the same: names and statuses of later RPCs may be unknown, never wrong.
 
 `GRPCDIAG_HOLES=20` runs all recorded captures with that many seeds.
@@ -103,7 +103,7 @@ Mask = npt.NDArray[np.bool_]
 
 def touched_packets(whole: Whole, gone: list[int]) -> Mask:
     """By packet number, whether it is deleted, or lies between a deleted one and the time when its bytes were readable:
-    when they, or bytes in front of them, were sent again."""
+    when they, or bytes in front of them, were retransmitted."""
     p = whole.packets
     hit = np.zeros(len(whole.capture) + 2, dtype=np.bool_)
     hit[gone] = True

@@ -87,7 +87,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_leaves_nothing(tmp_path: Path) -> None:
-    """Standard input that does not end keeps it waiting, after it has written temporary files."""
+    """The command waits for standard input that does not end, after it has written temporary files."""
     whole = Path(recorded(CAPTURE)).read_bytes()
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", LITTLE.format(also=""), "rpcs", "--format", "csv", "--memory", "1G", "-"]

@@ -1,4 +1,4 @@
-"""`ping-storm`: PINGs in packets of their own, many a second and most of the packets."""
+"""`ping-storm`: PINGs sent in separate packets, many a second and most of the packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`window-update-storm`: WINDOW_UPDATEs in packets of their own, many a second and a large part of the packets."""
+"""`window-update-storm`: WINDOW_UPDATEs sent in separate packets, many a second and a large part of the packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time line: exact text of three, its figures against the tables, folding, widths, all captures."""
+"""The timeline: exact text of three, its figures against the tables, folding, widths, all captures."""
 
 from __future__ import annotations
 
