@@ -119,7 +119,8 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     methods = common.by_method(tables, rows.rpc)
     share = len(rows) / everything
     first = next(iter(statuses))
-    explained = _explain_endings(rows, first) + _quote_texts(tables, rows)
+    retries = int(tables.connections.retries.sum())
+    explained = _explain_endings(rows, first) + _quote_texts(tables, rows) + _explain_retries(retries)
     mostly = f", most with {first}" if 2 * statuses[first] > len(rows) else f": {_name_statuses(statuses)}"
     return Finding(
         id=ID,
@@ -146,7 +147,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{total_ns(rows.duration_ns) / 1e6:,.1f} ms. {explained} RPCs that missed a deadline, "
             "were cancelled, or got an HTTP status are not counted."
         ),
-        remedies=_list_remedies(first),
+        remedies=_list_remedies(first, retries),
         references=(
             "https://grpc.io/docs/guides/status-codes/",
             "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors",
@@ -212,7 +213,13 @@ def _explain_status(status: str) -> str:
     return _HINTS.get(status, f"{status} is set by the application itself.")
 
 
-def _list_remedies(status: str) -> tuple[Remedy, ...]:
+def _explain_retries(retries: int) -> str:
+    """Say that attempts of a call are RPCs of their own on the wire."""
+    are = "is a retry" if retries == 1 else "are retries"
+    return f" Of all RPCs {retries:,} {are}, so fewer calls may have failed." if retries else ""
+
+
+def _list_remedies(status: str, retries: int) -> tuple[Remedy, ...]:
     log = Remedy(
         "application",
         "the server's log at the times of the evidence",
@@ -228,5 +235,5 @@ def _list_remedies(status: str) -> tuple[Remedy, ...]:
         "the limit on received messages (4 MiB by default), or the server's quota",
         "if messages are too large for the limit; more memory per call",
     )
-    more = {"UNAVAILABLE": (retry,), "RESOURCE_EXHAUSTED": (size,)}
+    more = {"UNAVAILABLE": () if retries else (retry,), "RESOURCE_EXHAUSTED": (size,)}
     return (*more.get(status, ()), log) if status == "RESOURCE_EXHAUSTED" else (log, *more.get(status, ()))
