@@ -38,6 +38,10 @@ class Rpcs(Struct, frozen=True, eq=False):
     last_packet: Annotated[Counts, "packet of the last byte, 0 when the end was not seen"]
     grpc_message: Annotated[Counts, "text of its error, index into `Tables.errors`, beyond it for none"]
     previous_attempts: Annotated[Codes, "the request's `grpc-previous-rpc-attempts`, 0 when it is not seen"]
+    trace_high: Annotated[Sizes, "first eight octets of the request's trace-id (`traceparent`), 0 when it is not seen"]
+    trace_low: Annotated[Sizes, "last eight octets of it"]
+    span_id: Annotated[Sizes, "its parent-id, the span of the caller, 0 when it is not seen"]
+    request_id: Annotated[Sizes, "a number that requests with the same `x-request-id` share, 0 when it is not seen"]
 
 
 class Messages(Struct, frozen=True, eq=False):

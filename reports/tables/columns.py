@@ -89,6 +89,8 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "deadline_ns": "the request's grpc-timeout; null without one",
         "grpc_message": "text of the error; null without one, and without --show-messages",
         "previous_attempts": "the request's grpc-previous-rpc-attempts; null without one",
+        "trace_id": "trace-id of the request's traceparent; null without one",
+        "span_id": "parent-id of the request's traceparent, the caller's span; null without one",
         "budget": "duration by cause; the parts add up to duration_ns",
     },
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},

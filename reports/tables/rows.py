@@ -64,6 +64,13 @@ def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
     return pl.select(pl.when(series != not_known).then(series)).to_series()
 
 
+def _write_hex(*words: npt.NDArray[Any]) -> pl.Series:
+    """Write identifiers of 64 bits a word in hexadecimal, null where all words are zero."""
+    seen = np.flatnonzero(np.logical_or.reduce([word != 0 for word in words]))
+    texts = ["".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)]
+    return pl.Series([None], dtype=pl.String).new_from_index(0, len(words[0])).scatter(seen, texts)
+
+
 def frames(table: Frames) -> pl.DataFrame:
     """Build the table of `grpcdiag frames`."""
     return pl.DataFrame(
@@ -171,6 +178,8 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "deadline_ns": _null_unknown(deadlines),
             "grpc_message": _look_up(table.grpc_message, pl.Series(map(unquote, some.errors), dtype=pl.String)),
             "previous_attempts": _null_unknown(table.previous_attempts, 0),
+            "trace_id": _write_hex(table.trace_high, table.trace_low),
+            "span_id": _write_hex(table.span_id),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})

@@ -1,7 +1,10 @@
 //! Gives header fields their meaning in gRPC. Each HPACK table entry is classified once, when it is inserted.
 
+use std::hash::BuildHasher;
+
 use crate::http2::hpack::{Classifier, Field};
 use crate::store::strings::Strings;
+use crate::store::traces::Trace;
 
 use super::protocol::Content;
 use super::status;
@@ -29,6 +32,10 @@ pub enum HeaderClass {
     Timeout(i64),
     /// `grpc-previous-rpc-attempts`.
     PreviousAttempts(u8),
+    /// `traceparent`, by its number among those of the run.
+    Trace(u32),
+    /// `x-request-id`, as a number that equal ones share.
+    RequestId(u64),
     /// `user-agent`, the interned implementation and version.
     UserAgent(u32),
     /// `server`, or `via` of a known proxy: the interned product.
@@ -64,6 +71,10 @@ impl Classifier for Strings {
             b"grpc-message" if self.keeps_errors => HeaderClass::GrpcMessage(self.errors.intern(value)),
             b"grpc-timeout" => parse_timeout(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"grpc-previous-rpc-attempts" => HeaderClass::PreviousAttempts(parse_attempts(value)),
+            b"traceparent" => {
+                Trace::parse(value).map_or(HeaderClass::Other, |trace| HeaderClass::Trace(self.traces.keep(trace)))
+            }
+            b"x-request-id" => HeaderClass::RequestId(digest(value)),
             b"user-agent" => HeaderClass::UserAgent(self.agents.intern(agent(value).as_bytes())),
             b"server" => HeaderClass::Server(self.agents.intern(server(value).as_bytes())),
             b"via" => proxy(value).map_or(HeaderClass::Other, |name| HeaderClass::Server(self.agents.intern(name))),
@@ -181,6 +192,11 @@ fn parse_attempts(value: &[u8]) -> u8 {
     value.iter().fold(0, |sum, digit| sum * 10 + (digit - b'0'))
 }
 
+/// A number for a text that is compared and never shown; 0 for none alone.
+fn digest(value: &[u8]) -> u64 {
+    foldhash::quality::FixedState::default().hash_one(value).max(1)
+}
+
 /// How the user agents of implementations begin.
 pub(crate) const IMPLEMENTATIONS: [&str; 5] = ["grpc-", "tonic/", "connect-", "armeria/", "dart-grpc/"];
 
@@ -223,6 +239,10 @@ pub struct Summary {
     pub timeout_ns: Option<i64>,
     /// `grpc-previous-rpc-attempts`, 0 without.
     pub previous_attempts: u8,
+    /// `traceparent`, by its number.
+    pub trace: Option<u32>,
+    /// `x-request-id`, 0 without.
+    pub request_id: u64,
     /// `user-agent`.
     pub agent: Option<u32>,
     /// Fields whose name or value the capture does not hold.
@@ -275,6 +295,8 @@ impl Summary {
             HeaderClass::GrpcMessage(text) => self.grpc_message = Some(text),
             HeaderClass::Timeout(ns) => self.timeout_ns = Some(ns),
             HeaderClass::PreviousAttempts(attempts) => self.previous_attempts = attempts,
+            HeaderClass::Trace(number) => self.trace = Some(number),
+            HeaderClass::RequestId(number) => self.request_id = number,
             HeaderClass::UserAgent(agent) => self.agent = Some(agent),
             HeaderClass::TeTrailers => self.te_trailers = true,
         }

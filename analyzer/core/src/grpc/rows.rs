@@ -10,6 +10,7 @@ use crate::store::context::{Context, NO_METHOD};
 use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow, RpcSizesRow, rpc_flag};
 
 use super::call::Call;
+use super::headers::Summary;
 use super::message::Message;
 use super::state::Http2;
 use super::status::{self, Ending};
@@ -329,4 +330,15 @@ pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
             cx.request_ends.push(0);
         }
     }
+}
+
+/// Writes into the last row what its request says of the call that it belongs to.
+pub(super) fn note_context(summary: &Summary, cx: &mut Context) {
+    let Some(row) = cx.rpcs.len().checked_sub(1) else { return };
+    if let Some(trace) = summary.trace.map(|number| cx.strings.traces.get(number)) {
+        cx.rpcs.trace_high[row] = trace.trace_high;
+        cx.rpcs.trace_low[row] = trace.trace_low;
+        cx.rpcs.span_id[row] = trace.span;
+    }
+    cx.rpcs.request_id[row] = summary.request_id;
 }

@@ -19,7 +19,7 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{OPEN_FOR, push_open, push_rpc, request_ends, settle, write_rpc};
+use super::rows::{OPEN_FOR, note_context, push_open, push_rpc, request_ends, settle, write_rpc};
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
@@ -108,6 +108,7 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     let example = h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
     if example || reading.cx.options.rpc_rows {
         push_rpc(h2.connection, call, reading.cx);
+        note_context(summary, reading.cx);
     }
     let method = call.method;
     call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);

@@ -8,3 +8,4 @@ pub mod methods;
 pub mod spill;
 pub mod strings;
 pub mod tables;
+pub mod traces;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use crate::limits;
 
+use super::traces::Traces;
+
 /// A dictionary of byte strings; numbers are given in the order of first sight.
 #[derive(Debug, Default)]
 pub struct Interner {
@@ -96,7 +98,9 @@ pub struct Strings {
     pub agents: Interner,
     /// Error texts, `grpc-message` as it was sent.
     pub errors: Interner,
-    /// Whether those are kept: they may hold anything.
+    /// Trace contexts of requests.
+    pub traces: Traces,
+    /// Whether error texts are kept: they may hold anything.
     pub keeps_errors: bool,
     /// Methods without a name so far.
     unnamed: u32,

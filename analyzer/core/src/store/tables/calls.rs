@@ -10,6 +10,7 @@ table!(
         start_time_ns: i64, duration_ns: i64,
         status: u8, status_source: u8, http_status: u16, protocol: u8, flags: u8,
         first_packet: u32, last_packet: u32, grpc_message: u32, previous_attempts: u8,
+        trace_high: u64, trace_low: u64, span_id: u64, request_id: u64,
     }
 );
 
