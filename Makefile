@@ -85,7 +85,7 @@ audit: ## Look for known flaws in the locked packages and crates, and for licenc
 	.ci/audit
 
 bench: dev ## Measure the core's stages, and speed and memory on large captures (or one KIND alone: unary, ..., growth)
-	@[ -n "$(KIND)" ] || cargo bench --bench stages
+	@[ -n "$(KIND)" ] || cargo run --release --package stages -- --bench
 	$(BIN)/python -m grpcdiag.fixtures.bench $(KIND)
 
 LEARNT := analyzer/core/usual.profdata

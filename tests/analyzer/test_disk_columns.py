@@ -60,12 +60,9 @@ def test_rows_come_piece_by_piece_as_they_are_together(
     assert not list(little.iterdir())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("files", COMMITTED)
-def test_analyses_are_the_same(
-    files: Sequence[str], threads: int, little: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(runner.THREADS_VARIABLE, str(threads))
+def test_analyses_are_the_same(files: Sequence[str], little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(runner.THREADS_VARIABLE, "2")
 
     def analysis(**how: int) -> str:
         try:

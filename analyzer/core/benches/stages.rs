@@ -35,7 +35,7 @@ const COPIES: u8 = 8;
 type Recorded = (u32, i64, u32, u32, Vec<u8>);
 
 fn recorded(name: &str) -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recorded").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fixtures/recorded").join(name);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

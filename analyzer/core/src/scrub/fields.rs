@@ -2,6 +2,7 @@
 //! working can be read. Everything else is replaced.
 
 use crate::grpc::headers::{IMPLEMENTATIONS, PROXIES};
+use crate::store::traces::Trace;
 
 use super::replace::{Kind, Part};
 
@@ -139,6 +140,7 @@ pub(super) fn parts<'a>(name: Option<&[u8]>, value: &'a [u8], around: Around) ->
     let whole = |keep: bool| vec![if keep { Part::Kept(value) } else { Part::Hidden(value) }];
     let parts = match name.unwrap_or_default() {
         b":path" => return path(value, around),
+        b"traceparent" if value.len() == 55 && Trace::parse(value).is_some() => return (Kind::Trace, trace(value)),
         b"user-agent" => agents(value),
         b"server" => products(value),
         b"via" => proxies(value),
@@ -198,6 +200,15 @@ fn method(path: &[u8]) -> Option<[&[u8]; 2]> {
     let (service, method) = (rest.get(..slash)?, rest.get(slash + 1..)?);
     let is_name = |text: &[u8]| !text.is_empty() && text.iter().all(|c| c.is_ascii_alphanumeric() || b"_.".contains(c));
     (is_name(service) && is_name(method)).then_some([service, method])
+}
+
+/// The trace-id and the parent-id of a well-formed `traceparent` are replaced each for itself: requests of one trace stay
+/// requests of one trace.
+fn trace(value: &[u8]) -> Vec<Part<'_>> {
+    let ends = [0, 3, 35, 36, 52, value.len()];
+    let mut parts = ends.windows(2).filter_map(|ends| value.get(ends[0]..ends[1]));
+    let mut next = || parts.next().unwrap_or_default();
+    vec![Part::Kept(next()), Part::Hidden(next()), Part::Kept(next()), Part::Hidden(next()), Part::Kept(next())]
 }
 
 fn content_type(value: &[u8]) -> Vec<Part<'_>> {

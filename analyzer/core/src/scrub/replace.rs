@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Value,
     /// A method, whose replacement no other method has.
     Method,
+    /// Trace context: hexadecimal digits, part by part.
+    Trace,
 }
 
 /// A part of a text.
@@ -96,7 +98,7 @@ impl Draw {
 #[derive(Debug)]
 pub(super) struct Replacer {
     pub key: Key,
-    alphabets: [Alphabets; 3],
+    alphabets: [Alphabets; 4],
     methods: HashMap<Vec<u8>, Vec<u8>>,
     taken: HashSet<Vec<u8>>,
     agents: HashMap<String, String>,
@@ -107,7 +109,7 @@ type Alphabets = Vec<Vec<u8>>;
 
 impl Replacer {
     pub fn new(key: &[u8]) -> Self {
-        let alphabets = [Kind::Name, Kind::Value, Kind::Method].map(alphabets);
+        let alphabets = [Kind::Name, Kind::Value, Kind::Method, Kind::Trace].map(alphabets);
         Self { key: Key::new(key), alphabets, methods: HashMap::new(), taken: HashSet::new(), agents: HashMap::new() }
     }
 
@@ -119,7 +121,11 @@ impl Replacer {
         if parts.iter().all(|part| matches!(part, Part::Kept(_))) {
             return parts.iter().flat_map(|part| part.octets()).copied().collect();
         }
-        if kind == Kind::Method { self.method(parts, coded) } else { self.attempt(kind, parts, coded, 0) }
+        match kind {
+            Kind::Method => self.method(parts, coded),
+            Kind::Trace => parts.iter().flat_map(|&part| self.attempt(kind, &[part], true, 0)).collect(),
+            Kind::Name | Kind::Value => self.attempt(kind, parts, coded, 0),
+        }
     }
 
     /// A field that names software is replaced: what reports show of it may differ too.
@@ -169,7 +175,10 @@ impl Replacer {
         let hidden: Vec<u8> = parts.iter().filter(|part| !kept(part)).flat_map(|part| part.octets()).copied().collect();
         let mut draw = Draw(self.key.number(&[&[kind as u8], &nth.to_be_bytes(), &hidden]));
         let length: usize = parts.iter().map(|part| part.octets().len()).sum();
-        let (least, most) = if encoded > length && !coded {
+        let (least, most) = if kind == Kind::Trace {
+            let exact = bits(&mut parts.iter()) - fixed; // other parts stand beside it
+            (exact, exact)
+        } else if encoded > length && !coded {
             (0, hidden.len() * PLAIN_BITS)
         } else {
             ((encoded * 8).saturating_sub(7 + fixed), (encoded * 8).saturating_sub(fixed))
@@ -239,6 +248,7 @@ fn fits(kind: Kind, character: u8) -> bool {
         Kind::Name => plain || b"-_.!&'*+|#$~^`".contains(&character),
         Kind::Value => character.is_ascii_graphic() && !b"\",;\\/".contains(&character),
         Kind::Method => character.is_ascii_alphanumeric() || character == b'_',
+        Kind::Trace => matches!(character, b'0'..=b'9' | b'a'..=b'f'),
     }
 }
 
@@ -246,6 +256,7 @@ fn fits(kind: Kind, character: u8) -> bool {
 mod tests {
     use super::*;
     use crate::http2::hpack::huffman;
+    use crate::store::traces::Trace;
     use proptest::prelude::*;
 
     proptest! {
@@ -282,6 +293,22 @@ mod tests {
         let length = huffman::decode(&encoded, &mut room).unwrap();
         assert_eq!(&room[..length], &text);
         assert_eq!(huffman::encode(b"www.example.com"), b"\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff");
+    }
+
+    #[test]
+    fn requests_of_one_trace_stay_so() {
+        let mut replacer = Replacer::new(b"key");
+        let [first, second] = [b"b7ad6b7169203331", b"00f067aa0ba902b7"].map(|span| {
+            let before = [b"00-0af7651916cd43dd8448eb211c80319c-", &span[..], b"-01"].concat();
+            let (kind, parts) = super::super::fields::parts(Some(b"traceparent"), &before, Default::default());
+            let after = replacer.replace(kind, &parts, true);
+            assert_eq!(huffman::encode(&after).len(), huffman::encode(&before).len());
+            assert_ne!(Trace::parse(&after).unwrap().span, Trace::parse(&before).unwrap().span);
+            (after[..36].to_vec(), after)
+        });
+        assert_eq!(first.0, second.0);
+        assert_ne!(first.1, second.1);
+        assert!(!first.0.ends_with(b"0af7651916cd43dd8448eb211c80319c-"));
     }
 
     #[test]

@@ -1,15 +1,13 @@
 //! Scrubbed captures: the same tables for every conversation, however its packets travelled; nothing of what was sent;
 //! and an end for every broken capture.
 
-mod support;
-
+use crate::support::conversation::{Call, Wire, block, frame, record, turns};
+use crate::support::{Recorded, all_tables, analyse, difference, memory, packets, packets_of, pcap, repository};
 use grpcdiag_core::capture_file::Source;
 use grpcdiag_core::scrub::{Scrub, Wishes};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use support::conversation::{Call, Wire, block, frame, record, turns};
-use support::{Recorded, all_tables, analyse, difference, memory, packets, packets_of, pcap, repository};
 
 /// What payloads consist of (`support::conversation`).
 const PAYLOAD: [u8; 8] = [0xaa; 8];

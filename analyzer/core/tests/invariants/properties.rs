@@ -1,14 +1,12 @@
 //! What holds for every conversation, however its bytes travelled, and for every broken capture.
 
-mod support;
-
 use grpcdiag_core::capture_file::{CaptureReader, Source};
 use grpcdiag_core::grpc::status::{NOT_SEEN, UNAVAILABLE};
 use grpcdiag_core::run::pipeline::Pipeline;
 use proptest::prelude::*;
 
-use support::conversation::{Call, HANDSHAKE, Sent, Wire, record, turns};
-use support::{Analysis, Recorded, all_tables, analyse, memory, packets_of, repository};
+use crate::support::conversation::{Call, HANDSHAKE, Sent, Wire, record, turns};
+use crate::support::{Analysis, Recorded, all_tables, analyse, memory, packets_of, repository};
 
 /// Packets that may pass each other.
 const WINDOW: usize = 16;

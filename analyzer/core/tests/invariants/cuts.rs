@@ -1,10 +1,8 @@
 //! Captures cut short: no error but the one about the cut, and RPCs that are a prefix of the whole's (invariant 6).
 //!
 //! Each cut is read anew from its first byte, as a user's file would be. `GRPCDIAG_CUTS=all` cuts each capture after
-//! every record and at 200 random bytes (`cargo test --release --test cuts`, some minutes); without it large captures
+//! every record and at 200 random bytes (`cargo test --release --test invariants cuts`, some minutes); without it large captures
 //! are cut after some of their records and at fewer bytes.
-
-mod support;
 
 use grpcdiag_core::capture_file::{CaptureReader, Damage, Source};
 use grpcdiag_core::run::pipeline::Pipeline;
@@ -17,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use support::{Analysis, captures, more_captures, name, repository};
+use crate::support::{Analysis, captures, memory, more_captures, name, repository};
 
 /// Random bytes at which each capture is cut.
 const RANDOM: usize = 200;
@@ -51,7 +49,7 @@ impl Capture {
     fn new(name: String, data: Vec<u8>, keys: &[u8]) -> Self {
         let (ends, packets) = if data.starts_with(&PCAPNG) { blocks(&data) } else { records(&data) };
         let mut keys = KeyLog::parse(keys);
-        let mut reader = CaptureReader::open(vec![support::memory(&name, data.clone())]).unwrap();
+        let mut reader = CaptureReader::open(vec![memory(&name, data.clone())]).unwrap();
         reader.next_packet();
         let secrets = reader.info().secrets.iter().filter(|secrets| secrets.kind == NSS_KEY_LOG);
         secrets.for_each(|secrets| keys.extend(&secrets.data));

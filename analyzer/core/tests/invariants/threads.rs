@@ -1,13 +1,11 @@
 //! Two threads find what one finds.
 
-mod support;
-
 use grpcdiag_core::store::context::Options;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-use support::conversation::{Call, Sent, Wire, record, turns};
-use support::{Recorded, analyse, captures, difference, name, packets_of};
+use crate::support::conversation::{Call, Sent, Wire, record, turns};
+use crate::support::{Recorded, analyse, captures, difference, name, packets_of};
 
 /// What two threads find otherwise than one.
 fn differs(packets: &[Recorded]) -> Option<String> {

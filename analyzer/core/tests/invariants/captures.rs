@@ -1,13 +1,12 @@
 //! What holds for every capture there is: the invariants of the decoding core.
 
-mod support;
-
 use grpcdiag_core::capture_file::Source;
 use grpcdiag_core::store::context::Options;
 use std::collections::HashMap;
 
-use support::{
+use crate::support::{
     Analysis, Rpc, all_tables, analyse, captures, difference, memory, more_captures, name, packets, packets_of, pcap,
+    repository,
 };
 
 /// Captures above this are read once, not in many prefixes: 3,000 packets.
@@ -65,7 +64,7 @@ fn differing(prefix: &Analysis, whole: &Analysis) -> Vec<String> {
 /// Invariant 6: a capture cut into files reads as the whole, in whatever order the files are given.
 #[test]
 fn rotated_files_read_as_the_whole() {
-    let whole = packets_of(&support::repository("fixtures/recorded/impl-go.pcap"));
+    let whole = packets_of(&repository("fixtures/recorded/impl-go.pcap"));
     let quarter = whole.len() / 4;
     let files: Vec<Vec<u8>> = [0..quarter, quarter..quarter + 1, quarter + 1..3 * quarter, 3 * quarter..whole.len()]
         .map(|r| pcap(&whole[r]))
