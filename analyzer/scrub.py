@@ -145,7 +145,7 @@ def _digests(tables: Tables) -> dict[str, bytes]:
     """A digest per table of what has rows at a run's end, so that those of two runs are never held together."""
     names = ("rpcs", "waits", "pings", "turns", "directions")
     columns = {name: _columns(getattr(tables, name)) for name in names}
-    columns["rpcs"] = [column for name, column in zip(Rpcs.__struct_fields__, columns["rpcs"]) if name not in REPLACED]
+    columns["rpcs"] = [getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__ if name not in REPLACED]
     columns["budgets of RPCs"] = [tables.rpc_budgets]
     return {name: _digest(arrays) for name, arrays in columns.items()}
 

@@ -1,7 +1,7 @@
 """Captures cut short: no error but the one about the cut, and RPCs that are a prefix of the whole's (invariant 6).
 
-Small captures are cut after each of their records and large ones after some; `analyzer/core/tests/invariants/cuts.rs` cuts all of
-them after every record. With `GRPCDIAG_CUTS=all` each capture is cut at 200 random bytes here, too.
+Small captures are cut after each of their records and large ones after some; the crate's tests cut all of them after
+every record. With `GRPCDIAG_CUTS=all` each capture is cut at 200 random bytes here, too.
 """
 
 from __future__ import annotations
