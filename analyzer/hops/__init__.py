@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .legs import Legs, explain_unread, read_legs
+from .legs import Legs, explain_unread, find_legs, read_legs
 
-__all__ = ["Legs", "explain_unread", "read_legs"]
+__all__ = ["Legs", "explain_unread", "find_legs", "read_legs"]

@@ -155,7 +155,9 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
     whole, _, up, down = times
     if not whole or not up or not down:
         return f"How long the proxy {proxy} held each call is unknown: its RPCs can be joined in several ways."
-    text = f"Of {duration(whole.p50)} (median) the proxy {proxy} held {duration(up.p50)} before it passed the request on"
+    text = (
+        f"Of {duration(whole.p50)} (median) the proxy {proxy} held {duration(up.p50)} before it passed the request on"
+    )
     text += f" (packets {evidence[0].packet} to {evidence[1].packet})"
     if down.p50 >= up.p50:
         text += f", and {duration(down.p50)} after the end of the answer"
@@ -166,8 +168,8 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
 def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
     if counts.whole_requests:
         yield (
-            f"It waited for the whole request of {count(counts.whole_requests, 'call')}: it passed the first message on "
-            "after the client had ended the request."
+            f"It waited for the whole request of {count(counts.whole_requests, 'call')}: it passed the first message "
+            "on after the client had ended the request."
         )
     if counts.calls_per_second:
         yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
@@ -201,7 +203,7 @@ _BUFFERS = {
     "haproxy": ("no option http-buffer-request", "passes each message on at once; rules that read bodies need it"),
     "envoy": ("remove envoy.filters.http.buffer", "passes each message on at once; it bounds the size of requests"),
 }
-"""Settings that make a proxy wait for whole requests: HAProxy's configuration manual 2.6, Envoy's documentation 1.31."""
+"""Settings that make a proxy wait for whole requests (configuration manual of HAProxy 2.6; documentation of Envoy)."""
 _LIMITS = {
     "nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate"),
 }

@@ -1,8 +1,8 @@
 """Divide the time of a call through a proxy: what the proxy held, what the leg behind it took, what the rest was.
 
-The call lasts as long as its leg before the proxy. While that leg waits for the proxy's answer, the time is that of the
-leg behind, with its causes; what that leg does not need, the proxy held. While the client sends further messages and the
-proxy has not begun to pass the first one on, the proxy holds it, too. All other time stays what it was.
+The call lasts as long as its leg before the proxy. While that leg waits for the proxy's answer, the time is that of
+the leg behind, with its causes; what that leg does not need, the proxy held. While the client sends further messages
+and the proxy has not begun to pass the first one on, the proxy holds it, too. All other time stays what it was.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ def _measure_depth(parent: Ints) -> Ints:
     return depth
 
 
-def _measure(
-    tables: Tables, behind: Ints, joined: Joined, requests: Requests, budgets: Ints
-) -> tuple[Held, Ints]:
+def _measure(tables: Tables, behind: Ints, joined: Joined, requests: Requests, budgets: Ints) -> tuple[Held, Ints]:
     """Measure how long the proxy held the calls of some legs behind it; add up the budgets of these legs by call."""
     rpcs, connections = tables.rpcs, tables.connections
     ends = rpcs.start_time_ns + rpcs.duration_ns

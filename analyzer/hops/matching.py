@@ -166,10 +166,10 @@ def _assign_by_order(legs: _Legs, found: dict[int, list[int]], parent: Ints, how
         queue = [first]
         while queue:
             row = queue.pop()
-            fronts = left.pop(row, None)
-            if not fronts:
+            choices = left.pop(row, set())
+            if not choices:
                 continue
-            taken = min(fronts, key=legs.end.__getitem__)
+            taken = min(choices, key=legs.end.__getitem__)
             others = [other for other in behind[taken] if taken in left.get(other, ())]
             wanted = any(len(left[other]) == 1 for other in others)  # by another one, which has no other choice
             parent[row], how[row] = taken, AMBIGUOUS if wanted or number >= len(clear) else BY_ORDER

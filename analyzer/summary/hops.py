@@ -93,7 +93,10 @@ def _carry_same_ids(tables: Tables, front: _Rows, back: _Rows) -> bool:
         outer = {tuple(key): row for row, key in zip(front.tolist(), ids[front].tolist(), strict=True) if key[-1]}
         for row, key in zip(back.tolist(), ids[back].tolist(), strict=True):
             before = outer.get(tuple(key))
-            if before is not None and 0 < rpcs.start_time_ns[row] - rpcs.start_time_ns[before] < rpcs.duration_ns[before]:
+            if (
+                before is not None
+                and 0 < rpcs.start_time_ns[row] - rpcs.start_time_ns[before] < rpcs.duration_ns[before]
+            ):
                 return True
     return False
 

@@ -72,16 +72,21 @@ def choose_verdict(
 
 def _find_held(findings: Sequence[Finding], budget: Mapping[str, int], hops: Sequence[Hop]) -> Verdict | None:
     """Write the verdict about a proxy, if it held calls for longer than any finding cost."""
-    known = [(hop.calls * (hop.held_up_ns.mean + hop.held_down_ns.mean), hop) for hop in hops if hop.held_up_ns and hop.held_down_ns]
     share = budget.get("proxy", 0) / max(1, sum(budget.values()))
     own = [finding for finding in findings if finding.part_of is None]
-    worst = max((f for f in own if f.severity != "info"), key=lambda f: f.share or 0.0, default=None)
-    if not known or share < _HELD or any(f.severity == "critical" or (f.share or 0.0) >= share for f in own):
+    if share < _HELD or any(one.severity == "critical" or (one.share or 0.0) >= share for one in own):
         return None
-    hop = max(known, key=lambda one: one[0])[1]
-    if hop.held_up_ns.mean + hop.held_down_ns.mean < _HELD_NS:
+    hop = max(hops, key=lambda one: one.calls * _measure_held(one), default=None)
+    if hop is None or _measure_held(hop) < _HELD_NS:
         return None
+    grave = [one for one in own if one.severity != "info" and one.share is not None]
+    worst = max(grave, key=lambda one: one.share or 0.0, default=None)
     return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None)
+
+
+def _measure_held(hop: Hop) -> int:
+    """Return the mean time for which a proxy held a call; 0 when it is unknown."""
+    return sum(held.mean for held in (hop.held_up_ns, hop.held_down_ns) if held)
 
 
 def _choose(
