@@ -55,7 +55,8 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, reque
     names = tables.server(int(proxy.front[0])), tables.server(int(proxy.back[0]))
     usual = _find_usual(sure)
     evidence = tuple(_show(tables, requests, usual)) if usual else ()
-    first = _say_held(names[0], times, evidence)
+    whole = int(held.held_ns.sum())
+    first = _say_held(names[0], times, evidence) or _say_mean(names[0], whole, len(held.front))
     return Hop(
         proxy=names[0],
         server=names[1],
@@ -67,6 +68,7 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, reque
         ambiguous=int((how == AMBIGUOUS).sum()),
         duration_ns=times[0],
         behind_ns=times[1],
+        held_ns=whole,
         held_up_ns=times[2],
         held_down_ns=times[3],
         **{name: getattr(counts, name) for name in _Counts.__struct_fields__},
@@ -154,7 +156,7 @@ def _show(tables: Tables, requests: Requests, held: Held) -> Iterator[Evidence]:
 def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidence, ...]) -> str:
     whole, _, up, down = times
     if not whole or not up or not down:
-        return f"How long the proxy {proxy} held each call is unknown: its RPCs can be joined in several ways."
+        return ""
     text = (
         f"Of {duration(whole.p50)} (median) the proxy {proxy} held {duration(up.p50)} before it passed the request on"
     )
@@ -163,6 +165,13 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
         text += f", and {duration(down.p50)} after the end of the answer"
         text += f" (packets {evidence[2].packet} to {evidence[3].packet})" if len(evidence) > 3 else ""
     return f"{text}."
+
+
+def _say_mean(proxy: str, held_ns: int, calls: int) -> str:
+    return (
+        f"The proxy {proxy} held calls for {duration(held_ns / calls)} (mean). How long it held each one is unknown: "
+        "their legs can be joined in several ways."
+    )
 
 
 def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:

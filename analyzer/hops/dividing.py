@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..model.budget import CAUSES
 from ..tables import Connections, Ints, Rpcs, Tables
@@ -48,6 +49,8 @@ class Held(Struct, frozen=True, eq=False):
     """Of these, the time in which the client had not ended the request."""
     waited_for_end: Mask
     """Whether the leg behind began only after the client had ended the request."""
+    held_ns: Ints
+    """The time that is the proxy's in the call's budget."""
     down_ns: Ints
     """From the end of the leg behind until the call's end, less the transport on the leg before."""
 
@@ -62,8 +65,8 @@ def divide(tables: Tables, joined: Joined, requests: Requests) -> tuple[Ints, li
     found = []
     for level in range(int(depth.max(initial=0)), 0, -1):
         held, behind = _measure(tables, np.flatnonzero(depth == level), joined, requests, budgets)
-        budgets[held.front] = _divide(budgets[held.front], behind, held)
-        found.append(held)
+        budgets[held.front], own = _divide(budgets[held.front], behind, held)
+        found.append(replace(held, held_ns=own))
     return budgets, found
 
 
@@ -95,7 +98,7 @@ def _measure(tables: Tables, behind: Ints, joined: Joined, requests: Requests, b
     transport = budgets[front][:, _TRANSPORT].sum(axis=1)
     down = np.maximum(ends[front] - to_proxy - ends[last] - from_proxy - transport, 0)
     ended = requests.last_ns[front] + to_proxy <= left
-    return Held(front, first, last, legs, left - came, sending, ended, down), sums
+    return Held(front, first, last, legs, left - came, sending, ended, np.zeros_like(down), down), sums
 
 
 def _measure_ways(connections: Connections, rpcs: Rpcs, front: Ints, back: Ints) -> tuple[Ints, Ints]:
@@ -105,8 +108,11 @@ def _measure_ways(connections: Connections, rpcs: Rpcs, front: Ints, back: Ints)
     return to_proxy, from_proxy
 
 
-def _divide(own: Ints, behind: Ints, held: Held) -> Ints:
-    """Divide the time of calls by the budgets of both legs; each row adds up to the call's duration as before."""
+def _divide(own: Ints, behind: Ints, held: Held) -> tuple[Ints, Ints]:
+    """Divide the time of calls by the budgets of both legs, and return this proxy's part of it, too.
+
+    Each row adds up to the call's duration as before.
+    """
     transport = own[:, _TRANSPORT].sum(axis=1)
     sending = np.minimum(np.maximum(held.sending_ns - transport, 0), own[:, _CLIENT])
     waited = own[:, _SERVER]
@@ -122,5 +128,6 @@ def _divide(own: Ints, behind: Ints, held: Held) -> Ints:
     divided = own + scaled
     divided[:, _SERVER] -= waited
     divided[:, _CLIENT] -= sending
-    divided[:, _PROXY] += sending + waited - taken
-    return divided
+    mine = sending + waited - taken
+    divided[:, _PROXY] += mine
+    return divided, mine

@@ -91,10 +91,12 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     """Join the legs of all calls through some proxies; None when no leg can be joined."""
     tables = seen.tables
     rpcs = tables.rpcs
-    rows = [[np.flatnonzero(np.isin(rpcs.connection, on)) for on in (one.front, one.back)] for one in proxies]
-    joined = join(rpcs, [(front, back) for front, back in rows])
-    for front, back in rows:
-        _reject(tables, joined, front, back)
+    fronts = {int(one.front[0]): one.front for one in proxies}
+    behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
+    pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
+    joined = join(rpcs, pairs)
+    for one in proxies:
+        _reject(tables, joined, _find_rows(tables, one.front), _find_rows(tables, one.back))
     if not (joined.parent >= 0).any():
         return None
     requests = _find_requests(seen)
@@ -111,6 +113,10 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
         notes=tuple(note_hop(tables, hop) for hop in hops),
         parent=joined.sure_parent,
     )
+
+
+def _find_rows(tables: Tables, *connections: Ints) -> Ints:
+    return np.flatnonzero(np.isin(tables.rpcs.connection, np.concatenate(connections)))
 
 
 def _reject(tables: Tables, joined: Joined, front: Ints, back: Ints) -> None:

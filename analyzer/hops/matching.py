@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from ..tables import COMPLETE, NO_METHOD, Codes, Ints, Rpcs
+from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Rpcs
 from ..tables.grouping import group_rows
 
 NONE, EXACT, BY_ORDER, AMBIGUOUS = range(4)
@@ -45,7 +45,10 @@ class Joined(Struct, frozen=True, eq=False):
 
 
 def join(rpcs: Rpcs, pairs: Sequence[tuple[Ints, Ints]]) -> Joined:
-    """Join RPCs to a proxy with those to the servers behind it; a pair has the rows before it, and those behind it."""
+    """Join RPCs to proxies with those to the servers behind them.
+
+    A pair has the rows before one proxy, and those to all servers behind it.
+    """
     parent = np.full(len(rpcs.connection), -1, dtype=np.int64)
     how = np.zeros(len(parent), dtype=np.uint8)
     legs = _Legs(rpcs)
@@ -60,7 +63,8 @@ class _Legs:
 
     def __init__(self, rpcs: Rpcs) -> None:
         ended = rpcs.flags & COMPLETE != 0
-        self.usable: _Mask = (rpcs.method != NO_METHOD) & (rpcs.duration_ns <= LONGEST_NS)
+        known = (rpcs.method != NO_METHOD) & (rpcs.flags & BEGUN_BEFORE == 0)
+        self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
         self.start: list[int] = rpcs.start_time_ns.tolist()
         self.end: list[int] = (rpcs.start_time_ns + rpcs.duration_ns).tolist()
         # a call that was cut may go on behind the proxy

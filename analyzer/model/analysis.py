@@ -214,11 +214,13 @@ class Hop(Struct, frozen=True):
     by_order: Count
     """Calls joined by method, message sizes and times, which leave one way only."""
     ambiguous: Count
-    """Calls joined in one of several ways: their times are in sums, and in nothing else here."""
+    """Calls joined in one of several ways: their times are in `held_ns`, and in no quantile."""
     duration_ns: Quantiles | None
     """Of the legs before it; None when all calls are ambiguous, here and below."""
     behind_ns: Quantiles | None
     """From the begin of the first leg behind it to the end of the last one."""
+    held_ns: Count
+    """The time of all calls that it held."""
     held_up_ns: Quantiles | None
     """From the first whole request message at the proxy, or from HEADERS without any, until the leg behind begins."""
     held_down_ns: Quantiles | None

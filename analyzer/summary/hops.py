@@ -43,20 +43,15 @@ class Proxy(Struct, frozen=True, eq=False):
 
 def find_proxies(tables: Tables) -> list[Proxy]:
     """Find pairs of servers of which one passes its RPCs on to the other; of several in a row the neighbours."""
-    connections = tables.connections
-    carrying = np.flatnonzero(connections.rpcs > 0)
-    servers = group_rows(connections.server_ip[carrying].astype(np.int64) << 16 | connections.server_port[carrying])
-    if not 1 < len(servers) <= _SERVERS:
-        return []
-    on = [carrying[some] for some in servers.values()]
+    on = _group_by_server(tables)
     rows = [_find_rows(tables, some) for some in on]
     known = [_find_last_known(tables, some) for some in rows]
     found = {
         (front, back)
-        for front, back in permutations(range(len(servers)), 2)
+        for front, back in permutations(range(len(on)), 2)
         if not _share_client(tables, on[front], on[back])
         and (
-            _carry_same_ids(tables, rows[front], rows[back])
+            _count_same_ids(tables, rows[front], rows[back])[0]
             or (
                 _measure_inside(tables, rows[back], rows[front], known[front]) >= INSIDE
                 and _measure_inside(tables, rows[front], rows[back], known[back]) <= _REVERSE
@@ -76,6 +71,30 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
             f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so each "
             "call is seen twice, once on each side of the proxy"
         )
+    on = _group_by_server(tables)
+    for front, back in permutations(on, 2):
+        if _share_client(tables, front, back):
+            continue
+        inside, outside = _count_same_ids(tables, _find_rows(tables, front), _find_rows(tables, back))
+        if not inside and outside >= FEW and _begin_first(tables, front, back):
+            yield (
+                f"RPCs to {tables.server(int(front[0]))} and {tables.server(int(back[0]))} carry the same traceparent "
+                "or x-request-id and do not lie inside each other: if one is a proxy for the other, the clocks of the "
+                "captures differ, and both legs are not joined"
+            )
+
+
+def _group_by_server(tables: Tables) -> list[_Rows]:
+    """Group connections with RPCs by their server; none where one or many servers show no proxy."""
+    connections = tables.connections
+    carrying = np.flatnonzero(connections.rpcs > 0)
+    servers = group_rows(connections.server_ip[carrying].astype(np.int64) << 16 | connections.server_port[carrying])
+    return [carrying[some] for some in servers.values()] if 1 < len(servers) <= _SERVERS else []
+
+
+def _begin_first(tables: Tables, front: _Rows, back: _Rows) -> bool:
+    """Choose one order of two servers."""
+    return bool(tables.connections.first_packet[front].min() < tables.connections.first_packet[back].min())
 
 
 def _share_client(tables: Tables, front: _Rows, back: _Rows) -> bool:
@@ -84,21 +103,23 @@ def _share_client(tables: Tables, front: _Rows, back: _Rows) -> bool:
     return bool(np.isin(connections.client_ip[front], connections.client_ip[back]).any())
 
 
-def _carry_same_ids(tables: Tables, front: _Rows, back: _Rows) -> bool:
-    """Check whether RPCs to one server carry the identifier of one to the other, inside which they begin."""
+def _count_same_ids(tables: Tables, front: _Rows, back: _Rows) -> tuple[int, int]:
+    """Count RPCs to one server with the identifier of an RPC to the other: those that begin inside it, and outside."""
     rpcs = tables.rpcs
     spans = np.stack([rpcs.method, rpcs.trace_high, rpcs.trace_low, rpcs.span_id], axis=1)
     requests = np.stack([rpcs.method, rpcs.request_id], axis=1)
+    inside = outside = 0
     for ids in (spans, requests):
-        outer = {tuple(key): row for row, key in zip(front.tolist(), ids[front].tolist(), strict=True) if key[-1]}
-        for row, key in zip(back.tolist(), ids[back].tolist(), strict=True):
-            before = outer.get(tuple(key))
-            if (
-                before is not None
-                and 0 < rpcs.start_time_ns[row] - rpcs.start_time_ns[before] < rpcs.duration_ns[before]
-            ):
-                return True
-    return False
+        if not (front_seen := front[ids[front, -1] != 0]).size:
+            continue
+        before = {tuple(key): row for row, key in zip(front_seen.tolist(), ids[front_seen].tolist(), strict=True)}
+        inner = back[ids[back, -1] != 0][:_ROWS]
+        for row, key in zip(inner.tolist(), ids[inner].tolist(), strict=True):
+            if (outer := before.get(tuple(key))) is not None:
+                later = int(rpcs.start_time_ns[row]) - int(rpcs.start_time_ns[outer])
+                inside += 0 < later < rpcs.duration_ns[outer]
+                outside += not 0 < later < rpcs.duration_ns[outer]
+    return inside, outside
 
 
 def _find_rows(tables: Tables, connections: _Rows) -> _Rows:

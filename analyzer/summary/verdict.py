@@ -76,17 +76,12 @@ def _find_held(findings: Sequence[Finding], budget: Mapping[str, int], hops: Seq
     own = [finding for finding in findings if finding.part_of is None]
     if share < _HELD or any(one.severity == "critical" or (one.share or 0.0) >= share for one in own):
         return None
-    hop = max(hops, key=lambda one: one.calls * _measure_held(one), default=None)
-    if hop is None or _measure_held(hop) < _HELD_NS:
+    hop = max(hops, key=lambda one: one.held_ns, default=None)
+    if hop is None or hop.held_ns < _HELD_NS * hop.calls:
         return None
     grave = [one for one in own if one.severity != "info" and one.share is not None]
     worst = max(grave, key=lambda one: one.share or 0.0, default=None)
     return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None)
-
-
-def _measure_held(hop: Hop) -> int:
-    """Return the mean time for which a proxy held a call; 0 when it is unknown."""
-    return sum(held.mean for held in (hop.held_up_ns, hop.held_down_ns) if held)
 
 
 def _choose(

@@ -321,6 +321,58 @@ def test_an_answer_that_the_proxy_loses_is_told(tmp_path: Path) -> None:
     assert (only_hop(analysis).answers_lost, analysis.totals.rpcs) == (1, 7)
 
 
+def test_legs_by_clocks_that_differ_are_not_joined(tmp_path: Path) -> None:
+    """The legs behind have the identifiers of calls that are a second older."""
+    front, back = Leg(), Leg()
+    for number in range(6):
+        front.end(40 + 100 * number, front.begin(20 + 100 * number, trace(number)))
+        back.end(1035 + 100 * number, back.begin(1025 + 100 * number, trace(number)))
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    assert (analysis.hops, analysis.totals.rpcs) == ((), 12)
+    (note,) = (warning for warning in analysis.quality.warnings if "traceparent" in warning)
+    assert "the clocks of the captures differ" in note
+
+
+def test_callers_of_equal_calls_leave_their_sum(tmp_path: Path) -> None:
+    """Three equal calls begin and end together: which leg is whose is unknown, and what the proxy held is not."""
+    front, back = Leg(), Leg()
+    for number in range(4):
+        start = 20 + 100 * number
+        calls = [front.begin(start + one) for one in range(3)]
+        behind = [back.begin(start + 20 + one) for one in range(3)]
+        for one, call in enumerate(behind):
+            back.end(start + 40 + one, call)
+        for one, call in enumerate(calls):
+            front.end(start + 50 + one, call)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    hop = only_hop(analysis)
+    assert (hop.calls, hop.exact, hop.by_order, hop.ambiguous) == (12, 0, 0, 12)
+    assert (hop.held_up_ns, hop.evidence) == (None, ())
+    assert hop.held_ns == analysis.budget["proxy"] == pytest.approx(12 * (19 + 9) * MS, rel=0.02)
+    assert "held calls for 28" in analysis.verdict.text
+    assert analysis.totals.rpcs == 12
+
+
+@pytest.mark.parametrize("ids", [trace, nothing])
+def test_calls_divided_among_two_servers_behind_a_proxy(tmp_path: Path, ids: object) -> None:
+    front, backs = Leg(), (Leg(), Leg())
+    for number in range(8):
+        start, metadata = 20 + 100 * number, ids(number)  # type: ignore[operator]
+        first = front.begin(start, metadata)
+        back = backs[number % 2]
+        back.end(start + 20, back.begin(start + 5, metadata))
+        front.end(start + 25, first)
+    second = Endpoint("02:00:00:00:00:05", "10.0.0.5", 9000)
+    outward = Endpoint("02:00:00:00:00:02", "10.0.0.2", 40005)
+    legs = (backs[0], OUTWARD, SERVER, "client"), (backs[1], outward, second, "client")
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), *legs)])
+    assert [(hop.server, hop.calls, hop.ambiguous) for hop in analysis.hops] == [
+        ("10.0.0.3:9000", 4, 0),
+        ("10.0.0.5:9000", 4, 0),
+    ]
+    assert analysis.totals.rpcs == 8
+
+
 @pytest.mark.parametrize("ids", [trace, nothing])
 def test_three_hops_make_one_call(tmp_path: Path, ids: object) -> None:
     """A proxy behind a proxy: each holds its own time, and the server's is the last one's."""
@@ -349,6 +401,7 @@ def test_three_hops_make_one_call(tmp_path: Path, ids: object) -> None:
     ]
     held = [round(hop.held_up_ns.p50 / MS) for hop in analysis.hops if hop.held_up_ns]
     assert held == [20, 8]
+    assert [round(hop.held_ns / 6 / MS) for hop in analysis.hops] == [21, 8]
     assert analysis.totals.rpcs == 6
     assert analysis.budget["server"] == pytest.approx(6 * 10 * MS, abs=MS)
     assert analysis.budget["proxy"] == pytest.approx(6 * (20 + 8 + 1) * MS, abs=MS)
