@@ -15,7 +15,7 @@ from ..model.text import count, duration
 from ..summary.hops import Proxy
 from ..summary.quantiles import quantiles_of
 from ..tables import COMPLETE, PAUSE_NS, Ints, Tables
-from .dividing import Held, Requests
+from .dividing import Held, Messages
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
 _TRAILERS, _CUT = 1, [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
@@ -31,13 +31,14 @@ class _Counts(Struct, frozen=True):
     """What happened to how many calls."""
 
     whole_requests: int
+    whole_responses: int
     calls_per_second: float | None
     retried: int
     resets_not_passed_on: int
     answers_lost: int
 
 
-def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, requests: Requests) -> Hop:
+def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages) -> Hop:
     """Describe the calls through one proxy."""
     rpcs, how = tables.rpcs, joined.how[held.first]
     sure = Held(*(getattr(held, name)[how != AMBIGUOUS] for name in Held.__struct_fields__))
@@ -54,7 +55,7 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, reque
     ]
     names = tables.server(int(proxy.front[0])), tables.server(int(proxy.back[0]))
     usual = _find_usual(sure)
-    evidence = tuple(_show(tables, requests, usual)) if usual else ()
+    evidence = tuple(_show(tables, messages, usual)) if usual else ()
     whole = int(held.held_ns.sum())
     first = _say_held(names[0], times, evidence) or _say_mean(names[0], whole, len(held.front))
     return Hop(
@@ -112,6 +113,7 @@ def _count(tables: Tables, held: Held) -> _Counts:
     lost = (rpcs.status[last] == 0) & (rpcs.status[front] != 0) & ~was_cut
     return _Counts(
         whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
+        whole_responses=int((held.answering_ns >= PAUSE_NS).sum()),
         calls_per_second=_find_pace(tables, held),
         retried=int((held.legs > 1).sum()),
         resets_not_passed_on=int(went_on.sum()),
@@ -138,14 +140,14 @@ def _find_usual(held: Held) -> Held | None:
     return Held(*(getattr(held, name)[[place]] for name in Held.__struct_fields__))
 
 
-def _show(tables: Tables, requests: Requests, held: Held) -> Iterator[Evidence]:
+def _show(tables: Tables, messages: Messages, held: Held) -> Iterator[Evidence]:
     """Show one call on both legs."""
     rpcs = tables.rpcs
     front, first, last = int(held.front[0]), int(held.first[0]), int(held.last[0])
     ends = rpcs.start_time_ns + rpcs.duration_ns
     on = [f"connection {int(rpcs.connection[row])}, stream {int(rpcs.stream[row])}" for row in (front, first, last)]
     yield Evidence(
-        int(requests.first_packet[front]), int(requests.first_ns[front]), f"the request is at the proxy ({on[0]})"
+        int(messages.first_packet[front]), int(messages.first_ns[front]), f"the request is at the proxy ({on[0]})"
     )
     yield Evidence(int(rpcs.first_packet[first]), int(rpcs.start_time_ns[first]), f"it passes it on ({on[1]})")
     for row, what, where in ((last, "the server behind has answered", on[2]), (front, "the call ends", on[0])):
@@ -162,7 +164,7 @@ def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidenc
     )
     text += f" (packets {evidence[0].packet} to {evidence[1].packet})"
     if down.p50 >= up.p50:
-        text += f", and {duration(down.p50)} after the end of the answer"
+        text += f", and {duration(down.p50)} of the response"
         text += f" (packets {evidence[2].packet} to {evidence[3].packet})" if len(evidence) > 3 else ""
     return f"{text}."
 
@@ -180,6 +182,11 @@ def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
             f"It waited for the whole request of {count(counts.whole_requests, 'call')}: it passed the first message "
             "on after the client had ended the request."
         )
+    if counts.whole_responses:
+        yield (
+            f"It waited for the whole response of {count(counts.whole_responses, 'call')}: it passed the first message "
+            "on after the server had sent the last one."
+        )
     if counts.calls_per_second:
         yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
     if counts.retried:
@@ -194,6 +201,8 @@ def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
 def _say_verdict(first: str, counts: _Counts, calls: int) -> str:
     if counts.whole_requests > _MOST * calls:
         return f"{first} It waits for whole requests: switch that buffer off."
+    if counts.whole_responses > _MOST * calls:
+        return f"{first} It waits for whole responses: switch that buffer off."
     if counts.calls_per_second:
         return f"{first} It passes on {counts.calls_per_second:,.0f} calls per second: look for a rate limit."
     return f"{first} Look for its queues, limits and filters."

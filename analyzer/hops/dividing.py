@@ -22,14 +22,16 @@ _CLIENT, _SERVER, _PROXY = (CAUSES.index(name) for name in ("client", "server", 
 _TRANSPORT = [number for number, name in enumerate(CAUSES) if name not in ("client", "server", "proxy")]
 
 
-class Requests(Struct, frozen=True, eq=False):
-    """When each RPC's request was at the capture point."""
+class Messages(Struct, frozen=True, eq=False):
+    """When each RPC's first messages and the end of its request were at the capture point."""
 
     first_ns: Ints
-    """When its first message was whole; its HEADERS without any."""
+    """When the request's first message was whole; its HEADERS without any."""
     first_packet: Ints
     last_ns: Ints
-    """When it ended."""
+    """When the request ended."""
+    answered_ns: Ints
+    """When the response's first message began; the RPC's end without any."""
 
 
 class Held(Struct, frozen=True, eq=False):
@@ -51,11 +53,13 @@ class Held(Struct, frozen=True, eq=False):
     """Whether the leg behind began only after the client had ended the request."""
     held_ns: Ints
     """The time that is the proxy's in the call's budget."""
+    answering_ns: Ints
+    """Time in which the server still sent, if the proxy passed its first message on after it had ended; else 0."""
     down_ns: Ints
-    """From the end of the leg behind until the call's end, less the transport on the leg before."""
+    """From the end of the leg behind until the call's end, and `answering_ns`, less the transport on the leg before."""
 
 
-def divide(tables: Tables, joined: Joined, requests: Requests) -> tuple[Ints, list[Held]]:
+def divide(tables: Tables, joined: Joined, messages: Messages) -> tuple[Ints, list[Held]]:
     """Divide the time of all calls; the budgets of all RPCs, and the calls by number of proxies before them.
 
     Calls behind several proxies are divided from the last proxy to the first one.
@@ -64,7 +68,7 @@ def divide(tables: Tables, joined: Joined, requests: Requests) -> tuple[Ints, li
     depth = _measure_depth(joined.parent)
     found = []
     for level in range(int(depth.max(initial=0)), 0, -1):
-        held, behind = _measure(tables, np.flatnonzero(depth == level), joined, requests, budgets)
+        held, behind = _measure(tables, np.flatnonzero(depth == level), joined, messages, budgets)
         budgets[held.front], own = _divide(budgets[held.front], behind, held)
         found.append(replace(held, held_ns=own))
     return budgets, found
@@ -79,7 +83,7 @@ def _measure_depth(parent: Ints) -> Ints:
     return depth
 
 
-def _measure(tables: Tables, behind: Ints, joined: Joined, requests: Requests, budgets: Ints) -> tuple[Held, Ints]:
+def _measure(tables: Tables, behind: Ints, joined: Joined, messages: Messages, budgets: Ints) -> tuple[Held, Ints]:
     """Measure how long the proxy held the calls of some legs behind it; add up the budgets of these legs by call."""
     rpcs, connections = tables.rpcs, tables.connections
     ends = rpcs.start_time_ns + rpcs.duration_ns
@@ -93,12 +97,15 @@ def _measure(tables: Tables, behind: Ints, joined: Joined, requests: Requests, b
     # times at the proxy: the capture may have been taken elsewhere
     to_proxy, from_proxy = _measure_ways(connections, rpcs, front, first)
     left = rpcs.start_time_ns[first] - from_proxy
-    came = np.minimum(requests.first_ns[front] + to_proxy, left)
-    sending = np.clip(np.minimum(requests.last_ns[front] + to_proxy, left) - came, 0, None)
+    came = np.minimum(messages.first_ns[front] + to_proxy, left)
+    sending = np.clip(np.minimum(messages.last_ns[front] + to_proxy, left) - came, 0, None)
     transport = budgets[front][:, _TRANSPORT].sum(axis=1)
-    down = np.maximum(ends[front] - to_proxy - ends[last] - from_proxy - transport, 0)
-    ended = requests.last_ns[front] + to_proxy <= left
-    return Held(front, first, last, legs, left - came, sending, ended, np.zeros_like(down), down), sums
+    over = ends[last] + from_proxy
+    late = messages.answered_ns[front] - to_proxy >= over
+    answering = np.where(late, np.maximum(ends[last] - messages.answered_ns[last], 0), 0)
+    down = np.maximum(ends[front] - to_proxy - over + answering - transport, 0)
+    ended = messages.last_ns[front] + to_proxy <= left
+    return Held(front, first, last, legs, left - came, sending, ended, np.zeros_like(down), answering, down), sums
 
 
 def _measure_ways(connections: Connections, rpcs: Rpcs, front: Ints, back: Ints) -> tuple[Ints, Ints]:

@@ -20,7 +20,7 @@ from ..selection.selection import Selection
 from ..summary.hops import FEW, INSIDE, Proxy, find_proxies
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables, tables_of
 from .describe import describe_hop, note_hop
-from .dividing import Held, Requests, divide
+from .dividing import Held, Messages, divide
 from .matching import EXACT, NONE, Joined, join
 
 MOST_RPCS = 1_000_000
@@ -99,13 +99,13 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
         _reject(tables, joined, _find_rows(tables, one.front), _find_rows(tables, one.back))
     if not (joined.parent >= 0).any():
         return None
-    requests = _find_requests(seen)
-    budgets, held = divide(tables, joined, requests)
+    messages = _find_messages(seen)
+    budgets, held = divide(tables, joined, messages)
     tables = replace(tables, rpc_budgets=budgets)
     calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
     last[joined.parent[~calls]] = False
     counted = methods(tables, calls, seen)
-    hops = tuple(describe_hop(tables, one, of, joined, requests) for one in proxies for of in _of(tables, held, one))
+    hops = tuple(describe_hop(tables, one, of, joined, messages) for one in proxies for of in _of(tables, held, one))
     return Legs(
         tables=_count_once(tables, calls, last, counted),
         behind=_take_last(tables, last, counted, seen),
@@ -144,21 +144,24 @@ def _of(tables: Tables, found: Sequence[Held], proxy: Proxy) -> list[Held]:
     return [Held(*(getattr(held, name)[mine] for name in Held.__struct_fields__))] if mine.any() else []
 
 
-def _find_requests(seen: Read) -> Requests:
-    """Find the first whole message and the end of each RPC's request."""
+def _find_messages(seen: Read) -> Messages:
+    """Find the first messages of each RPC, and the end of its request."""
     rpcs = seen.tables.rpcs
     streams = streams_of(rpcs.connection, rpcs.stream)
     order = np.argsort(streams, kind="stable")
     asks = seen.turns[1] > 0
     place, known = _look_up(seen.turns[0], streams, order)
     by_time = np.flatnonzero(asks & known)[::-1]  # of equal rows the first message is written last
-    requests = Requests(rpcs.start_time_ns.copy(), rpcs.first_packet.astype(np.int64), rpcs.start_time_ns.copy())
-    requests.first_ns[place[by_time]] = seen.turns[2][by_time]
-    requests.first_packet[place[by_time]] = seen.turns[1][by_time]
-    np.maximum.at(requests.last_ns, place[by_time], seen.turns[2][by_time])
+    start, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
+    messages = Messages(start.copy(), rpcs.first_packet.astype(np.int64), start.copy(), ends)
+    messages.first_ns[place[by_time]] = seen.turns[2][by_time]
+    messages.first_packet[place[by_time]] = seen.turns[1][by_time]
+    np.maximum.at(messages.last_ns, place[by_time], seen.turns[2][by_time])
+    answers = np.flatnonzero(known & ~asks)
+    np.minimum.at(messages.answered_ns, place[answers], seen.turns[2][answers])
     place, known = _look_up(seen.request_ends[0], streams, order)
-    np.maximum.at(requests.last_ns, place[known], seen.request_ends[1][known])
-    return requests
+    np.maximum.at(messages.last_ns, place[known], seen.request_ends[1][known])
+    return messages
 
 
 def _look_up(keys: Ints, streams: Ints, order: Ints) -> tuple[Ints, _Mask]:

@@ -224,9 +224,12 @@ class Hop(Struct, frozen=True):
     held_up_ns: Quantiles | None
     """From the first whole request message at the proxy, or from HEADERS without any, until the leg behind begins."""
     held_down_ns: Quantiles | None
-    """From the end of the leg behind until the end of the leg before, less the transport there."""
+    """From the end of the leg behind, or from its first message where the proxy waits for the whole response, until the
+    end of the leg before, less the transport there."""
     whole_requests: Count
     """Calls whose first message waited at the proxy until the client had ended the request, 10 ms or longer."""
+    whole_responses: Count
+    """The same for responses: their first message was passed on after the server had sent the last one."""
     calls_per_second: float | None
     """The rate at which it passes calls on, when it holds them and the time between them hardly varies."""
     retried: Count

@@ -321,6 +321,33 @@ def test_an_answer_that_the_proxy_loses_is_told(tmp_path: Path) -> None:
     assert (only_hop(analysis).answers_lost, analysis.totals.rpcs) == (1, 7)
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_proxy_that_waits_for_whole_responses(tmp_path: Path, waits: bool) -> None:
+    """The server sends five messages 20 ms apart, and the proxy passes them on at the end, or each at once."""
+    front, back = Leg(), Leg()
+    for number in range(6):
+        start = 20 + 200 * number
+        first, second = front.begin(start, trace(number)), back.begin(start + 2, trace(number))
+        for message in range(5):
+            back.at(start + 10 + 20 * message)
+            second.reply_message(50)
+            if not waits:
+                front.at(start + 12 + 20 * message)
+                first.reply_message(50)
+        back.at(start + 91)
+        second.finish()
+        front.at(start + 95)
+        if waits:
+            for _ in range(5):
+                first.reply_message(50)
+        first.finish()
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    hop = only_hop(analysis)
+    assert (hop.calls, hop.whole_responses) == (6, 6 if waits else 0)
+    assert share(analysis, "proxy") > 0.85 if waits else share(analysis, "proxy") < 0.1
+    assert ("whole responses" in analysis.verdict.text) == waits
+
+
 def test_legs_by_clocks_that_differ_are_not_joined(tmp_path: Path) -> None:
     """The legs behind have the identifiers of calls that are a second older."""
     front, back = Leg(), Leg()
