@@ -19,7 +19,7 @@ from .summary.other_requests import list_other_requests
 from .tables import Tables
 
 if TYPE_CHECKING:
-    from .hops import Legs
+    from .hops.legs import Legs
     from .selection.narrow import Part, Read
     from .selection.selection import Selection
     from .sidecar.read import Sidecar
@@ -45,7 +45,8 @@ def of_capture(
     proxies = find_proxies(tables)
     if not proxies:
         return of_tables(tables, sidecar, notes)
-    from .hops import explain_unread, read_legs
+    from .hops.legs import read_legs
+    from .hops.look import explain_unread
 
     if reason := explain_unread(tables, paths):
         return of_tables(tables, sidecar, (*notes, reason))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,24 +10,17 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..decode.runner import DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress
 from ..model.analysis import Hop
 from ..selection.methods import methods
 from ..selection.part import part
 from ..selection.reading import Read, read, streams_of
 from ..selection.selection import Selection
-from ..summary.hops import FEW, INSIDE, Proxy, find_proxies
-from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables, tables_of
+from ..summary.hops import FEW, INSIDE, Proxy
+from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables
 from .describe import describe_hop, note_hop
 from .dividing import Held, Messages, divide
 from .matching import EXACT, NONE, Joined, join
-
-MOST_RPCS = 1_000_000
-"""RPCs of a capture whose legs are joined: each needs some 1 kB of memory for a moment."""
-MOST_MESSAGES = 20_000_000
-"""Messages of such a capture, 24 bytes each."""
-_PEEK = 100_000
-"""First packets of a capture in which a table of RPCs looks for a proxy (heuristic: some seconds of a busy one)."""
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -47,34 +39,6 @@ class Legs(Struct, frozen=True, eq=False):
     """Sentences about what was joined."""
     parent: Ints
     """Row of each RPC's leg before the proxy, -1 for none or when there are several ways."""
-
-
-def explain_unread(tables: Tables, files: Sequence[str]) -> str | None:
-    """Say why a capture cannot be read again to join its legs; None when it can."""
-    if not all(Path(name).is_file() for name in files):
-        return "both legs of calls through a proxy are not joined: the capture is no file that can be read again"
-    if tables.rpc_count > MOST_RPCS or tables.message_count > MOST_MESSAGES:
-        return (
-            f"both legs of calls through a proxy are not joined in captures of more than {MOST_RPCS:,} RPCs or "
-            f"{MOST_MESSAGES:,} messages"
-        )
-    return None
-
-
-def find_legs(files: Sequence[str], progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Legs | None:
-    """Look for a proxy in the first packets of a capture, and join its legs; None when there is none.
-
-    Raises CaptureError.
-    """
-    if not all(Path(name).is_file() for name in files):
-        return None
-    run = Run(files, **how)
-    run.step(_PEEK)
-    tables = tables_of(run.finish())
-    proxies = find_proxies(tables)
-    if not proxies or explain_unread(tables, files):
-        return None
-    return read_legs(files, proxies, progress, **how)
 
 
 def read_legs(

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from support import RECORDED, recorded
 
 from grpcdiag.analyzer.analysis import analyze
-from grpcdiag.analyzer.hops import Legs, find_legs
-from grpcdiag.analyzer.hops.legs import join_legs
+from grpcdiag.analyzer.hops.legs import Legs, join_legs
+from grpcdiag.analyzer.hops.look import find_legs
 from grpcdiag.analyzer.model.analysis import Analysis, Hop
 from grpcdiag.analyzer.selection.reading import Read, read
 from grpcdiag.analyzer.selection.selection import Selection

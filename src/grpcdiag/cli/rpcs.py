@@ -60,7 +60,7 @@ def read_one_place(
     files: list[str], progress: Progress | None, **chosen: Unpack[DecodeOptions]
 ) -> Iterable[pl.DataFrame]:
     """Read the rows of one capture: in a stream, or all of them to join both legs of calls through a proxy."""
-    from ..analyzer.hops import find_legs
+    from ..analyzer.hops.look import find_legs
     from ..reports.tables import rows
 
     if legs := find_legs(files, progress, **chosen):
