@@ -11,12 +11,15 @@ from .decode.errors import NoGrpcError
 from .decode.runner import DecodeOptions
 from .detectors import DETECTORS
 from .model.analysis import Analysis
+from .model.detector import About
 from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
+from .summary.hops import find_proxies
 from .summary.other_requests import list_other_requests
 from .tables import Tables
 
 if TYPE_CHECKING:
+    from .hops.legs import Legs
     from .selection.narrow import Part, Read
     from .selection.selection import Selection
     from .sidecar.read import Sidecar
@@ -27,7 +30,27 @@ ABOUTS = {detector.id: detector.about for detector in DETECTORS}
 
 def analyze(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Analysis:
     """Analyse one capture. Raises CaptureError for what is no capture, NoGrpcError for one without gRPC."""
-    return of_tables(decode(paths, rpc_rows=False, progress=progress, **how))
+    return of_capture(paths, decode(paths, rpc_rows=False, progress=progress, **how), progress=progress, **how)
+
+
+def of_capture(
+    paths: Sequence[str],
+    tables: Tables,
+    sidecar: Sidecar | None = None,
+    notes: tuple[str, ...] = (),
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
+) -> Analysis:
+    """Analyse decoded files, which are read again if they show both sides of a proxy. Raises CaptureError."""
+    proxies = find_proxies(tables)
+    if not proxies:
+        return of_tables(tables, sidecar, notes)
+    from .hops.legs import read_legs
+    from .hops.look import explain_unread
+
+    if reason := explain_unread(tables, paths):
+        return of_tables(tables, sidecar, (*notes, reason))
+    return of_tables(tables, sidecar, notes, legs=read_legs(paths, proxies, progress, **how))
 
 
 def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes: tuple[str, ...] = ()) -> Analysis:
@@ -42,14 +65,16 @@ def of_tables(
     sidecar: Sidecar | None = None,
     notes: tuple[str, ...] = (),
     narrowing: Callable[[Tables], Part] | None = None,
+    legs: Legs | None = None,
 ) -> Analysis:
-    """Analyse decoded tables, with the capture's sidecar and warnings about it.
+    """Analyse decoded tables, with the capture's sidecar and warnings about it, or those of `legs` in their place.
 
     Raises NoGrpcError.
     """
     if not tables.rpc_count:
         raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
     recording = None
+    tables = legs.tables if legs else tables
     if sidecar is not None:
         from .sidecar.read import Mismatch, apply_sidecar
 
@@ -60,17 +85,19 @@ def of_tables(
     part = narrowing(tables) if narrowing else None
     if part is not None:
         tables = part.tables
-    findings, skipped = _detect(tables, sidecar, part)
+    findings, skipped = _detect(tables, sidecar, part, legs)
     budget, totals = figures.all_budget(tables), figures.totals(tables)
     return Analysis(
         version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
-        quality=figures.quality(tables, notes),
+        quality=figures.quality(tables, notes, legs.notes if legs else None),
         totals=totals,
         traffic=figures.traffic(tables),
         budget=budget,
-        verdict=verdict.choose_verdict(findings, budget, ABOUTS, totals, calls=figures.summarize_calls(tables)),
+        verdict=verdict.choose_verdict(
+            findings, budget, ABOUTS, totals, calls=figures.summarize_calls(tables), hops=legs.hops if legs else ()
+        ),
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
         findings=findings,
@@ -78,6 +105,7 @@ def of_tables(
         recording=recording,
         narrowed=part.narrowed if part else None,
         other_requests=list_other_requests(tables),
+        hops=legs.hops if legs else (),
         tls=None if part else tls.report(tls.find_facts(tables)),
     )
 
@@ -122,15 +150,22 @@ def _skip_if_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
     return Skipped(finding.id, "the capture has only one direction of the connections concerned")
 
 
+def _choose_tables(tables: Tables, about: About, part: Part | None, legs: Legs | None) -> Tables:
+    """Choose the tables that a detector reads."""
+    if part is not None:
+        return part.choose_tables(about)
+    return legs.behind if legs and about.judges_servers else tables
+
+
 def _detect(
-    tables: Tables, sidecar: Sidecar | None, part: Part | None
+    tables: Tables, sidecar: Sidecar | None, part: Part | None, legs: Legs | None
 ) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     for detector in DETECTORS:
         if part is not None and (reason := part.explain_skipped(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(part.choose_tables(detector.about) if part else tables):
+        for answer in detector.detect(_choose_tables(tables, detector.about, part, legs)):
             if isinstance(answer, Finding) and not detector.about.one_direction:
                 answer = _skip_if_unheard(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:

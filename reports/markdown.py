@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
 from ..analyzer.model.text import count, duration, size
-from .shared import two_captures
+from .shared import hops, two_captures
 from .shared.causes import MEANINGS
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import describe_selection
@@ -66,6 +66,9 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         )
         drawn = draw(two_captures.parts(known, 100), width=100, colour=False)
         yield Block(f"### Both ends\n\n{fence(drawn)}", "both ends", 20)
+    for hop in analysis.hops:
+        lines = [prose(line, NOTE) for line in hops.list_lines(analysis, hop)]
+        yield Block(f"### {prose(hops.name_hop(hop), TITLE)}\n\n{items(lines)}", "proxies", 20)
     shown = costly(analysis)
     for number, finding in enumerate(shown[:MOST_FINDINGS], start=1):
         rank = 30 + number if number > 1 else 0

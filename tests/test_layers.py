@@ -24,10 +24,12 @@ ARROWS = {
     "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.sidecar": "analyzer.tables analyzer.model",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
+    "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
+    "analyzer.selection",
     "analyzer.verify": "_core analyzer.tables",
     "analyzer.views": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection",
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
-    "analyzer.sidecar analyzer.selection",
+    "analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",

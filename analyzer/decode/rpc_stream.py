@@ -44,6 +44,8 @@ class RpcRows(Struct, frozen=True, eq=False):
     """Of their methods."""
     errors: Sequence[str] = ()
     """See `Tables.errors`."""
+    parents: Ints | None = None
+    """Row of each RPC's leg before a proxy, -1 for none; None when no legs were joined."""
 
 
 class _Read(Struct):

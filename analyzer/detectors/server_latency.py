@@ -78,6 +78,7 @@ ABOUT = About(
     caused_by=("hung-rpc", "synchronised-stall", "server-concurrency-limit"),
     weight="server_time_share",
     weighs_time=True,
+    judges_servers=True,
 )
 
 _SERVER = CAUSES.index("server")

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from .. import _core
 from ..tables.durations import Count
 from ..tables.durations import Interval as Interval
-from .finding import Finding, Skipped
+from .finding import Evidence, Finding, Remedy, Skipped
 from .tls import TlsReport
 
 SCHEMA = "grpcdiag.analysis/1"
@@ -195,6 +195,56 @@ class MethodFacts(Struct, frozen=True):
     last_end_time_ns: int
     """When the last one ended or was last seen."""
     budget: Budget
+
+
+class Hop(Struct, frozen=True):
+    """A proxy both of whose sides are in the capture: both legs of its calls are joined, and each call counts once."""
+
+    proxy: str
+    """Its `address:port` towards its clients."""
+    server: str
+    """`address:port` of the server behind it."""
+    front: tuple[int, ...]
+    """Connections of the legs before it."""
+    back: tuple[int, ...]
+    """Connections of the legs behind it."""
+    calls: Count
+    exact: Count
+    """Calls joined by `traceparent` or `x-request-id`."""
+    by_order: Count
+    """Calls joined by method, message sizes and times, which leave one way only."""
+    ambiguous: Count
+    """Calls joined in one of several ways: their times are in `held_ns`, and in no quantile."""
+    duration_ns: Quantiles | None
+    """Of the legs before it; None when all calls are ambiguous, here and below."""
+    behind_ns: Quantiles | None
+    """From the begin of the first leg behind it to the end of the last one."""
+    held_ns: Count
+    """The time of all calls that it held."""
+    held_up_ns: Quantiles | None
+    """From the first whole request message at the proxy, or from HEADERS without any, until the leg behind begins."""
+    held_down_ns: Quantiles | None
+    """From the end of the leg behind, or from its first message where the proxy waits for the whole response, until the
+    end of the leg before, less the transport there."""
+    whole_requests: Count
+    """Calls whose first message waited at the proxy until the client had ended the request, 10 ms or longer."""
+    whole_responses: Count
+    """The same for responses: their first message was passed on after the server had sent the last one."""
+    calls_per_second: float | None
+    """The rate at which it passes calls on, when it holds them and the time between them hardly varies."""
+    retried: Count
+    """Calls with more than one leg behind it."""
+    resets_not_passed_on: Count
+    """Calls that the client reset while the server behind went on for longer than a round trip."""
+    answers_lost: Count
+    """Calls that failed although the server behind answered OK."""
+    text: str
+    """What it did, in sentences."""
+    verdict: str
+    """The same in one sentence."""
+    evidence: tuple[Evidence, ...]
+    """One call on both legs."""
+    remedies: tuple[Remedy, ...]
 
 
 class OtherRequest(Struct, frozen=True):
@@ -400,6 +450,8 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     """What was recorded beside the capture; None when nothing was, or it is another capture's."""
     other_requests: tuple[OtherRequest, ...] = ()
     """HTTP/2 requests that are no RPCs, by path and HTTP status, the most frequent first."""
+    hops: tuple[Hop, ...] = ()
+    """Proxies both of whose sides are in the capture."""
     tls: TlsReport | None = None
     """TLS connections that were not decrypted."""
     narrowed: Narrowed | None = None

@@ -30,6 +30,8 @@ class About(Struct, frozen=True, eq=False):
     """`weight` is a share of RPC time, so the finding says where that time passes."""
     whole_connections: bool = False
     """It counts whole connections: it cannot judge only some RPCs of a connection."""
+    judges_servers: bool = False
+    """It judges servers: of calls through a proxy it reads the legs behind the proxy, where the servers are."""
     without_rpcs: bool = False
     """It judges connections, also those of a capture without RPCs."""
     one_direction: bool = False

@@ -19,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 BITS = 32
 """A stream of a connection as one number: connection << 32 | stream."""
 
+_HEADERS, _END_STREAM = 1, 1
+"""The larger of the types DATA and HEADERS, and the flag that ends a stream (RFC 9113 section 6.1)."""
+
 _PIECES = 32
 """Pieces of counted frames that are put together at once."""
 
@@ -33,6 +36,8 @@ class Read(Struct, frozen=True, eq=False):
     with a negative packet."""
     frames: tuple[Ints, Ints]
     """(stream of a connection << 8 | frame type, how many)."""
+    request_ends: tuple[Ints, Ints]
+    """(stream of a connection, time) of the ends of requests: END_STREAM of the client."""
 
 
 def read(
@@ -42,22 +47,24 @@ def read(
     run = Run(paths, frames=True, messages=True, rpc_rows=True, **how)
     turns: list[tuple[Ints, Ints, Ints]] = []
     frames: list[tuple[Ints, Ints]] = []
+    ends: list[tuple[Ints, Ints]] = []
     kept = RpcColumns()
     more = True
     while more:
         more = run.step(STEP)
         kept.take(run)
         turns.append(_turns(run.take("messages"), chosen))
-        frames.append(_frames(run.take("frames"), chosen))
+        _add_frames(run.take("frames"), chosen, frames, ends)
         if len(frames) > _PIECES:
             frames = [_summed(frames)]
         if progress:
             progress(run.bytes_read, run.bytes_total)
     result = kept.finish(run)
     turns.append(_turns(result["messages"], chosen))
-    frames.append(_frames(result["frames"], chosen))
+    _add_frames(result["frames"], chosen, frames, ends)
     columns = [np.concatenate(column) for column in zip(*turns, strict=True)]
-    return Read(tables_of(result), (columns[0], columns[1], columns[2]), _summed(frames))
+    ended = [np.concatenate(column) for column in zip(*ends, strict=True)]
+    return Read(tables_of(result), (columns[0], columns[1], columns[2]), _summed(frames), (ended[0], ended[1]))
 
 
 def _wanted(columns: dict[str, Any], chosen: Selection) -> Mask:
@@ -78,6 +85,14 @@ def _turns(messages: dict[str, Any], chosen: Selection) -> tuple[Ints, Ints, Int
     packet = np.where(request, mine["last_packet"].astype(np.int64), -mine["first_packet"].astype(np.int64))
     time = np.where(request, mine["last_time_ns"], mine["first_time_ns"])
     return streams_of(mine["connection"], mine["stream"]), packet, time
+
+
+def _add_frames(
+    found: dict[str, Any], chosen: Selection, frames: list[tuple[Ints, Ints]], ends: list[tuple[Ints, Ints]]
+) -> None:
+    frames.append(_frames(found, chosen))
+    last = (found["direction"] == 0) & (found["kind"] <= _HEADERS) & (found["flags"] & _END_STREAM != 0)
+    ends.append((streams_of(found["connection"][last], found["stream"][last]), found["last_time_ns"][last]))
 
 
 def _frames(frames: dict[str, Any], chosen: Selection) -> tuple[Ints, Ints]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -70,14 +70,14 @@ def capture_facts(tables: Tables) -> CaptureFacts:
     )
 
 
-def quality(tables: Tables, notes: tuple[str, ...] = ()) -> Quality:
-    """Describe how far the capture can be trusted; `notes` are added to the warnings."""
+def quality(tables: Tables, notes: tuple[str, ...] = (), proxies: Iterable[str] | None = None) -> Quality:
+    """Describe how far the capture can be trusted; `notes` are added to the warnings, `proxies` where known."""
     connections = tables.connections
     return Quality(
         truncated_packets=tables.capture["truncated_packets"],
         missing_bytes=int(connections.missing_bytes.sum()),
         undecoded_bytes=int(connections.undecoded_bytes.sum() + still_encrypted(tables).sum()),
-        warnings=(*_list_warnings(tables), *describe_proxies(tables), *notes),
+        warnings=(*_list_warnings(tables), *(describe_proxies(tables) if proxies is None else proxies), *notes),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..model.analysis import Totals, Verdict
+from ..model.analysis import Hop, Totals, Verdict
 from ..model.detector import About
 from ..model.finding import SEVERITIES, Finding
 
@@ -20,6 +20,11 @@ _HIDDEN = 0.10
 _MOST = 0.5
 """Share of RPC time in one place from which the verdict names the place before any warning (heuristic: most of it; a
 warning is about less than a fifth)."""
+
+_HELD = 0.1
+"""Share of RPC time that a proxy held from which the verdict is about it (heuristic: as for a warning)."""
+_HELD_NS = 5_000_000
+"""Time per call that a proxy holds from which the verdict is about it (heuristic: a busy proxy takes 1 ms)."""
 
 Abouts = Mapping[str, About]
 """How each detector's finding is treated, by id."""
@@ -58,10 +63,25 @@ def choose_verdict(
     totals: Totals | None = None,
     reason: str = "",
     calls: str = "",
+    hops: Sequence[Hop] = (),
 ) -> Verdict:
     """Choose the verdict, and add the sentence about the calls as a whole. `reason` is why there are no RPCs."""
-    chosen = _choose(findings, budget, abouts, totals, reason)
+    chosen = _find_held(findings, budget, hops) or _choose(findings, budget, abouts, totals, reason)
     return Verdict(f"{chosen.text} {calls}".rstrip(), chosen.finding)
+
+
+def _find_held(findings: Sequence[Finding], budget: Mapping[str, int], hops: Sequence[Hop]) -> Verdict | None:
+    """Write the verdict about a proxy, if it held calls for longer than any finding cost."""
+    share = budget.get("proxy", 0) / max(1, sum(budget.values()))
+    own = [finding for finding in findings if finding.part_of is None]
+    if share < _HELD or any(one.severity == "critical" or (one.share or 0.0) >= share for one in own):
+        return None
+    hop = max(hops, key=lambda one: one.held_ns, default=None)
+    if hop is None or hop.held_ns < _HELD_NS * hop.calls:
+        return None
+    grave = [one for one in own if one.severity != "info" and one.share is not None]
+    worst = max(grave, key=lambda one: one.share or 0.0, default=None)
+    return Verdict(f"{hop.verdict} {_mention(worst)}" if worst else hop.verdict, None)
 
 
 def _choose(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..analysis import analyze, of_tables
+from ..analysis import analyze, of_capture, of_tables
 from ..decode.decode import decode
 from ..decode.errors import NoGrpcError, TooLargeError
 from ..decode.runner import DecodeOptions, Progress
@@ -68,11 +68,11 @@ def analyze_files(
     if len(places) == 1:
         tables = decode(files, rpc_rows=False, progress=progress, **how)
         if not tables.capture["time_steps_back"]:
-            return of_tables(tables, *described(files))
+            return of_capture(files, tables, *described(files), progress, **how)
         # pieces of one capture follow each other in time; overlapping files may be captures at two places
         places = vantages(files, whole=True, **how)
         if len(places) == 1:
-            return of_tables(tables, *described(files))
+            return of_capture(files, tables, *described(files), progress, **how)
     if len(places) > 2:
         return _analyze_apart(
             places, f"they were captured at {len(places)} places, and only two can be combined", progress, how

@@ -18,6 +18,7 @@ MEANINGS = {
     "head_of_line": "waits behind bytes of other streams",
     "network_queue": "queues on the network path",
     "peer_unreachable": "waits for a peer that answers nothing any more",
+    "proxy": "held by a proxy on the way",
     "capture_gap": "packets missing from the capture",
     "unexplained": "cause not visible in this capture",
 }

@@ -26,6 +26,7 @@ CAUSE_STYLES = {
     "head_of_line": "bright_cyan",
     "network_queue": "bright_yellow",
     "peer_unreachable": "bold magenta",
+    "proxy": "bold yellow",
     "capture_gap": "bright_black",
     "unexplained": "bright_black",
 }

@@ -91,6 +91,7 @@ _OWN: Mapping[str, Mapping[str, str]] = {
         "previous_attempts": "the request's grpc-previous-rpc-attempts; null without one",
         "trace_id": "trace-id of the request's traceparent; null without one",
         "span_id": "parent-id of the request's traceparent, the caller's span; null without one",
+        "parent_rpc": "row of the leg before a proxy that this RPC is the next leg of; null for none or when unclear",
         "budget": "duration by cause; the parts add up to duration_ns",
     },
     "messages": {"direction": _DIRECTION, "compressed": "whether its compressed flag is set"},

@@ -67,7 +67,9 @@ def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
 def _write_hex(*words: npt.NDArray[Any]) -> pl.Series:
     """Write identifiers of 64 bits a word in hexadecimal, null where all words are zero."""
     seen = np.flatnonzero(np.logical_or.reduce([word != 0 for word in words]))
-    texts = ["".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)]
+    texts = [
+        "".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)
+    ]
     return pl.Series([None], dtype=pl.String).new_from_index(0, len(words[0])).scatter(seen, texts)
 
 
@@ -180,6 +182,7 @@ def rpcs_of(some: RpcRows, causes: Sequence[str] = CAUSES) -> pl.DataFrame:
             "previous_attempts": _null_unknown(table.previous_attempts, 0),
             "trace_id": _write_hex(table.trace_high, table.trace_low),
             "span_id": _write_hex(table.span_id),
+            "parent_rpc": _null_unknown(np.full(len(deadlines), -1) if some.parents is None else some.parents),
         }
     )
     budget = pl.DataFrame({cause: some.budgets[:, place] for place, cause in enumerate(causes)})
@@ -190,7 +193,9 @@ RPCS_AT_ONCE = 50_000
 """RPCs in one piece: one data frame of all rows would need more memory than the RPCs themselves."""
 
 
-def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES) -> Iterator[pl.DataFrame]:
+def rpc_pieces(
+    tables: Tables, budgets: Ints | None = None, causes: Sequence[str] = CAUSES, parents: Ints | None = None
+) -> Iterator[pl.DataFrame]:
     """Build the table of `grpcdiag rpcs` piece by piece, at least one piece."""
     sums = tables.rpc_budgets if budgets is None else budgets
     columns = {name: getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__}
@@ -198,7 +203,8 @@ def rpc_pieces(tables: Tables, budgets: Ints | None = None, causes: Sequence[str
     for begin in range(0, max(1, len(tables.rpcs.connection)), RPCS_AT_ONCE):
         some = slice(begin, begin + RPCS_AT_ONCE)
         part = Rpcs(**{name: column[some] for name, column in columns.items()})
-        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names, tables.errors), causes)
+        before = None if parents is None else parents[some]
+        yield rpcs_of(RpcRows(part, tables.deadlines[some], sums[some], names, tables.errors, before), causes)
 
 
 def waits(tables: Tables) -> pl.DataFrame:

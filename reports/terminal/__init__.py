@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
@@ -14,7 +15,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
-from ..shared import other_requests, two_captures
+from ..shared import hops, other_requests, two_captures
 from ..shared.causes import MEANINGS
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
@@ -62,11 +63,14 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
     if analysis.ends:
         parts += [Text(), *two_captures.parts(analysis.ends, width)]
+    for hop in analysis.hops:
+        lines = [Text(safe(line)) for line in hops.list_lines(analysis, hop)]
+        parts += [Text(), Text(hops.name_hop(hop), style="bold"), Padding(Group(*lines), (0, 0, 0, 2))]
     parts += list_findings(analysis, width, top)
     most = top or overviews.MOST
     parts += [Text(), *overviews.methods(analysis.methods, width, most)] if analysis.totals.rpcs else []
     parts += overviews.show_other_requests(analysis, top or other_requests.MOST)
-    parts += [Text(), *overviews.connections(analysis.connections, width, most)]
+    parts += [Text(), *overviews.connections(analysis.connections, width, most, hops.find_behind(analysis))]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
     notes = [f"not judged: {line}" for line in _list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -80,26 +80,28 @@ def show_other_requests(analysis: Analysis, most: int) -> Iterator[RenderableTyp
         yield from more(len(found) - most, "path or status", "paths or statuses")
 
 
-def connections(found: Sequence[ConnectionFacts], width: int, most: int) -> Iterator[RenderableType]:
-    """Show the ends of each connection, its traffic, and the gRPC implementations."""
+def connections(
+    found: Sequence[ConnectionFacts], width: int, most: int, behind: Container[int] = ()
+) -> Iterator[RenderableType]:
+    """Show the ends of each connection, its traffic, and the gRPC implementations; mark those `behind` a proxy."""
     shown = found[:most]
     names = sorted({_name_implementations(c) for c in shown})
     if width < NARROW:
         yield Text("connections", style="bold")
-        yield from (_show_connection(connection, with_names=len(names) > 1) for connection in shown)
+        yield from (_show_connection(connection, behind, with_names=len(names) > 1) for connection in shown)
     else:
-        yield _show_connections(shown, with_names=len(names) > 1)
+        yield _show_connections(shown, behind, with_names=len(names) > 1)
     if len(names) == 1:
         yield Text(f"implementations: {names[0]}", style="dim")
     yield from more(len(found) - most, "connection")
 
 
-def _show_connections(shown: Sequence[ConnectionFacts], with_names: bool) -> Table:
+def _show_connections(shown: Sequence[ConnectionFacts], behind: Container[int], with_names: bool) -> Table:
     retransmitted = any(c.retransmitted_packets for c in shown)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("#", justify="right", no_wrap=True)
     # an address is never split over two lines
-    longest = max((len(word) for c in shown for word in _name_ends(c).split()), default=0)
+    longest = max((len(word) for c in shown for word in _name_ends(c, behind).split()), default=0)
     table.add_column("client -> server", overflow="fold", min_width=longest)
     for name in ("RPCs", "concurrent", "min RTT", "packets", *(["retransmitted"] if retransmitted else [])):
         table.add_column(name, justify="right", no_wrap=True)
@@ -108,7 +110,9 @@ def _show_connections(shown: Sequence[ConnectionFacts], with_names: bool) -> Tab
     for c in shown:
         figures = [f"{c.rpcs:,}", f"{c.max_concurrent_rpcs:,}", duration(c.min_rtt_ns), f"{_count_packets(c):,}"]
         figures += [f"{c.retransmitted_packets:,}"] if retransmitted else []
-        table.add_row(str(c.connection), _name_ends(c), *figures, *([Text(_name_implementations(c))] * with_names))
+        table.add_row(
+            str(c.connection), _name_ends(c, behind), *figures, *([Text(_name_implementations(c))] * with_names)
+        )
     return table
 
 
@@ -116,15 +120,16 @@ def _count_packets(c: ConnectionFacts) -> int:
     return c.packets_client + c.packets_server
 
 
-def _name_ends(c: ConnectionFacts) -> str:
-    return f"{c.client} -> {c.server}" + (" TLS" if c.tls else "") + ("" if c.complete else " (opened before)")
+def _name_ends(c: ConnectionFacts, behind: Container[int]) -> str:
+    name = f"{c.client} -> {c.server}" + (" TLS" if c.tls else "") + ("" if c.complete else " (opened before)")
+    return name + (" (behind a proxy)" if c.connection in behind else "")
 
 
-def _show_connection(c: ConnectionFacts, with_names: bool) -> Text:
+def _show_connection(c: ConnectionFacts, behind: Container[int], with_names: bool) -> Text:
     figures = f"{count(c.rpcs, 'RPC')}, {c.max_concurrent_rpcs:,} concurrent, min RTT {duration(c.min_rtt_ns)}"
     figures += f", {count(_count_packets(c), 'packet')}"
     figures += f" ({c.retransmitted_packets:,} retransmitted)" if c.retransmitted_packets else ""
-    return Text(f"  #{c.connection} {_name_ends(c)}: {figures}" + f"; {_name_implementations(c)}" * with_names)
+    return Text(f"  #{c.connection} {_name_ends(c, behind)}: {figures}" + f"; {_name_implementations(c)}" * with_names)
 
 
 def _name_implementations(c: ConnectionFacts) -> str:

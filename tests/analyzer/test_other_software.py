@@ -52,6 +52,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "never": ["trailers with status UNKNOWN"],
     },
     "hedging": {"not": ["cancelled", "retry-storm", "rpc-errors"], "never": ["a timer"]},
+    "hop-backend-slow-a": {"verdict": ["server-latency"], "rpcs": 191, "says": ["server 10.78.238.2", "is a proxy"]},
+    "hop-buffering-a": {"verdict": [None], "rpcs": 12, "says": ["held 1.62 s before it passed the request on"]},
+    "hop-proxy-slow-a": {
+        "verdict": [None],
+        "rpcs": 177,
+        "says": ["held 117 ms .*25 calls per second"],
+    },
     "hyper-rst-noerror": {"verdict": ["lost-answer"], "statuses": {"OK": 8, "INTERNAL": 4}},
     "lb-slow-backend-a": {"verdict": ["server-latency"], "must": ["server-latency"]},
     "mtu-blackhole": {"verdict": ["mtu-black-hole"], "never": ["are missing \\("]},
@@ -62,7 +69,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
         "says": ["HTTP 502", "nghttpx"],
         "statuses": {"OK": 116, "INTERNAL": 3, "UNAVAILABLE": 181},
     },
-    "nginx-bothlegs-any": {"verdict": ["max-concurrent-streams"], "says": ["looks like a proxy"]},
+    "nginx-bothlegs-any": {"verdict": ["max-concurrent-streams"], "rpcs": 200, "says": ["is a proxy"]},
     "nginx-goaway50": {"says": ["50 requests", "keepalive_requests", "6 calls were refused"]},
     "nginx-http-statuses": {
         "verdict": ["proxy-error"],

@@ -174,11 +174,11 @@ def _analyze(files: list[str], chosen: DecodeOptions, report_progress: Progress 
 
     reading = begun(files, chosen) or Reading(files, **chosen)
     # numpy and other libraries are imported while the core reads the capture
-    from ..analyzer.analysis import of_tables
+    from ..analyzer.analysis import of_capture
     from ..analyzer.tables import tables_of
 
     sidecar, notes = find_sidecar(files)
-    return of_tables(tables_of(reading.finish(report_progress)), sidecar, notes)
+    return of_capture(files, tables_of(reading.finish(report_progress)), sidecar, notes, report_progress, **chosen)
 
 
 def _analyze_part(

@@ -154,10 +154,10 @@ def _read_saved(path: str) -> bytes | None:
 def _analyze(path: str, name: str, reading: DecodeOptions, quiet: bool) -> Analysis:
     from msgspec.structs import replace
 
-    from ..analyzer.analysis import of_tables
+    from ..analyzer.analysis import of_capture
     from ..analyzer.decode.decode import decode
 
     with decoding(), progress(quiet) as report_progress:
         tables = decode([path], rpc_rows=False, progress=report_progress, **reading)
-        analysis = of_tables(tables, *find_sidecar([name]))
+        analysis = of_capture([path], tables, *find_sidecar([name]), report_progress, **reading)
     return replace(analysis, files=(name,))

@@ -107,7 +107,7 @@ def _read_whole(
     files: list[str], chosen: DecodeOptions, tables: tuple[Table, ...], report_progress: Progress | None
 ) -> Iterator[tuple[Table, pl.DataFrame]]:
     """Read the tables that are complete only at the end of the capture. Raises NoGrpcError if there is no gRPC."""
-    from ..analyzer.analysis import of_tables
+    from ..analyzer.analysis import of_capture
     from ..analyzer.decode.decode import decode
     from ..analyzer.decode.errors import NoGrpcError
     from ..analyzer.summary.figures import why_no_grpc
@@ -125,16 +125,15 @@ def _read_whole(
     }
     yield from ((table, of_decoded[table](decoded)) for table in tables if table in of_decoded)
     if any(table in _ANALYSED for table in tables):
-        analysis = of_tables(decoded, *find_sidecar(files))
+        analysis = of_capture(files, decoded, *find_sidecar(files), report_progress, **chosen)
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
 
 
 def _rpcs(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.rpc_stream import stream_rpcs
-    from ..reports.tables import rows
+    from .rpcs import read_one_place
 
-    return map(rows.rpcs_of, stream_rpcs(files, progress=report_progress, **chosen))
+    return read_one_place(files, report_progress, **chosen)
 
 
 def _messages(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from .support.common import (
     Files,
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import polars as pl
+
+    from ..analyzer.decode.runner import DecodeOptions, Progress
 
 NAME = "rpcs"
 
@@ -51,10 +53,21 @@ def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
             return _read_both_ends(places, how)
-    from ..analyzer.decode.rpc_stream import stream_rpcs
+    return read_one_place(files, **how)
+
+
+def read_one_place(
+    files: list[str], progress: Progress | None, **chosen: Unpack[DecodeOptions]
+) -> Iterable[pl.DataFrame]:
+    """Read the rows of one capture: in a stream, or all of them to join both legs of calls through a proxy."""
+    from ..analyzer.hops.look import find_legs
     from ..reports.tables import rows
 
-    return map(rows.rpcs_of, stream_rpcs(files, **how))
+    if legs := find_legs(files, progress, **chosen):
+        return rows.rpc_pieces(legs.tables, parents=legs.parent)
+    from ..analyzer.decode.rpc_stream import stream_rpcs
+
+    return map(rows.rpcs_of, stream_rpcs(files, progress=progress, **chosen))
 
 
 def _read_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:

@@ -30,15 +30,17 @@ pub enum Cause {
     NetworkQueue = 11,
     /// The peer acknowledged nothing any more.
     PeerUnreachable = 12,
+    /// A proxy held it. The core sees one connection at a time and never charges this: joined legs do.
+    Proxy = 13,
     /// The capture lacks the packets.
-    CaptureGap = 13,
+    CaptureGap = 14,
     /// The packets do not tell.
     #[default]
-    Unexplained = 14,
+    Unexplained = 15,
 }
 
 /// Names in the order of [`Cause`].
-pub const CAUSES: [&str; 15] = [
+pub const CAUSES: [&str; 16] = [
     "client",
     "server",
     "network",
@@ -52,6 +54,7 @@ pub const CAUSES: [&str; 15] = [
     "head_of_line",
     "network_queue",
     "peer_unreachable",
+    "proxy",
     "capture_gap",
     "unexplained",
 ];

@@ -1,0 +1,228 @@
+"""Say what a proxy did with its calls: how long it held them, and what it lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from msgspec import Struct
+
+from .. import _core
+from ..detectors._software import recognise_proxy
+from ..model.analysis import Hop, Quantiles
+from ..model.finding import Evidence, Remedy
+from ..model.text import count, duration
+from ..summary.hops import Proxy
+from ..summary.quantiles import quantiles_of
+from ..tables import COMPLETE, PAUSE_NS, Ints, Tables
+from .dividing import Held, Messages
+from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
+
+_TRAILERS, _CUT = 1, [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
+_PACES = 10
+"""Times between calls from which their regularity is judged (heuristic: chance makes fewer look regular)."""
+_REGULAR = 0.1
+"""Most difference of their quartiles, as a share of the median, of regular times (heuristic: a timer's accuracy)."""
+_MOST = 0.5
+"""Share of the calls of which something is said as of all (heuristic: most of them)."""
+
+
+class _Counts(Struct, frozen=True):
+    """What happened to how many calls."""
+
+    whole_requests: int
+    whole_responses: int
+    calls_per_second: float | None
+    retried: int
+    resets_not_passed_on: int
+    answers_lost: int
+
+
+def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages) -> Hop:
+    """Describe the calls through one proxy."""
+    rpcs, how = tables.rpcs, joined.how[held.first]
+    sure = Held(*(getattr(held, name)[how != AMBIGUOUS] for name in Held.__struct_fields__))
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    counts = _count(tables, sure)
+    times = [
+        _summarize(column)
+        for column in (
+            rpcs.duration_ns[sure.front],
+            ends[sure.last] - rpcs.start_time_ns[sure.first],
+            sure.up_ns,
+            sure.down_ns,
+        )
+    ]
+    names = tables.server(int(proxy.front[0])), tables.server(int(proxy.back[0]))
+    usual = _find_usual(sure)
+    evidence = tuple(_show(tables, messages, usual)) if usual else ()
+    whole = int(held.held_ns.sum())
+    first = _say_held(names[0], times, evidence) or _say_mean(names[0], whole, len(held.front))
+    return Hop(
+        proxy=names[0],
+        server=names[1],
+        front=tuple(np.unique(rpcs.connection[held.front]).tolist()),
+        back=tuple(np.unique(rpcs.connection[held.first]).tolist()),
+        calls=len(held.front),
+        exact=int((how == EXACT).sum()),
+        by_order=int((how == BY_ORDER).sum()),
+        ambiguous=int((how == AMBIGUOUS).sum()),
+        duration_ns=times[0],
+        behind_ns=times[1],
+        held_ns=whole,
+        held_up_ns=times[2],
+        held_down_ns=times[3],
+        **{name: getattr(counts, name) for name in _Counts.__struct_fields__},
+        text=" ".join((first, *_say_counts(counts, len(sure.front)))),
+        verdict=_say_verdict(first, counts, len(sure.front)),
+        evidence=evidence,
+        remedies=tuple(_list_remedies(tables, proxy, counts, len(sure.front))),
+    )
+
+
+def note_hop(tables: Tables, hop: Hop) -> str:
+    """Say that both legs of calls are joined, and how surely."""
+    legs = [int(tables.connections.rpcs[list(rows)].sum()) for rows in (hop.front, hop.back)]
+    hows = (
+        (hop.exact, "by traceparent or x-request-id"),
+        (hop.by_order, "by sizes and times"),
+        (hop.ambiguous, "by sizes and times in one of several ways"),
+    )
+    said = ", ".join(f"{number:,} {how}" for number, how in hows if number)
+    return (
+        f"{hop.proxy} is a proxy: {hop.calls:,} of its {count(legs[0], 'RPC')} are joined with the "
+        f"{count(legs[1], 'RPC')} to {hop.server} ({said}), so each call is counted once"
+    )
+
+
+def _summarize(durations: Ints) -> Quantiles | None:
+    found = quantiles_of(durations)
+    return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
+
+
+def _count(tables: Tables, held: Held) -> _Counts:
+    rpcs = tables.rpcs
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    front, last = held.front, held.last
+    was_cut = np.isin(rpcs.status_source[front], _CUT)
+    trip = np.maximum(tables.connections.min_rtt_ns[rpcs.connection[last]], 0)
+    # an answer may have been on its way when the reset came
+    ended, open_yet = rpcs.status_source[last] == _TRAILERS, rpcs.flags[last] & COMPLETE == 0
+    until = np.where(open_yet, tables.capture["last_time_ns"] or 0, ends[last])
+    went_on = was_cut & (ended | open_yet) & (until > ends[front] + trip)
+    lost = (rpcs.status[last] == 0) & (rpcs.status[front] != 0) & ~was_cut
+    return _Counts(
+        whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
+        whole_responses=int((held.answering_ns >= PAUSE_NS).sum()),
+        calls_per_second=_find_pace(tables, held),
+        retried=int((held.legs > 1).sum()),
+        resets_not_passed_on=int(went_on.sum()),
+        answers_lost=int(lost.sum()),
+    )
+
+
+def _find_pace(tables: Tables, held: Held) -> float | None:
+    """Find the rate at which calls are passed on that were held, when the times between them hardly vary."""
+    order = np.argsort(tables.rpcs.start_time_ns[held.first])
+    times, waited = tables.rpcs.start_time_ns[held.first][order], (held.up_ns >= PAUSE_NS)[order]
+    between = np.diff(times)[waited[1:] & waited[:-1]]
+    if len(between) < _PACES:
+        return None
+    low, middle, high = np.quantile(between, (0.25, 0.5, 0.75))
+    return float(1e9 / middle) if middle > 0 and high - low <= _REGULAR * middle else None
+
+
+def _find_usual(held: Held) -> Held | None:
+    """Find the call that was held for as long as the median."""
+    if not len(held.front):
+        return None
+    place = np.argsort(held.up_ns + held.down_ns, kind="stable")[(len(held.front) - 1) // 2]
+    return Held(*(getattr(held, name)[[place]] for name in Held.__struct_fields__))
+
+
+def _show(tables: Tables, messages: Messages, held: Held) -> Iterator[Evidence]:
+    """Show one call on both legs."""
+    rpcs = tables.rpcs
+    front, first, last = int(held.front[0]), int(held.first[0]), int(held.last[0])
+    ends = rpcs.start_time_ns + rpcs.duration_ns
+    on = [f"connection {int(rpcs.connection[row])}, stream {int(rpcs.stream[row])}" for row in (front, first, last)]
+    yield Evidence(
+        int(messages.first_packet[front]), int(messages.first_ns[front]), f"the request is at the proxy ({on[0]})"
+    )
+    yield Evidence(int(rpcs.first_packet[first]), int(rpcs.start_time_ns[first]), f"it passes it on ({on[1]})")
+    for row, what, where in ((last, "the server behind has answered", on[2]), (front, "the call ends", on[0])):
+        if rpcs.last_packet[row]:
+            yield Evidence(int(rpcs.last_packet[row]), int(ends[row]), f"{what} ({where})")
+
+
+def _say_held(proxy: str, times: list[Quantiles | None], evidence: tuple[Evidence, ...]) -> str:
+    whole, _, up, down = times
+    if not whole or not up or not down:
+        return ""
+    text = (
+        f"Of {duration(whole.p50)} (median) the proxy {proxy} held {duration(up.p50)} before it passed the request on"
+    )
+    text += f" (packets {evidence[0].packet} to {evidence[1].packet})"
+    if down.p50 >= up.p50:
+        text += f", and {duration(down.p50)} of the response"
+        text += f" (packets {evidence[2].packet} to {evidence[3].packet})" if len(evidence) > 3 else ""
+    return f"{text}."
+
+
+def _say_mean(proxy: str, held_ns: int, calls: int) -> str:
+    return (
+        f"The proxy {proxy} held calls for {duration(held_ns / calls)} (mean). How long it held each one is unknown: "
+        "their legs can be joined in several ways."
+    )
+
+
+def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
+    if counts.whole_requests:
+        yield (
+            f"It waited for the whole request of {count(counts.whole_requests, 'call')}: it passed the first message "
+            "on after the client had ended the request."
+        )
+    if counts.whole_responses:
+        yield (
+            f"It waited for the whole response of {count(counts.whole_responses, 'call')}: it passed the first message "
+            "on after the server had sent the last one."
+        )
+    if counts.calls_per_second:
+        yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
+    if counts.retried:
+        yield f"It tried {count(counts.retried, 'call')} again on its own."
+    if counts.resets_not_passed_on:
+        number = count(counts.resets_not_passed_on, "call")
+        yield f"The client reset {number} and the proxy did not pass that on: the server behind went on."
+    if counts.answers_lost:
+        yield f"{count(counts.answers_lost, 'call')} of {calls:,} failed although the server behind answered OK."
+
+
+def _say_verdict(first: str, counts: _Counts, calls: int) -> str:
+    if counts.whole_requests > _MOST * calls:
+        return f"{first} It waits for whole requests: switch that buffer off."
+    if counts.whole_responses > _MOST * calls:
+        return f"{first} It waits for whole responses: switch that buffer off."
+    if counts.calls_per_second:
+        return f"{first} It passes on {counts.calls_per_second:,.0f} calls per second: look for a rate limit."
+    return f"{first} Look for its queues, limits and filters."
+
+
+def _list_remedies(tables: Tables, proxy: Proxy, counts: _Counts, calls: int) -> Iterator[Remedy]:
+    """List the settings of the proxy that fit what the packets show."""
+    software = recognise_proxy(tables, proxy.front.tolist())
+    if counts.whole_requests > _MOST * calls and software in _BUFFERS:
+        yield Remedy(software, *_BUFFERS[software])
+    if counts.calls_per_second and software in _LIMITS:
+        yield Remedy(software, *_LIMITS[software])
+
+
+_BUFFERS = {
+    "haproxy": ("no option http-buffer-request", "passes each message on at once; rules that read bodies need it"),
+    "envoy": ("remove envoy.filters.http.buffer", "passes each message on at once; it bounds the size of requests"),
+}
+"""Settings that make a proxy wait for whole requests (configuration manual of HAProxy 2.6; documentation of Envoy)."""
+_LIMITS = {
+    "nginx": ("limit_req ... nodelay, or a higher rate", "limit_req with burst delays requests beyond the rate"),
+}
+"""Settings that make a proxy delay requests to a rate: nginx's ngx_http_limit_req_module."""

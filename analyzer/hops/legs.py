@@ -1,0 +1,176 @@
+"""Join the legs of calls through proxies, and make tables in which each call counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..decode.runner import DecodeOptions, Progress
+from ..model.analysis import Hop
+from ..selection.methods import methods
+from ..selection.part import part
+from ..selection.reading import Read, read, streams_of
+from ..selection.selection import Selection
+from ..summary.hops import FEW, INSIDE, Proxy
+from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables
+from .describe import describe_hop, note_hop
+from .dividing import Held, Messages, divide
+from .matching import EXACT, NONE, Joined, join
+
+_Mask = npt.NDArray[np.bool_]
+
+
+class Legs(Struct, frozen=True, eq=False):
+    """The tables of a capture with calls through proxies."""
+
+    tables: Tables
+    """Methods and failures count each call once, with its time divided by both legs; rows and connections are of all
+    legs."""
+    behind: Tables
+    """RPCs of the last legs alone, where the servers are; methods are those of the calls, with the response times of
+    the last legs."""
+    hops: tuple[Hop, ...]
+    notes: tuple[str, ...]
+    """Sentences about what was joined."""
+    parent: Ints
+    """Row of each RPC's leg before the proxy, -1 for none or when there are several ways."""
+
+
+def read_legs(
+    files: Sequence[str], proxies: Sequence[Proxy], progress: Progress | None = None, **how: Unpack[DecodeOptions]
+) -> Legs | None:
+    """Read a capture again and join the legs of calls through some proxies; None when none can be joined.
+
+    Raises CaptureError.
+    """
+    return join_legs(read(files, Selection(), progress, **how), proxies)
+
+
+def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
+    """Join the legs of all calls through some proxies; None when no leg can be joined."""
+    tables = seen.tables
+    rpcs = tables.rpcs
+    fronts = {int(one.front[0]): one.front for one in proxies}
+    behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
+    pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
+    joined = join(rpcs, pairs)
+    for one in proxies:
+        _reject(tables, joined, _find_rows(tables, one.front), _find_rows(tables, one.back))
+    if not (joined.parent >= 0).any():
+        return None
+    messages = _find_messages(seen)
+    budgets, held = divide(tables, joined, messages)
+    tables = replace(tables, rpc_budgets=budgets)
+    calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
+    last[joined.parent[~calls]] = False
+    counted = methods(tables, calls, seen)
+    hops = tuple(describe_hop(tables, one, of, joined, messages) for one in proxies for of in _of(tables, held, one))
+    return Legs(
+        tables=_count_once(tables, calls, last, counted),
+        behind=_take_last(tables, last, counted, seen),
+        hops=hops,
+        notes=tuple(note_hop(tables, hop) for hop in hops),
+        parent=joined.sure_parent,
+    )
+
+
+def _find_rows(tables: Tables, *connections: Ints) -> Ints:
+    return np.flatnonzero(np.isin(tables.rpcs.connection, np.concatenate(connections)))
+
+
+def _reject(tables: Tables, joined: Joined, front: Ints, back: Ints) -> None:
+    """Undo what was joined without identifiers where too few of the RPCs behind lie inside others."""
+    rpcs = tables.rpcs
+    mine = back[np.isin(joined.parent[back], front)]
+    if (joined.how[mine] == EXACT).any():
+        return
+    ends = rpcs.start_time_ns[front] + rpcs.duration_ns[front]
+    seen = (rpcs.start_time_ns[back] >= rpcs.start_time_ns[front].min(initial=0)) & (
+        rpcs.start_time_ns[back] <= ends.max(initial=0)
+    )
+    whole = int((seen & (rpcs.flags[back] & COMPLETE != 0)).sum())
+    if len(mine) < max(FEW, INSIDE * whole):
+        joined.parent[mine], joined.how[mine] = -1, NONE
+
+
+def _of(tables: Tables, found: Sequence[Held], proxy: Proxy) -> list[Held]:
+    """Take the calls through one proxy, none without any."""
+    if not found:
+        return []
+    held = Held(*(np.concatenate([getattr(one, name) for one in found]) for name in Held.__struct_fields__))
+    connection = tables.rpcs.connection
+    mine = np.isin(connection[held.front], proxy.front) & np.isin(connection[held.first], proxy.back)
+    return [Held(*(getattr(held, name)[mine] for name in Held.__struct_fields__))] if mine.any() else []
+
+
+def _find_messages(seen: Read) -> Messages:
+    """Find the first messages of each RPC, and the end of its request."""
+    rpcs = seen.tables.rpcs
+    streams = streams_of(rpcs.connection, rpcs.stream)
+    order = np.argsort(streams, kind="stable")
+    asks = seen.turns[1] > 0
+    place, known = _look_up(seen.turns[0], streams, order)
+    by_time = np.flatnonzero(asks & known)[::-1]  # of equal rows the first message is written last
+    start, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
+    messages = Messages(start.copy(), rpcs.first_packet.astype(np.int64), start.copy(), ends)
+    messages.first_ns[place[by_time]] = seen.turns[2][by_time]
+    messages.first_packet[place[by_time]] = seen.turns[1][by_time]
+    np.maximum.at(messages.last_ns, place[by_time], seen.turns[2][by_time])
+    answers = np.flatnonzero(known & ~asks)
+    np.minimum.at(messages.answered_ns, place[answers], seen.turns[2][answers])
+    place, known = _look_up(seen.request_ends[0], streams, order)
+    np.maximum.at(messages.last_ns, place[known], seen.request_ends[1][known])
+    return messages
+
+
+def _look_up(keys: Ints, streams: Ints, order: Ints) -> tuple[Ints, _Mask]:
+    """Find the rows of streams, and which of them there are."""
+    place = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
+    return place, streams[place] == keys
+
+
+def _count_once(tables: Tables, calls: _Mask, last: _Mask, counted: tuple[Any, ...]) -> Tables:
+    """Make tables whose counts are those of calls, and whose open RPCs are those of the last legs."""
+    rpcs, failures, open_rpcs = tables.rpcs, tables.failures, tables.open_rpcs
+    mine = calls[failures.rpc]
+    connection_budgets = np.zeros_like(tables.connection_budgets)
+    np.add.at(connection_budgets, rpcs.connection.astype(np.int64), tables.rpc_budgets)
+    streams = streams_of(rpcs.connection, rpcs.stream)
+    waiting = ~np.isin(streams_of(open_rpcs.connection, open_rpcs.stream), streams[~last])
+    return replace(
+        tables,
+        connection_budgets=connection_budgets,
+        rpcs=replace(rpcs, previous_attempts=np.where(calls, rpcs.previous_attempts, 0).astype(np.uint8)),
+        methods=counted,
+        failures=_take(failures, mine),
+        failure_budgets=tables.failure_budgets[mine] if len(tables.failure_budgets) else tables.failure_budgets,
+        open_rpcs=_take(open_rpcs, waiting),
+        message_count=sum(method.messages for method in counted),
+        begun_before=int((rpcs.flags[calls] & BEGUN_BEFORE != 0).sum()),
+    )
+
+
+def _take(table: Any, rows: _Mask) -> Any:
+    return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
+
+
+def _take_last(tables: Tables, last: _Mask, counted: tuple[Any, ...], seen: Read) -> Tables:
+    """Make tables of the last legs, with methods that count calls and respond as the last legs do."""
+    everywhere = np.ones(len(tables.connections.rpcs), dtype=bool)
+    responses = {method.number: method for method in methods(tables, last, seen)}
+    mixed = tuple(
+        replace(
+            method,
+            turnaround=responses[method.number].turnaround,
+            turnaround_intervals=responses[method.number].turnaround_intervals,
+        )
+        if method.number in responses
+        else method
+        for method in counted
+    )
+    return part(tables, last, everywhere, mixed, seen, everywhere)

@@ -1,0 +1,201 @@
+"""Find the RPC before a proxy of which an RPC behind it is the continuation: the leg in front of each leg behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Rpcs
+
+NONE, EXACT, BY_ORDER, AMBIGUOUS = range(4)
+"""How a leg was joined: not at all; by an identifier that both legs carry; by sizes and times, which leave one way
+only; by sizes and times, which leave several."""
+
+LONGEST_NS = 1 << 53
+"""Longest RPC that is joined: 104 days, so that no sum of times overflows."""
+
+_MOST_OPEN = 64
+"""RPCs open at once among which one is looked for (heuristic: bounds the work; above it sizes decide nothing)."""
+_MOST_SLOW = 100_000
+"""RPCs behind a proxy without an identifier of their own that are looked at (heuristic: some seconds of work)."""
+
+_TRAILERS = 1
+"""`Rpcs.status_source` of RPCs that their server ended with trailers."""
+
+_Mask = npt.NDArray[np.bool_]
+
+
+class Joined(Struct, frozen=True, eq=False):
+    """For each RPC its leg before the proxy."""
+
+    parent: Ints
+    """Row of the RPC before the proxy, -1 for none."""
+    how: Codes
+    """`NONE`, `EXACT`, `BY_ORDER` or `AMBIGUOUS`."""
+
+    @property
+    def sure_parent(self) -> Ints:
+        """Return `parent` without those that are ambiguous."""
+        return np.where(self.how == AMBIGUOUS, -1, self.parent)
+
+
+def join(rpcs: Rpcs, pairs: Sequence[tuple[Ints, Ints]]) -> Joined:
+    """Join RPCs to proxies with those to the servers behind them.
+
+    A pair has the rows before one proxy, and those to all servers behind it.
+    """
+    parent = np.full(len(rpcs.connection), -1, dtype=np.int64)
+    joined = Joined(parent, np.zeros(len(parent), dtype=np.uint8))
+    legs = _Legs(rpcs)
+    for front, back in pairs:
+        rows = back[(parent[back] < 0) & legs.usable[back]]
+        _join_pair(legs, front[legs.usable[front]], rows, joined)
+    return joined
+
+
+class _Legs:
+    """The columns that decide; single cells are read from lists, because those of numpy arrays are slow."""
+
+    def __init__(self, rpcs: Rpcs) -> None:
+        known = (rpcs.method != NO_METHOD) & (rpcs.flags & BEGUN_BEFORE == 0)
+        self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
+        self.start, self.end = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
+        # a call that was cut may go on behind the proxy
+        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != _TRAILERS)
+        self.failed: _Mask = rpcs.status != 0
+        self.attempt = rpcs.previous_attempts
+        # keys: numbers that are equal where the columns are, 0 where there is none
+        self.trace = _number(rpcs.method, rpcs.trace_high, rpcs.trace_low, seen=rpcs.span_id != 0)
+        self.span = _number(self.trace, rpcs.span_id, seen=rpcs.span_id != 0)
+        self.request_id = _number(rpcs.method, rpcs.request_id, seen=rpcs.request_id != 0)
+        everywhere = np.ones(len(self.start), dtype=bool)
+        self.request_size = _number(rpcs.method, rpcs.request_bytes, seen=everywhere)
+        self.sizes = _number(self.request_size, rpcs.response_bytes, seen=everywhere)
+
+    def may_be(self, front: Ints, back: Ints) -> _Mask:
+        """Check for pairs whether one lies inside the other, and no identifier of theirs differs."""
+        inside = (self.start[front] < self.start[back]) & (self.start[back] <= self.end[front])
+        inside &= (self.end[back] <= self.end[front]) | self.cut[front]
+        same: _Mask = inside & (self.attempt[front] == self.attempt[back])
+        for key in (self.trace, self.request_id):
+            same &= (key[front] == key[back]) | (key[front] == 0) | (key[back] == 0)
+        return same
+
+    @cached_property
+    def cells(self) -> list[tuple[int, int, bool, int, int, int]]:
+        """Return what `may_be` compares, row by row."""
+        columns: tuple[Any, ...] = (self.start, self.end, self.cut, self.attempt, self.trace, self.request_id)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _number(*columns: npt.NDArray[Any], seen: _Mask) -> Ints:
+    """Number rows from 1, equal ones alike; 0 where the key is not seen."""
+    rows = np.stack([column.astype(np.uint64) for column in columns])
+    order = np.lexsort(rows)
+    differs = np.r_[False, (np.diff(rows[:, order]) != 0).any(axis=0)] if len(order) else np.zeros(0, dtype=bool)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(differs) + 1
+    return np.where(seen, numbers, 0)
+
+
+def _join_pair(legs: _Legs, front: Ints, back: Ints, joined: Joined) -> None:
+    parent, how = joined.parent, joined.how
+    for keys in (legs.span, legs.request_id, legs.trace):
+        _join_unique(legs, keys, front, back[parent[back] < 0], joined)
+        for row, found in _find_fronts(legs, keys, front, back[parent[back] < 0]):
+            if len(found) == 1:
+                parent[row], how[row] = found[0], EXACT
+    free = front[~np.isin(front, parent)]
+    _assign_by_order(legs, dict(_find_fronts(legs, legs.sizes, free, back[parent[back] < 0])), joined)
+    # an attempt that failed behind the proxy, or a call that was cut, has other sizes than its other leg
+    for row, found in _find_fronts(legs, legs.request_size, front, back[parent[back] < 0]):
+        likely = [one for one in found if legs.failed[row] or legs.failed[one]]
+        if len(likely) == 1:
+            parent[row], how[row] = likely[0], BY_ORDER
+
+
+def _join_unique(legs: _Legs, keys: Ints, front: Ints, back: Ints, joined: Joined) -> None:
+    """Join the legs whose key only one RPC before the proxy has, and only one behind it."""
+    size = int(keys.max(initial=0)) + 1
+    once = (np.bincount(keys[front], minlength=size) == 1) & (np.bincount(keys[back], minlength=size) == 1)
+    once[0] = False
+    before = np.zeros(size, dtype=np.int64)
+    before[keys[front]] = front
+    rows = back[once[keys[back]]]
+    rows = rows[legs.may_be(before[keys[rows]], rows)]
+    joined.parent[rows], joined.how[rows] = before[keys[rows]], EXACT
+
+
+def _find_fronts(legs: _Legs, keys: Ints, front: Ints, back: Ints) -> Iterator[tuple[int, list[int]]]:
+    """Find for each RPC behind the proxy those before it with the same key that it may belong to."""
+    back = back[(keys[back] != 0) & np.isin(keys[back], keys[front])]
+    if not 0 < len(back) <= _MOST_SLOW:
+        return
+    groups: dict[int, tuple[list[int], list[int]]] = {}
+    for place, rows in enumerate((front[np.isin(keys[front], keys[back])], back)):
+        rows = rows[np.argsort(legs.start[rows], kind="stable")]
+        for key, row in zip(keys[rows].tolist(), rows.tolist(), strict=True):
+            groups.setdefault(key, ([], []))[place].append(row)
+    for outer, inner in groups.values():
+        yield from _sweep(legs, outer, inner)
+
+
+def _sweep(legs: _Legs, front: list[int], back: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """Go through both in the order of their starts, with those before the proxy that are open."""
+    cells = legs.cells
+    open_ones: list[tuple[int, int]] = []  # a heap by the time of their end
+    begun = 0
+    for row in back:
+        now, end, _, attempt, trace, request_id = cells[row]
+        while begun < len(front) and cells[front[begun]][0] < now:
+            heappush(open_ones, (cells[front[begun]][1], front[begun]))
+            begun += 1
+        while open_ones and open_ones[0][0] < now:
+            heappop(open_ones)
+        if len(open_ones) > _MOST_OPEN:
+            continue
+        found = []
+        for until, one in open_ones:
+            _, _, cut, other, its_trace, its_id = cells[one]
+            same_trace = its_trace == trace or not its_trace or not trace
+            same_id = its_id == request_id or not its_id or not request_id
+            if (until >= end or cut) and other == attempt and same_trace and same_id:  # as in `may_be`
+                found.append(one)
+        if found:
+            yield row, found
+
+
+def _assign_by_order(legs: _Legs, found: dict[int, list[int]], joined: Joined) -> None:
+    """Assign each RPC behind the proxy another one before it, as long as one of them has one choice only.
+
+    If the whole assignment can be made in one way only, there always is such an RPC. Where there are several ways, all
+    give the same sum of times: then each gets the one that ends first.
+    """
+    behind: dict[int, list[int]] = {}
+    for row, fronts in found.items():
+        for one in fronts:
+            behind.setdefault(one, []).append(row)
+    left = {row: set(fronts) for row, fronts in found.items()}
+    clear = [row for row, fronts in left.items() if len(fronts) == 1]
+    ends = legs.cells if left else []
+    for number, first in enumerate([*clear, *sorted(left, key=lambda row: ends[row][1])]):
+        queue = [first]
+        while queue:
+            row = queue.pop()
+            choices = left.pop(row, set())
+            if not choices:
+                continue
+            taken = min(choices, key=lambda one: (ends[one][1], one))
+            others = [other for other in behind[taken] if taken in left.get(other, ())]
+            wanted = any(len(left[other]) == 1 for other in others)  # by another one, which has no other choice
+            joined.parent[row] = taken
+            joined.how[row] = AMBIGUOUS if wanted or number >= len(clear) else BY_ORDER
+            for other in others:
+                left[other].discard(taken)
+            queue += [other for other in others if len(left[other]) == 1]
