@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from ..tables import Ints
@@ -47,7 +48,7 @@ def assign(calls: Spans, rpcs: Spans) -> list[tuple[int, int]]:
     return pairs
 
 
-def find_certain(calls: Spans, rpcs: Spans, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
+def find_certain(calls: Spans, rpcs: Spans, pairs: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
     """Find the pairs that every assignment of the same calls and RPCs has: the order of ends or of starts forces them.
 
     When no later RPC ended before the call did, and none earlier is left, only one RPC can be the call's.
@@ -58,7 +59,7 @@ def find_certain(calls: Spans, rpcs: Spans, pairs: Sequence[tuple[int, int]]) ->
     return _find_alone(call_end, end) | _find_alone(start, call_start)
 
 
-def _find_alone(outer: Ints, inner: Ints) -> np.ndarray:
+def _find_alone(outer: Ints, inner: Ints) -> npt.NDArray[np.bool_]:
     """Find pairs, by `outer`, before which all inner values are before them and after which all are after them."""
     order = np.argsort(outer, kind="stable")
     later = np.minimum.accumulate(inner[order][::-1])[::-1]

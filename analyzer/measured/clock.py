@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from ..tables import Ints
@@ -19,10 +20,14 @@ class Bounds(Struct, frozen=True):
 
     def choose(self) -> int:
         """Choose none where that is possible, else the middle."""
-        return 0 if self.least <= 0 <= self.most else (self.least + self.most) // 2
+        return 0 if self.least <= 0 <= self.most else self.choose_middle()
+
+    def choose_middle(self) -> int:
+        """Choose the middle."""
+        return (self.least + self.most) // 2
 
 
-def bound(call_start: Ints, call_end: Ints, start: Ints, end: Ints, answered: np.ndarray) -> Bounds | None:
+def bound(call_start: Ints, call_end: Ints, start: Ints, end: Ints, answered: npt.NDArray[np.bool_]) -> Bounds | None:
     """Bound the difference by pairs of calls and RPCs; ends count where an answer ended the RPC."""
     if not len(start) or not answered.any():
         return None

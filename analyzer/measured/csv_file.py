@@ -1,7 +1,7 @@
 """CSV with a row per call: `start_time`, `duration`, and if known `method`, `status`, `trace_id`, `span_id`.
 
-A unit may end a column's name (`duration_ms`, `start_ns`) or its values (`12.5 ms`). Without one, a start is ISO 8601 or
-a number since the epoch, whose size tells its unit, and a duration has the same unit: seconds beside ISO 8601.
+A unit may end a column's name (`duration_ms`, `start_ns`) or its values (`12.5 ms`). Without one, a start is ISO 8601
+or a number since the epoch, whose size tells its unit, and a duration has the same unit: seconds beside ISO 8601.
 """
 
 from __future__ import annotations

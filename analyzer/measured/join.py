@@ -1,4 +1,4 @@
-"""Join a client's calls with the RPCs of a capture: by the ids of `traceparent`, else by method, status, order and time.
+"""Join a client's calls with the RPCs of a capture: by the ids of `traceparent`, else by method, status and time.
 
 What the ids do not decide is an assignment: an RPC lies inside its call, has its status, and calls end in the order in
 which their answers arrive.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
@@ -24,6 +25,11 @@ NOT_JOINED, EXACT, BY_ORDER, AMBIGUOUS = range(4)
 
 RESET_SLACK_NS = 20_000_000
 """How much later than a client's library the wire may learn that a call is over (heuristic: a busy process)."""
+
+_OK = "OK"
+_MOST = 0.5
+"""Share of the calls answered during a capture that have an RPC in it, below which the record is of something else
+(heuristic: half; some lie inside a strange RPC by chance)."""
 
 _MADE_BY_CLIENT = frozenset(
     _core.STATUSES.index(name) for name in ("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE")
@@ -60,8 +66,6 @@ def join(records: Sequence[Record], tables: Tables) -> Joined:
     pools = _Pools(tables, wire, rows)
     for number, record in enumerate(records):
         _join_record(joined, number, record, pools, tables)
-    for some in joined.rows:
-        some.sort(key=lambda row: int(wire.start[row]))
     return joined
 
 
@@ -81,11 +85,15 @@ def _list_calls(records: Sequence[Record]) -> tuple[list[Call], Ints]:
 
 def _find_by_span(calls: Sequence[Call], tables: Tables, wire: Wire) -> dict[int, int]:
     """Find the call of each RPC that has the span of one, or of an attempt of one."""
-    own = {(call.trace, span): number for number, call in enumerate(calls) for span in (call.span, *call.attempts) if span}
+    own = {
+        (call.trace, span): number for number, call in enumerate(calls) for span in (call.span, *call.attempts) if span
+    }
     rpcs = tables.rpcs
     rows = np.flatnonzero((wire.call >= 0) & (rpcs.span_id != 0)) if own else np.zeros(0, dtype=np.int64)
     ids = zip(rpcs.trace_high[rows].tolist(), rpcs.trace_low[rows].tolist(), rpcs.span_id[rows].tolist(), strict=True)
-    known = ((row, own.get((high << 64 | low, span))) for row, (high, low, span) in zip(rows.tolist(), ids, strict=True))
+    known = (
+        (row, own.get((high << 64 | low, span))) for row, (high, low, span) in zip(rows.tolist(), ids, strict=True)
+    )
     return {row: number for row, number in known if number is not None}
 
 
@@ -95,7 +103,9 @@ def _merge(
     """Make one call of those that the wire shows to be attempts of one, each with a span of its own."""
     owner: dict[int, int] = {}
     same = list(range(len(calls)))
-    for row in sorted(found, key=lambda row: int(wire.start[row])):
+    known = np.fromiter(found, dtype=np.int64, count=len(found))
+    order = known[np.argsort(wire.start[known], kind="stable")].tolist()
+    for row in order:
         first = owner.setdefault(int(wire.call[row]), found[row])
         if first != found[row] and same[found[row]] == found[row]:
             whole, part = calls[same[first]], calls[found[row]]
@@ -105,8 +115,8 @@ def _merge(
     kept = [number for number in range(len(calls)) if same[number] == number]
     place = {number: at for at, number in enumerate(kept)}
     rows: list[list[int]] = [[] for _ in kept]
-    for row, number in found.items():
-        rows[place[same[number]]].append(row)
+    for row in order:
+        rows[place[same[found[row]]]].append(row)
     return [calls[number] for number in kept], source[kept], rows
 
 
@@ -128,13 +138,16 @@ class _Pools:
         last = np.array([some[-1] for some in self.rows], dtype=np.int64)
         rpcs = tables.rpcs
         self.start, self.status = wire.start[self.first], rpcs.status[last].astype(np.int64)
-        end = np.where(wire.by_client[last] == 1, np.maximum(self.start, wire.end[last] - RESET_SLACK_NS), wire.end[last])
+        end = np.where(
+            wire.by_client[last] == 1, np.maximum(self.start, wire.end[last] - RESET_SLACK_NS), wire.end[last]
+        )
         self.end = np.where(wire.ended[last] == 1, end, self.start)
         self.answered = (wire.ended[last] == 1) & (wire.by_client[last] == 0)
         self.trace = [int(rpcs.trace_high[row]) << 64 | int(rpcs.trace_low[row]) for row in firsts]
         self.has_trace = np.array([trace != 0 for trace in self.trace], dtype=np.bool_)
         self.free = np.ones(len(firsts), dtype=np.bool_)
-        self.methods = _Methods(tables, rpcs.method[self.first])
+        self.taken: dict[int, int] = {}
+        self.methods = _Methods(tables, rpcs.method[self.first].astype(np.int64))
         self.connection = rpcs.connection[self.first].astype(np.int64)
 
 
@@ -146,7 +159,7 @@ class _Methods:
         self._all = np.arange(len(number))
         self._named: dict[str, list[Ints]] = {}
         self._unnamed: list[Ints] = []
-        for one, places in group_rows(number.astype(np.int64)).items():
+        for one, places in group_rows(number).items():
             name = None if one == NO_METHOD else names.get(int(one))
             if name is None:
                 self._unnamed.append(places)
@@ -168,16 +181,14 @@ def _join_record(joined: Joined, number: int, record: Record, pools: _Pools, tab
     if not len(mine):
         return
     reach = _mask_server(pools, record.server, tables)
-    exact = mine[joined.how[mine] == EXACT]
-    left = mine[joined.how[mine] != EXACT]
-    if not record.has_zone and not len(exact) and len(pools.start):
-        zone = clock.choose_zone(joined.start[mine], joined.end[mine], int(pools.start.min()), int(pools.end.max()))
-        joined.start[mine] += zone
-        joined.end[mine] += zone
-    shift = _bound(joined, exact) if len(exact) else _bound_left(joined, left, pools, reach)
-    if shift is not None:
-        joined.start[mine] += shift.choose()
-        joined.end[mine] += shift.choose()
+    exact, left = mine[joined.how[mine] == EXACT], mine[joined.how[mine] != EXACT]
+    zone = _choose_zone(joined, mine) if not record.has_zone else 0
+    _move(joined, mine, zone)
+    bounds = _bound(joined, exact) if len(exact) else _bound_left(joined, left, pools, reach)
+    moved = 0
+    if bounds:
+        moved = bounds.choose() if len(exact) else _choose_offset(joined, left, pools, bounds)
+    _move(joined, mine, moved)
     slack = _find_resolution(joined.calls[one] for one in mine.tolist())
     _join_traces(joined, left, pools, slack)
     for has_trace in (True, False):
@@ -185,12 +196,29 @@ def _join_record(joined: Joined, number: int, record: Record, pools: _Pools, tab
         allowed = reach & ~pools.has_trace if has_trace else reach
         for group, places in _list_methods(joined, some, pools):
             _join_group(joined, group, places[allowed[places]], pools, slack)
+    if not len(exact) and not _fits(joined, mine, tables):
+        _undo(joined, mine, pools)
     found = _bound(joined, mine[joined.how[mine] != NOT_JOINED])
-    moved = int(joined.start[mine[0]]) - joined.calls[int(mine[0])].start_ns
-    joined.bounds[number] = found and clock.Bounds(found.least + moved, found.most + moved)
+    if moved and not len(exact) and found:
+        _move(joined, mine, found.choose_middle())
+    bounds = bounds or found
+    joined.bounds[number] = bounds and clock.Bounds(bounds.least + zone, bounds.most + zone)
 
 
-def _mask_server(pools: _Pools, server: str | None, tables: Tables) -> np.ndarray:
+def _move(joined: Joined, numbers: Ints, by_ns: int) -> None:
+    joined.start[numbers] += by_ns
+    joined.end[numbers] += by_ns
+
+
+def _choose_zone(joined: Joined, numbers: Ints) -> int:
+    """Choose the time zone of times without one, in nanoseconds."""
+    wire = joined.wire
+    if not len(wire.start):
+        return 0
+    return clock.choose_zone(joined.start[numbers], joined.end[numbers], int(wire.start.min()), int(wire.end.max()))
+
+
+def _mask_server(pools: _Pools, server: str | None, tables: Tables) -> npt.NDArray[np.bool_]:
     """Mark RPCs to the server that a record names, all if there is none to it."""
     known = [tables.server(row) == server for row in range(len(tables.connections.rpcs))] if server else []
     there = np.array(known, dtype=np.bool_)[pools.connection] if known else np.zeros(len(pools.start), dtype=np.bool_)
@@ -200,13 +228,13 @@ def _mask_server(pools: _Pools, server: str | None, tables: Tables) -> np.ndarra
 def _bound(joined: Joined, numbers: Ints) -> clock.Bounds | None:
     """Bound the clocks' difference, less what the calls were moved by, by joined calls."""
     wire = joined.wire
-    first = np.array([min(joined.rows[one], key=lambda row: wire.start[row]) for one in numbers], dtype=np.int64)
-    last = np.array([max(joined.rows[one], key=lambda row: wire.start[row]) for one in numbers], dtype=np.int64)
+    first = np.array([joined.rows[one][0] for one in numbers.tolist()], dtype=np.int64)
+    last = np.array([joined.rows[one][-1] for one in numbers.tolist()], dtype=np.int64)
     answered = (wire.ended[last] == 1) & (wire.by_client[last] == 0)
     return clock.bound(joined.start[numbers], joined.end[numbers], wire.start[first], wire.end[last], answered)
 
 
-def _bound_left(joined: Joined, left: Ints, pools: _Pools, reach: np.ndarray) -> clock.Bounds | None:
+def _bound_left(joined: Joined, left: Ints, pools: _Pools, reach: npt.NDArray[np.bool_]) -> clock.Bounds | None:
     """Bound it without pairs, where all calls and all RPCs of their methods are the same by number and status."""
     method = {joined.calls[one].method for one in left.tolist()}
     if len(method) != 1 or not pools.answered.all():
@@ -217,6 +245,37 @@ def _bound_left(joined: Joined, left: Ints, pools: _Pools, reach: np.ndarray) ->
     if not np.array_equal(statuses, np.sort(pools.status[places])):
         return None
     return clock.bound_without_pairs(joined.start[left], joined.end[left], pools.start[places], pools.end[places])
+
+
+def _choose_offset(joined: Joined, left: Ints, pools: _Pools, bounds: clock.Bounds) -> int:
+    """Choose no offset if all calls then contain an RPC, else the least: calls that wait leave the most far away.
+
+    The middle follows when the calls are joined.
+    """
+    if bounds.least <= 0 <= bounds.most:
+        calls = Spans(left, joined.start[left], joined.end[left])
+        places = pools.methods.find(joined.calls[int(left[0])].method)
+        if len(assign(calls, Spans(places, pools.start[places], pools.end[places]))) == len(left):
+            return 0
+    return bounds.least
+
+
+def _fits(joined: Joined, mine: Ints, tables: Tables) -> bool:
+    """Check whether the record is of this capture: most of the calls answered during the capture have an RPC in it."""
+    first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
+    meeting = mine[(joined.end[mine] >= first) & (joined.start[mine] <= last)]
+    answered = np.array([one for one in meeting.tolist() if joined.calls[one].status == _OK], dtype=np.int64)
+    inside = answered[(joined.start[answered] >= first) & (joined.end[answered] <= last)]
+    found = joined.how[inside] != NOT_JOINED
+    return bool(found.mean() >= _MOST) if len(inside) else not len(answered)
+
+
+def _undo(joined: Joined, mine: Ints, pools: _Pools) -> None:
+    """Leave the calls without RPCs again."""
+    for one in mine.tolist():
+        if joined.how[one] != NOT_JOINED:
+            joined.how[one], joined.rows[one] = NOT_JOINED, []
+            pools.free[pools.taken.pop(one)] = True
 
 
 def _number_status(name: str | None) -> int:
@@ -284,3 +343,4 @@ def _join_some(joined: Joined, calls: Ints, places: Ints, pools: _Pools, slack: 
 def _note(joined: Joined, call: int, place: int, how: int, pools: _Pools) -> None:
     joined.how[call], joined.rows[call] = how, list(pools.rows[place])
     pools.free[place] = False
+    pools.taken[call] = place

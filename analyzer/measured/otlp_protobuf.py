@@ -23,7 +23,7 @@ _FIELD = 0x0A
 def looks_like(data: bytes) -> bool:
     """Check whether a file begins as one of the two forms does; text does not."""
     if data[:1] == bytes([_FIELD]):
-        return not data.lstrip()[:1] == b"{"
+        return data.lstrip()[:1] != b"{"
     length = int.from_bytes(data[:_LENGTH])
     return len(data) > _LENGTH and 0 < length < len(data) + (1 << 24) and data[_LENGTH] == _FIELD
 

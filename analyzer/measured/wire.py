@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
@@ -57,7 +58,7 @@ def find_calls(tables: Tables) -> Wire:
     return wire
 
 
-def _list_same_span(tables: Tables, usable: np.ndarray) -> Iterator[list[int]]:
+def _list_same_span(tables: Tables, usable: npt.NDArray[np.bool_]) -> Iterator[list[int]]:
     """Give the RPCs of each span that has several, in the order of time."""
     rpcs = tables.rpcs
     rows = np.flatnonzero(usable & (rpcs.span_id != 0))
@@ -85,7 +86,10 @@ def _drop_passed_on(tables: Tables, wire: Wire, rows: list[int]) -> list[int]:
 
 
 def _have_same_server(tables: Tables, row: int, other: int) -> bool:
-    ends = [(tables.connections.server_ip[c], tables.connections.server_port[c]) for c in tables.rpcs.connection[[row, other]]]
+    ends = [
+        (tables.connections.server_ip[c], tables.connections.server_port[c])
+        for c in tables.rpcs.connection[[row, other]]
+    ]
     return bool(ends[0] == ends[1])
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
-from ..shared import other_requests, two_captures
+from ..shared import client, other_requests, two_captures
 from ..shared.causes import MEANINGS
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
@@ -60,6 +60,8 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += [Text(), _show_verdict(analysis)]
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
+    if analysis.client:
+        parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
         parts += [Text(), *two_captures.parts(analysis.ends, width)]
     parts += list_findings(analysis, width, top)
