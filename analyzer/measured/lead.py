@@ -16,7 +16,8 @@ _PLACES_ELSEWHERE = _PLACES | {
     DELIVERY: "after the last byte passed the capture point",
 }
 _MOST = 0.5
-"""Share of a cause in the time before HEADERS from which it explains it (heuristic: most of it)."""
+"""Share of a cause in the time before HEADERS from which it explains it, and of calls with an RPC below which a record
+may be of something else (heuristic: most of them)."""
 
 
 def lead_verdict(analysis: Analysis, client: ClientFacts) -> Verdict:
@@ -26,6 +27,8 @@ def lead_verdict(analysis: Analysis, client: ClientFacts) -> Verdict:
 
 
 def _describe_largest(client: ClientFacts) -> str:
+    if client.on_wire < _MOST * (client.calls - client.never_on_wire) and not client.joined.exact:
+        return ""
     own = {cause: client.budget.get(cause, 0) for cause in _PLACES}
     largest = max(own, key=lambda cause: own[cause])
     whole = sum(client.budget.values())

@@ -212,6 +212,8 @@ class Narrowed(Struct, frozen=True):
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None
     """RPCs begun then or earlier."""
+    trace_id: str | None
+    """The trace asked for."""
     rpcs: Count
     """RPCs judged."""
     of_rpcs: Count

@@ -21,6 +21,7 @@ from .support.common import (
     Quiet,
     ShowMessages,
     To,
+    Trace,
     coloured,
     columns,
     decoding,
@@ -82,6 +83,7 @@ def command(
     method: Method = None,
     from_: From = None,
     to: To = None,
+    trace: Trace = None,
     client: Client = None,
     port: Ports = None,
     keylog: KeyLog = None,
@@ -91,19 +93,19 @@ def command(
 ) -> None:
     """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.
 
-    --connection, --method, --from and --to select RPCs; --from and --to by their start time.
+    --connection, --method, --trace, --from and --to select RPCs; --from and --to by their start time.
     """
     one_after_the_other(from_, to)
-    narrowed = bool(connection) or method is not None or from_ is not None or to is not None
+    narrowed = bool(connection) or any(given is not None for given in (method, trace, from_, to))
     chosen_format = Format.json if as_json else format_
     options = how(port, keylog, memory, show_messages=show_messages)
     if client and (narrowed or chosen_format is Format.perfetto):
-        fail("--client needs all RPCs: omit --connection, --method, --from, --to and --format perfetto", 2)
+        fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
     records = read_records(client or ())
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
-                f"--format {chosen_format} shows whole captures: omit --connection, --method, --from and --to",
+                f"--format {chosen_format} shows whole captures: omit --connection, --method, --trace, --from and --to",
                 2,
             )
         analysis = _write_drawing(files, options, chosen_format, output, quiet, records)
@@ -112,7 +114,7 @@ def command(
             if narrowed:
                 from ..analyzer.selection.selection import Selection
 
-                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to)
+                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
                 analysis = _analyze_part(files, chosen, options, report_progress)
             else:
                 analysis = _analyze_whole(files, options, report_progress, chosen_format, output, records)
