@@ -53,6 +53,7 @@ HOW_TO = [
     "docs/recording",
     "docs/compare",
     "docs/two-captures",
+    "docs/client",
     "docs/narrowing",
     "docs/memory",
 ]
