@@ -67,3 +67,27 @@ def _find_alone(outer: Ints, inner: Ints) -> npt.NDArray[np.bool_]:
     alone = np.zeros(len(outer), dtype=np.bool_)
     alone[order] = cut & np.append(True, cut[:-1])
     return alone
+
+
+def assign_nearest(calls: Spans, rpcs: Spans, most_ns: int) -> list[tuple[int, int]]:
+    """Assign RPCs to calls that began before them and ended at about the same time, the nearest ends first."""
+    order = np.argsort(calls.end, kind="stable")
+    ends = calls.end[order]
+    found: list[tuple[int, int, int]] = []
+    for rpc, at in enumerate(np.searchsorted(ends, rpcs.end).tolist()):
+        for call in order[max(0, at - _NEAR) : at + _NEAR].tolist():
+            apart = abs(int(rpcs.end[rpc] - calls.end[call]))
+            if apart <= most_ns and calls.start[call] <= rpcs.start[rpc] <= calls.end[call]:
+                found.append((apart, call, rpc))
+    pairs: list[tuple[int, int]] = []
+    taken_calls, taken_rpcs = set[int](), set[int]()
+    for _, call, rpc in sorted(found):
+        if call not in taken_calls and rpc not in taken_rpcs:
+            taken_calls.add(call)
+            taken_rpcs.add(rpc)
+            pairs.append((call, rpc))
+    return pairs
+
+
+_NEAR = 16
+"""Calls looked at that ended before an RPC did, and after (heuristic: more do not end together; bounds the time)."""

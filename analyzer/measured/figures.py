@@ -23,25 +23,12 @@ from ..model.client import (
 from ..summary.quantiles import quantiles_of
 from ..tables import Ints, Tables
 from .join import AMBIGUOUS, BY_ORDER, EXACT, Joined, join
-from .record import Record
+from .record import BY_SERVER, Record
 from .times_of_calls import CallTimes, divide, measure_full
 
 WORTH_NAMING_NS = 1_000_000
 """Wait of a call from which it counts as queued (heuristic: shorter ones are the scheduler's)."""
 _AT_CLIENT = _core.VANTAGES.index("client")
-_BY_SERVER = frozenset(
-    (
-        "OK",
-        "INVALID_ARGUMENT",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "DATA_LOSS",
-    )
-)
-"""Statuses that no gRPC library makes by itself (gRPC's page on status codes): such a call was answered."""
 
 
 def describe_client(named_records: Sequence[tuple[str, Record]], tables: Tables) -> ClientFacts:
@@ -95,7 +82,7 @@ def _judge_others(joined: Joined, tables: Tables) -> tuple[Ints, int]:
     first, last = tables.capture["first_time_ns"], tables.capture["last_time_ns"]
     if first is None or last is None or not len(left):
         return left[:0], len(left)
-    answered = np.array([joined.calls[one].status in _BY_SERVER for one in left.tolist()], dtype=np.bool_)
+    answered = np.array([joined.calls[one].status in BY_SERVER for one in left.tolist()], dtype=np.bool_)
     start, end = joined.start[left], joined.end[left]
     connections = tables.connections
     carrying = connections.rpcs > 0

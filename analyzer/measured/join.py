@@ -16,8 +16,8 @@ from .. import _core
 from ..tables import NO_METHOD, NOT_SEEN, Ints, Tables
 from ..tables.grouping import group_rows
 from . import clock
-from .assign import Spans, assign, find_certain
-from .record import Call, Record
+from .assign import Spans, assign, assign_nearest, find_certain
+from .record import BY_SERVER, Call, Record
 from .wire import Wire, find_calls
 
 NOT_JOINED, EXACT, BY_ORDER, AMBIGUOUS = range(4)
@@ -31,9 +31,7 @@ _MOST = 0.5
 """Share of the calls answered during a capture that have an RPC in it, below which the record is of something else
 (heuristic: half; some lie inside a strange RPC by chance)."""
 
-_MADE_BY_CLIENT = frozenset(
-    _core.STATUSES.index(name) for name in ("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE")
-)
+_BY_SERVER_CODES = [_core.STATUSES.index(name) for name in BY_SERVER]
 
 
 class Joined(Struct, eq=False):
@@ -138,11 +136,12 @@ class _Pools:
         last = np.array([some[-1] for some in self.rows], dtype=np.int64)
         rpcs = tables.rpcs
         self.start, self.status = wire.start[self.first], rpcs.status[last].astype(np.int64)
-        end = np.where(
-            wire.by_client[last] == 1, np.maximum(self.start, wire.end[last] - RESET_SLACK_NS), wire.end[last]
-        )
-        self.end = np.where(wire.ended[last] == 1, end, self.start)
         self.answered = (wire.ended[last] == 1) & (wire.by_client[last] == 0)
+        self.last_end = wire.end[last]
+        early = np.where(self.answered, self.last_end, np.maximum(self.start, self.last_end - RESET_SLACK_NS))
+        self.end = np.where(wire.ended[last] == 1, early, self.start)
+        """From when on the call may have ended."""
+        self.reset = (wire.ended[last] == 1) & (wire.by_client[last] == 1)
         self.trace = [int(rpcs.trace_high[row]) << 64 | int(rpcs.trace_low[row]) for row in firsts]
         self.has_trace = np.array([trace != 0 for trace in self.trace], dtype=np.bool_)
         self.free = np.ones(len(firsts), dtype=np.bool_)
@@ -171,7 +170,7 @@ class _Methods:
         """Find the positions of RPCs that may have a method: without a name in the capture, any."""
         if method is None:
             return self._all
-        found = self._named.get(method) or self._unnamed
+        found = [*self._named.get(method, ()), *self._unnamed]
         return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
 
@@ -318,12 +317,22 @@ def _join_group(joined: Joined, group: Sequence[int], places: Ints, pools: _Pool
     """Join calls of one method: those with the status of the RPC first, then those that the client may have ended."""
     calls = np.array(group, dtype=np.int64)
     status = np.array([_number_status(joined.calls[one].status) for one in group], dtype=np.int64)
+    ended = calls[~np.isin(status, _BY_SERVER_CODES)]
+    _join_reset(joined, ended, places[pools.free[places]], pools)
     for code in np.unique(status).tolist():
         same = places if code == NOT_SEEN else places[pools.status[places] == code]
         _join_some(joined, calls[status == code], same, pools, slack, sure=code != NOT_SEEN)
-    ended = calls[np.isin(status, [*_MADE_BY_CLIENT, NOT_SEEN])]
     for some in (places[~pools.answered[places]], places):
         _join_some(joined, ended, some, pools, slack, sure=False)
+
+
+def _join_reset(joined: Joined, calls: Ints, places: Ints, pools: _Pools) -> None:
+    """Join calls that the client ended: it resets the stream at about that time."""
+    places = places[pools.reset[places]]
+    own = Spans(calls, joined.start[calls], joined.end[calls])
+    there = Spans(places, pools.start[places], pools.last_end[places])
+    for call, place in assign_nearest(own, there, RESET_SLACK_NS):
+        _note(joined, int(calls[call]), int(places[place]), AMBIGUOUS, pools)
 
 
 def _join_some(joined: Joined, calls: Ints, places: Ints, pools: _Pools, slack: int, *, sure: bool) -> None:

@@ -15,6 +15,21 @@ MOST_NS = 2**63 - 1
 """The last instant that nanoseconds since the epoch can say in 64 bits, in the year 2262."""
 
 
+BY_SERVER = frozenset(
+    (
+        "OK",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "DATA_LOSS",
+    )
+)
+"""Statuses that no gRPC library makes by itself (gRPC's page on status codes): such a call was answered."""
+
+
 class RecordError(ValueError):
     """A file is no record of calls; the message says where and why."""
 
