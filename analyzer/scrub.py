@@ -114,20 +114,11 @@ def analyses(
 
 def _analysis(tables: Tables, sidecar: Sidecar | None) -> Analysis | str:
     try:
-        found = of_tables(_without_ids(tables), sidecar)
+        found = of_tables(tables, sidecar)
     except NoGrpcError as reason:
         return str(reason)
     # a path with two queries has one name before, and two afterwards
     return structs.replace(found, files=(), other_requests=())
-
-
-def _without_ids(tables: Tables) -> Tables:
-    """Clear the values of `traceparent` and `x-request-id`, which a scrubbed copy does not have."""
-    none = {name: np.zeros_like(getattr(tables.rpcs, name)) for name in _IDS}
-    return structs.replace(tables, rpcs=structs.replace(tables.rpcs, **none))
-
-
-_IDS = ("trace_high", "trace_low", "span_id", "request_id")
 
 
 def row_differences(before: Sequence[str], after: Sequence[str], ports: list[int] | None = None) -> Iterator[str]:
@@ -153,7 +144,6 @@ REPLACED = ("trace_high", "trace_low", "span_id", "request_id")
 def _digests(tables: Tables) -> dict[str, bytes]:
     """A digest per table of what has rows at a run's end, so that those of two runs are never held together."""
     names = ("rpcs", "waits", "pings", "turns", "directions")
-    tables = _without_ids(tables)
     columns = {name: _columns(getattr(tables, name)) for name in names}
     columns["rpcs"] = [getattr(tables.rpcs, name) for name in Rpcs.__struct_fields__ if name not in REPLACED]
     columns["budgets of RPCs"] = [tables.rpc_budgets]

@@ -54,6 +54,7 @@ HOW_TO = [
     "docs/compare",
     "docs/two-captures",
     "docs/hops",
+    "docs/client",
     "docs/narrowing",
     "docs/memory",
 ]

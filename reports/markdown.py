@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
 from ..analyzer.model.text import count, duration, size
-from .shared import hops, two_captures
+from .shared import client, hops, two_captures
 from .shared.causes import MEANINGS
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import describe_selection
@@ -57,6 +57,10 @@ def _list_blocks(analysis: Analysis) -> Iterator[Block]:
         part = prose(describe_selection(analysis.narrowed), NOTE)
         yield Block(f"Selected: {part}. Packets, bytes and notes are of the whole capture.")
     yield Block(budget(analysis))
+    if analysis.client:
+        known_client = replace(analysis.client, sources=client.bare_sources(analysis.client.sources))
+        drawn = draw(client.parts(known_client, 100), width=100, colour=False)
+        yield Block(f"### What the client measured\n\n{fence(drawn)}", "what the client measured", 20)
     if analysis.ends:
         ends = analysis.ends
         known = replace(

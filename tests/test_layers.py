@@ -23,6 +23,7 @@ ARROWS = {
     "analyzer.decode": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.detectors": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.sidecar": "analyzer.tables analyzer.model",
+    "analyzer.measured": "_core analyzer.tables analyzer.model analyzer.summary",
     "analyzer.selection": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode",
     "analyzer.hops": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.selection",
@@ -55,7 +56,8 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.decode analyzer.sidecar analyzer.two_captures reports.shared "
+    "cli.support": "files analyzer.tables analyzer.decode analyzer.sidecar analyzer.measured analyzer.two_captures "
+    "reports.shared "
     "reports.tables fixtures "
     "interruption analyzer.model",
     "cli.formats": "",

@@ -14,7 +14,9 @@ from msgspec import Meta, Struct
 from .. import _core
 from ..tables.durations import Count
 from ..tables.durations import Interval as Interval
+from .client import ClientFacts
 from .finding import Evidence, Finding, Remedy, Skipped
+from .quantiles import Quantiles as Quantiles
 from .tls import TlsReport
 
 SCHEMA = "grpcdiag.analysis/1"
@@ -28,18 +30,6 @@ SplitBudget = Annotated[
     Meta(extra_json_schema={"propertyNames": {"enum": [*_core.CAUSES, "network_up", "network_down"]}}),
 ]
 """The same with both ends known: `network` is what could not be divided."""
-
-
-class Quantiles(Struct, frozen=True):
-    """A distribution of durations in nanoseconds; quantiles are values that occurred (nearest rank)."""
-
-    min: Count
-    p50: Count
-    p90: Count
-    p99: Count
-    p999: Count
-    max: Count
-    mean: Count
 
 
 class CaptureFacts(Struct, frozen=True):
@@ -272,6 +262,8 @@ class Narrowed(Struct, frozen=True):
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None
     """RPCs begun then or earlier."""
+    trace_id: str | None
+    """The trace asked for."""
     rpcs: Count
     """RPCs judged."""
     of_rpcs: Count
@@ -460,3 +452,5 @@ class Analysis(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     """What a second capture of the same connections adds."""
     apart: Apart | None = None
     """A second capture of the same connections that could not be put together with this one."""
+    client: ClientFacts | None = None
+    """What the client measured, beside the RPCs of this capture."""

@@ -56,7 +56,7 @@ def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
     on = np.bincount(rpcs.connection, minlength=len(tables.connections.rpcs))
     kept = np.bincount(rpcs.connection[mine], minlength=len(on))
     whole = (kept > 0) & (kept == on)
-    if chosen.method is None:
+    if chosen.method is None and chosen.trace is None:
         whole |= (on == 0) & select_without_rpcs(tables, chosen)
     counted = methods(tables, mine, seen)
     judged = part(tables, mine, whole | (kept > 0), counted, seen, whole)
@@ -74,6 +74,7 @@ def _describe_selection(tables: Tables, mine: Mask, chosen: Selection, in_part: 
         method=chosen.method,
         from_ns=chosen.from_ns,
         to_ns=chosen.to_ns,
+        trace_id=None if chosen.trace is None else f"{chosen.trace:032x}",
         rpcs=int(mine.sum()),
         of_rpcs=len(mine),
         rpc_time_ns=total_ns(rpcs.duration_ns[mine]),

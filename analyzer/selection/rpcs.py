@@ -27,6 +27,8 @@ def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
             raise NarrowError(f"no RPC is on connection {', '.join(map(str, chosen.connections))}")
     if chosen.method is not None:
         mine &= np.isin(rpcs.method, _find_methods(tables, chosen.method))
+    if chosen.trace is not None:
+        mine &= _mark_trace(tables, chosen.trace)
     if chosen.from_ns is not None:
         mine &= rpcs.start_time_ns >= first + chosen.from_ns
     if chosen.to_ns is not None:
@@ -34,6 +36,20 @@ def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
     if not mine.any():
         raise NarrowError(_explain_none(tables, chosen))
     return mine
+
+
+def _mark_trace(tables: Tables, trace: int) -> Mask:
+    """Mark the RPCs of a trace. Raises NarrowError when there are none."""
+    rpcs = tables.rpcs
+    mine: Mask = (rpcs.trace_high == trace >> 64) & (rpcs.trace_low == trace & _LOW)
+    if not mine.any():
+        known = int(np.count_nonzero(rpcs.span_id))
+        raise NarrowError(f"no RPC is of trace {trace:032x}; {known:,} of {len(mine):,} RPCs have a traceparent")
+    return mine
+
+
+_LOW = (1 << 64) - 1
+"""The last eight octets of a trace-id."""
 
 
 def _explain_none(tables: Tables, chosen: Selection) -> str:

@@ -19,6 +19,8 @@ class Selection(Struct, frozen=True):
     """RPCs begun then or later, after the capture's first packet."""
     to_ns: int | None = None
     """RPCs begun then or earlier."""
+    trace: int | None = None
+    """RPCs of this trace, by the trace-id of `traceparent`."""
 
 
 def matches(name: str, pattern: str) -> bool:

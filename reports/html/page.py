@@ -18,7 +18,7 @@ from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
-from ..shared import hops, other_requests, two_captures
+from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import MEANINGS
 from . import said
 from .columns import deflated, packed
@@ -58,6 +58,7 @@ def build_page(analysis: Analysis, page: PageData) -> str:
             page=page,
             said=said,
             both=two_captures,
+            measured=client,
             other=other_requests,
             proxies=hops,
             meanings=MEANINGS,

@@ -17,6 +17,8 @@ def describe_selection(narrowed: Narrowed) -> str:
         asked.append(f"on connection{'s' * (len(narrowed.connections) > 1)} {numbers}")
     if narrowed.method is not None:
         asked.append(f"of methods that match {narrowed.method}")
+    if narrowed.trace_id is not None:
+        asked.append(f"of trace {narrowed.trace_id}")
     ends = (("from", narrowed.from_ns), ("to", narrowed.to_ns))
     times = [f"{word} {ns / 1e9:.9g} s" for word, ns in ends if ns is not None]
     asked += [f"starting {' '.join(times)}"] if times else []

@@ -15,7 +15,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
-from ..shared import hops, other_requests, two_captures
+from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import MEANINGS
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
@@ -61,6 +61,8 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += [Text(), _show_verdict(analysis)]
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
+    if analysis.client:
+        parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
         parts += [Text(), *two_captures.parts(analysis.ends, width)]
     for hop in analysis.hops:

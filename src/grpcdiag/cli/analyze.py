@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ from .support.common import (
     Quiet,
     ShowMessages,
     To,
+    Trace,
     coloured,
     columns,
     decoding,
@@ -29,6 +31,7 @@ from .support.common import (
     progress,
     write,
 )
+from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ def command(
     method: Method = None,
     from_: From = None,
     to: To = None,
+    trace: Trace = None,
+    client: Client = None,
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
@@ -88,44 +93,52 @@ def command(
 ) -> None:
     """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.
 
-    --connection, --method, --from and --to select RPCs; --from and --to by their start time.
+    --connection, --method, --trace, --from and --to select RPCs; --from and --to by their start time.
     """
     one_after_the_other(from_, to)
-    narrowed = bool(connection) or method is not None or from_ is not None or to is not None
+    narrowed = bool(connection) or any(given is not None for given in (method, trace, from_, to))
     chosen_format = Format.json if as_json else format_
     options = how(port, keylog, memory, show_messages=show_messages)
+    if client and (narrowed or chosen_format is Format.perfetto):
+        fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
+    records = read_records(client or ())
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
-                f"--format {chosen_format} shows whole captures: omit --connection, --method, --from and --to",
+                f"--format {chosen_format} shows whole captures: omit --connection, --method, --trace, --from and --to",
                 2,
             )
-        analysis = _write_drawing(files, options, chosen_format, output, quiet)
+        analysis = _write_drawing(files, options, chosen_format, output, quiet, records)
     else:
         with decoding(), progress(quiet) as report_progress:
             if narrowed:
                 from ..analyzer.selection.selection import Selection
 
-                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to)
+                chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
                 analysis = _analyze_part(files, chosen, options, report_progress)
             else:
-                analysis = _analyze_whole(files, options, report_progress, chosen_format, output)
+                analysis = _analyze_whole(files, options, report_progress, chosen_format, output, records)
         _report(analysis, chosen_format, output, top)
     if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
 
 def _analyze_whole(
-    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, format_: Format, output: Path | None
+    files: list[str],
+    chosen: DecodeOptions,
+    report_progress: Progress | None,
+    format_: Format,
+    output: Path | None,
+    records: Records,
 ) -> Analysis:
     """Analyze the capture. Without RPCs report what its connections show, and end the command."""
     from ..analyzer.decode.errors import NoGrpcError
 
     try:
-        return _analyze(files, chosen, report_progress)
+        return _analyze(files, chosen, report_progress, records)
     except NoGrpcError as error:
         seen = error.analysis
-        has_content = seen and (seen.tls or seen.findings or seen.other_requests)
+        has_content = seen and (seen.tls or seen.findings or seen.other_requests or seen.client)
         shown = format_ is Format.json or (format_ is Format.terminal and has_content)
         if seen is None or not shown:
             raise
@@ -137,7 +150,7 @@ def _analyze_whole(
 
 
 def _write_drawing(
-    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool
+    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool, records: Records
 ) -> Analysis:
     """Write a report that draws packets on a timeline, and return the analysis."""
     if format_ is Format.perfetto:
@@ -146,7 +159,7 @@ def _write_drawing(
         return write_trace(files, chosen, output, quiet)
     from .formats import html
 
-    return html.write_page(files, chosen, output, quiet, _analyze)
+    return html.write_page(files, chosen, output, quiet, partial(_analyze, records=records))
 
 
 def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
@@ -165,20 +178,41 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
 
 
-def _analyze(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Analysis:
+def _analyze(
+    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, records: Records = ()
+) -> Analysis:
     if len(files) > 1:
-        from ..analyzer.two_captures import analyze_files
-
-        return analyze_files(files, described=find_sidecar, progress=report_progress, **chosen)
+        return _analyze_several(files, chosen, report_progress, records)
     from ..analyzer.decode.runner import Reading
 
-    reading = begun(files, chosen) or Reading(files, **chosen)
+    reading = begun(files, chosen) or Reading(files, rpc_rows=bool(records), **chosen)
     # numpy and other libraries are imported while the core reads the capture
     from ..analyzer.analysis import of_capture
+    from ..analyzer.decode.errors import NoGrpcError
     from ..analyzer.tables import tables_of
 
     sidecar, notes = find_sidecar(files)
-    return of_capture(files, tables_of(reading.finish(report_progress)), sidecar, notes, report_progress, **chosen)
+    tables = tables_of(reading.finish(report_progress))
+    try:
+        return add_client(of_capture(files, tables, sidecar, notes, report_progress, **chosen), tables, records)
+    except NoGrpcError as error:
+        if error.analysis is not None:
+            error.analysis = add_client(error.analysis, tables, records)
+        raise
+
+
+def _analyze_several(
+    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, records: Records
+) -> Analysis:
+    """Analyze several files; for `records` the client's capture is read again, with all RPCs."""
+    from ..analyzer.decode.decode import decode
+    from ..analyzer.two_captures import analyze_files
+
+    analysis = analyze_files(files, described=find_sidecar, progress=report_progress, **chosen)
+    if not records:
+        return analysis
+    near = analysis.ends.client.files if analysis.ends else analysis.files
+    return add_client(analysis, decode(near, progress=report_progress, **chosen), records)
 
 
 def _analyze_part(

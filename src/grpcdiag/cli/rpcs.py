@@ -12,6 +12,7 @@ from .support.common import (
     Ports,
     Quiet,
     ShowMessages,
+    Trace,
     decoding,
     fail,
     how,
@@ -20,7 +21,7 @@ from .support.common import (
 from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import polars as pl
 
@@ -34,6 +35,7 @@ def command(
     format_: FormatOption = Format.table,
     output: Output = None,
     limit: Limit = ROWS_SHOWN,
+    trace: Trace = None,
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
@@ -43,7 +45,15 @@ def command(
     """Write one row per RPC; with captures of both ends, time by cause on each side."""
     chosen = how(port, keylog, memory, show_messages=show_messages)
     with decoding(), progress(quiet) as report_progress:
-        write(_read_pieces(files, progress=report_progress, **chosen), format_, output, limit, NAME)
+        pieces = _read_pieces(files, progress=report_progress, **chosen)
+        write(pieces if trace is None else _select_trace(pieces, trace), format_, output, limit, NAME)
+
+
+def _select_trace(pieces: Iterable[pl.DataFrame], trace: int) -> Iterator[pl.DataFrame]:
+    import polars as pl
+
+    for piece in pieces:
+        yield piece.filter(pl.col("trace_id") == f"{trace:032x}")
 
 
 def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:

@@ -16,6 +16,7 @@ from .support.common import (
     Ports,
     Quiet,
     To,
+    Trace,
     coloured,
     columns,
     decoding,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 NAME = "timeline"
 
+_OF_A_TRACE = 100
+"""Most RPCs of a trace that are drawn."""
 _LISTED = 10
 """Most connections or streams that a message names."""
 
@@ -54,6 +57,7 @@ def command(
         typer.Option("--worst", min=1, max=100, help="Draw the N slowest RPCs, of all connections or of --connection."),
     ] = None,
     method: Method = None,
+    trace: Trace = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most lines drawn; 0 for all events, unfolded.")] = 200,
     output: Output = None,
     port: Ports = None,
@@ -65,13 +69,15 @@ def command(
     one_after_the_other(from_, to)
     from ..analyzer.selection.selection import Selection
 
+    if trace is not None and worst is None:
+        worst = _OF_A_TRACE
     if worst is not None:
         if stream is not None:
-            raise typer.BadParameter("--worst selects streams: use --stream only with --connection")
-        chosen = Selection(() if connection is None else (connection,), method, from_, to)
+            raise typer.BadParameter("--worst and --trace select streams: use --stream only with --connection")
+        chosen = Selection(() if connection is None else (connection,), method, from_, to, trace)
         parts = _read_slowest(files, worst, chosen, how(port, keylog, memory), quiet)
     elif connection is None:
-        raise typer.BadParameter("give --connection N, or --worst N for the slowest RPCs")
+        raise typer.BadParameter("give --connection N, --worst N for the slowest RPCs, or --trace ID")
     elif method is not None:
         raise typer.BadParameter("--method needs --worst")
     else:

@@ -85,6 +85,16 @@ Method = Annotated[
     ),
 ]
 
+Trace = Annotated[
+    int | None,
+    typer.Option(
+        "--trace",
+        metavar="ID",
+        parser=lambda text: trace_id(text),
+        help="Select RPCs of this trace, by the trace-id of traceparent.",
+    ),
+]
+
 ShowMessages = Annotated[
     bool, typer.Option("--show-messages", help="Show the texts of errors (grpc-message), which may hold secrets.")
 ]
@@ -113,6 +123,13 @@ def memory_size(text: str) -> int:
     if size < LEAST_MEMORY:
         raise typer.BadParameter(f"{text} is too small: the minimum is {LEAST_MEMORY // 1_000_000}M")
     return size
+
+
+def trace_id(text: str) -> int:
+    """Parse a trace-id: 32 hexadecimal digits, as in traceparent. Raises BadParameter."""
+    if not re.fullmatch(r"[0-9a-fA-F]{32}", text):
+        raise typer.BadParameter(f"{text!r} is not a trace-id: write its 32 hexadecimal digits")
+    return int(text, 16)
 
 
 def nanoseconds(text: str) -> int:

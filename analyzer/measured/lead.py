@@ -1,0 +1,67 @@
+"""What the verdict says first when most of a call's time is not on the wire."""
+
+from __future__ import annotations
+
+from ..model.analysis import Analysis, Verdict
+from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, ClientQueue
+from ..model.text import count, duration
+
+_PLACES = {
+    QUEUE: "before HEADERS leave",
+    BACKOFF: "between the attempts of retried calls",
+    DELIVERY: "in the client after the last byte arrived",
+}
+_PLACES_ELSEWHERE = _PLACES | {
+    QUEUE: "before HEADERS reach the capture point",
+    DELIVERY: "after the last byte passed the capture point",
+}
+_MOST = 0.5
+"""Share of a cause in the time before HEADERS from which it explains it, and of calls with an RPC below which a record
+may be of something else (heuristic: most of them)."""
+
+
+def lead_verdict(analysis: Analysis, client: ClientFacts) -> Verdict:
+    """Put before the verdict where the calls' time is, when the largest part of it is not on the wire."""
+    said = [text for text in (_describe_largest(client), _describe_never(client)) if text]
+    return Verdict(" ".join([*said, analysis.verdict.text]), analysis.verdict.finding)
+
+
+def _describe_largest(client: ClientFacts) -> str:
+    if client.on_wire < _MOST * (client.calls - client.never_on_wire) and not client.joined.exact:
+        return ""
+    own = {cause: client.budget.get(cause, 0) for cause in _PLACES}
+    largest = max(own, key=lambda cause: own[cause])
+    whole = sum(client.budget.values())
+    if own[largest] == 0 or own[largest] < max(whole - sum(own.values()), *own.values()):
+        return ""
+    place = (_PLACES if client.at_client else _PLACES_ELSEWHERE)[largest]
+    why = _explain(client) if largest == QUEUE else ""
+    part = {QUEUE: client.before_wire_ns, DELIVERY: client.after_wire_ns}.get(largest)
+    if part and client.call_ns and part.p50 >= _MOST * client.call_ns.p50:
+        return (
+            f"Of {duration(client.call_ns.p50)} (p50) that the client measured, {duration(part.p50)} pass {place}{why}."
+        )
+    return f"Of {duration(whole)} that the client's calls took, {duration(own[largest])} pass {place}{why}."
+
+
+def _explain(client: ClientFacts) -> str:
+    """Name the queue in which most of the time before HEADERS passes."""
+    if not client.queues or client.queues[0].waiting_ns < _MOST * client.budget.get(QUEUE, 0):
+        return ", and the packets do not show why"
+    return f": {describe_queue(client.queues[0])}"
+
+
+def describe_queue(queue: ClientQueue) -> str:
+    """Describe calls that waited: `637 calls waited while all 4 streams of connection 0 were open`."""
+    times = f"{duration(queue.waiting_ns)} in all, at most {duration(queue.longest_ns)}"
+    calls = count(queue.calls, "call")
+    if queue.streams is not None:
+        streams = count(queue.streams, "stream")
+        return f"{calls} waited while all {streams} that connection {queue.connection} allows were open ({times})"
+    return f"{calls} waited for connection {queue.connection} to send its first HEADERS ({times})"
+
+
+def _describe_never(client: ClientFacts) -> str:
+    if not client.never_on_wire:
+        return ""
+    return f"{client.never_on_wire:,} of {count(client.calls, 'call')} never reached the wire."

@@ -1,0 +1,86 @@
+"""Divide the time of each call: before its first byte, on the wire, between attempts, after its last byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from ..tables import Ints, Tables
+from .join import Joined
+
+
+class CallTimes(Struct, eq=False):
+    """Of calls with an RPC, in their order."""
+
+    number: Ints
+    """Which calls."""
+    first: Ints
+    """Row of the first RPC."""
+    before: Ints
+    on_wire: Ints
+    between: Ints
+    after: Ints
+    ended: npt.NDArray[np.bool_]
+    """Whether the end of the last RPC was seen; without it only `before` is known."""
+    attempts: Ints
+
+
+def divide(joined: Joined) -> CallTimes:
+    """Divide the calls. Nothing is negative: rounded times may overlap by little, cancelled calls by more."""
+    wire = joined.wire
+    number = np.flatnonzero(joined.how)
+    rows = [joined.rows[one] for one in number.tolist()]
+    attempts = np.array([len(some) for some in rows], dtype=np.int64)
+    first = np.array([some[0] for some in rows], dtype=np.int64)
+    start, end = joined.start[number], joined.end[number]
+    last_end, ended, between = wire.end[first], wire.ended[first] == 1, np.zeros(len(number), dtype=np.int64)
+    for one in np.flatnonzero(attempts > 1).tolist():
+        last_end[one] = wire.end[rows[one]].max()
+        ended[one] = wire.ended[rows[one]].all()
+        between[one] = _measure_gaps(wire.start[rows[one]], wire.end[rows[one]])
+    begun = np.maximum(wire.start[first], start)
+    until = np.maximum(np.minimum(last_end, end), begun)
+    return CallTimes(
+        number=number,
+        first=first,
+        before=begun - start,
+        on_wire=np.maximum(until - begun - between, 0),
+        between=between,
+        after=np.maximum(end - until, 0),
+        ended=ended,
+        attempts=attempts,
+    )
+
+
+def _measure_gaps(start: Ints, end: Ints) -> int:
+    """Measure the time between the first begin and the last end in which none of the intervals is open."""
+    done = np.maximum.accumulate(end)[:-1]
+    return int(np.maximum(start[1:] - done, 0).sum())
+
+
+class Opening(Struct, eq=False):
+    """How long, up to any time, a connection had as many streams open as its server allows."""
+
+    at: Ints
+    full: Ints
+
+    def measure(self, since: Ints, until: Ints) -> Ints:
+        """Measure how long it was so in each interval."""
+        times = self.at - self.at[0]
+        before, after = (np.interp(ends - self.at[0], times, self.full) for ends in (since, until))
+        found: Ints = np.maximum(np.rint(after - before), 0).astype(np.int64)
+        return found
+
+
+def measure_full(tables: Tables, joined: Joined, connection: int, limit: int) -> Opening | None:
+    """Follow the open RPCs of a connection; None without any."""
+    rows = np.flatnonzero(tables.rpcs.connection == connection)
+    if not len(rows) or limit <= 0:
+        return None
+    at = np.concatenate([joined.wire.start[rows], joined.wire.end[rows]])
+    step = np.repeat([1, -1], len(rows))
+    order = np.lexsort((step, at))  # an end before a begin at the same time
+    at, is_open = at[order], np.cumsum(step[order])
+    full = np.append(0, np.cumsum(np.diff(at) * (is_open[:-1] >= limit)))
+    return Opening(at, full)

@@ -1,0 +1,63 @@
+"""Read what clients measured, and add it to an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common import UNREADABLE, fail
+
+if TYPE_CHECKING:
+    from ...analyzer.measured.record import Record
+    from ...analyzer.model.analysis import Analysis
+    from ...analyzer.tables import Tables
+
+Client = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--client",
+        metavar="MEASURED",
+        help="Join what the client measured with the RPCs: ghz or k6 JSON, OpenTelemetry spans (OTLP JSON lines or "
+        "protobuf), Jaeger JSON, CSV; repeatable.",
+    ),
+]
+
+Records = Sequence[tuple[str, "Record"]]
+"""Records of calls with the names of their files."""
+
+
+def read_records(paths: Sequence[Path]) -> Records:
+    """Read the records; exit with 3 if one is none, or if none has a call."""
+    if not paths:
+        return ()
+    from ...analyzer.measured.read import read_record
+    from ...analyzer.measured.record import MOST_BYTES, RecordError
+
+    records = []
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                records.append((str(path), read_record(file.read(MOST_BYTES + 1))))
+        except OSError as error:
+            fail(f"{path}: cannot be read: {error.strerror}", UNREADABLE)
+        except RecordError as error:
+            fail(f"{path}: no record of a client's calls: {error}", UNREADABLE)
+    if not any(record.calls for _, record in records):
+        fail(f"{', '.join(map(str, paths))}: no call of a gRPC client in it", UNREADABLE)
+    return records
+
+
+def add_client(analysis: Analysis, tables: Tables, records: Records) -> Analysis:
+    """Add what the client measured to the analysis of a capture whose RPCs have a row each."""
+    if not records:
+        return analysis
+    from msgspec.structs import replace
+
+    from ...analyzer.measured.figures import describe_client
+    from ...analyzer.measured.lead import lead_verdict
+
+    client = describe_client(records, tables)
+    return replace(analysis, client=client, verdict=lead_verdict(analysis, client))
