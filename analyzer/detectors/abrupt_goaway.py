@@ -130,7 +130,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     rpcs, everything = tables.rpcs, tables.rpc_count
     rows = np.r_[refused, lost]
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
-    server = _shared.host(tables, connections[0], 1)
+    server = _shared.name_hosts(tables, connections, 1)
     again = _count_again(tables, refused, limits)
     drained = _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
@@ -160,7 +160,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, connections)),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
         verdict=(
-            f"{server} ended {ended} with GOAWAY without notice: it {what}. "
+            f"{server} ended {ended} with GOAWAY without notice, and {what}. "
             f"Shut down in two steps (graceful stop); {safe}."
         ),
     )

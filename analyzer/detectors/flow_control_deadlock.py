@@ -90,8 +90,9 @@ def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
     stuck = np.isin(o.cause, list(_WINDOWS)) & (o.heard_time_ns > o.since_time_ns)
     stuck &= ~np.isin(o.connection, tables.unanswered.connection)
     stuck &= o.end_time_ns - o.since_time_ns >= np.maximum(limits.least_ns, limits.factor * longest[o.connection])
-    rows = np.flatnonzero(stuck)
-    return rows[np.argsort(o.since_time_ns[rows], kind="stable")].tolist()
+    order = np.argsort(o.since_time_ns, kind="stable")
+    rows: list[int] = order[stuck[order]].tolist()
+    return rows
 
 
 def _get_wait(tables: Tables, row: int) -> int:

@@ -112,7 +112,7 @@ def _count_rpcs(tables: Tables) -> Ints:
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     c, first = tables.closings, int(rows[0])
     connections = tuple(_shared.distinct(c.connection[rows]).tolist())
-    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    side = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
     lost = int(_count_rpcs(tables)[rows].sum())
     share = lost / max(tables.rpc_count, 1)
@@ -135,15 +135,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
         explanation=(
-            f"{side} sent a PING on connection {c.connection[first]}, and closed the connection {wait} later (median "
-            f"of {closed}), which ended {count(lost, 'RPC')}. The shortest round trip is {round_trip}, so "
-            "the acknowledgement could not have arrived. The peer did nothing wrong."
+            f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {count(lost, 'RPC')}. The "
+            f"shortest round trip is {round_trip} (median), so the acknowledgement could not have arrived. The peer "
+            "did nothing wrong."
         ),
         remedies=_list_remedies(tables, first, side, round_trip),
         references=("gRFC A8", "RFC 9113 section 6.7"),
         verdict=(
             f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
-            f"so ended {count(lost, 'RPC')}: make its keepalive timeout longer."
+            f"so ended {count(lost, 'RPC')}: make the keepalive timeout longer."
         ),
     )
 
