@@ -45,6 +45,7 @@ References
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 
 import numpy as np
@@ -106,13 +107,17 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _find_lost(tables: Tables) -> Ints:
-    """Find calls without an answer on connections that the server closed within a round trip after its GOAWAY."""
+    """Find calls without an answer on connections that the server closed within a round trip after its first GOAWAY.
+
+    A server that sent one before gave notice: its grace was too short, which is `connection-closed-early`.
+    """
     g, c, rpcs = tables.goaways, tables.connections, tables.rpcs
-    after = c.closed_time_ns[g.connection] - g.time_ns
-    fast = (g.direction == 1) & (g.code == 0) & (c.closed_by[g.connection] == 1) & (after >= 0)
-    fast &= after <= c.min_rtt_ns[g.connection]
+    graceful = (g.direction == 1) & (g.code == 0)
+    noticed = np.full(len(c.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
+    fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
     rows = _failures.failed(tables).rpc.astype(np.int64)
-    rows = rows[np.isin(rpcs.connection[rows], g.connection[fast]) & _ended_with_connection(tables, rows)]
+    rows = rows[fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows)]
     return rows[~_draining.mark_refused(tables, rows)]
 
 
@@ -173,16 +178,20 @@ def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> 
 
 
 def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
-    """Count calls of the same client and method that began on other connections soon after a refused one's GOAWAY."""
-    rpcs, c, ends = tables.rpcs, tables.connections, _draining.find_last_goaways(tables)
-    found = 0
-    for connection in _shared.distinct(rpcs.connection[refused]).tolist():
-        mine = refused[rpcs.connection[refused] == connection]
-        said = int(tables.goaways.time_ns[ends[connection]])
-        after = (rpcs.start_time_ns >= said) & (rpcs.start_time_ns <= said + limits.again_ns)
-        after &= (rpcs.connection != connection) & (c.client_ip[rpcs.connection] == c.client_ip[connection])
-        after &= np.isin(rpcs.method, rpcs.method[mine])
-        found += min(len(mine), int(after.sum()))
+    """Count calls of the same client and method that began elsewhere soon after a refused one's GOAWAY, each once."""
+    rpcs, c = tables.rpcs, tables.connections
+    drained = np.full(len(c.rpcs), np.iinfo(np.int64).max)
+    for connection, goaway in _draining.find_last_goaways(tables).items():
+        drained[connection] = tables.goaways.time_ns[goaway]
+    kind, ended = c.client_ip[rpcs.connection].astype(np.int64) << 32 | rpcs.method, drained[rpcs.connection]
+    later = np.flatnonzero(np.isin(kind, kind[refused]) & (rpcs.start_time_ns < ended))
+    later = later[np.lexsort((rpcs.start_time_ns[later], kind[later]))]
+    starts = list(zip(kind[later].tolist(), rpcs.start_time_ns[later].tolist(), strict=True))
+    found = place = 0
+    for wanted in sorted(zip(kind[refused].tolist(), ended[refused].tolist(), strict=True)):
+        place = bisect.bisect_left(starts, wanted, place)
+        if place < len(starts) and starts[place] <= (wanted[0], wanted[1] + limits.again_ns):
+            found, place = found + 1, place + 1
     return found
 
 
