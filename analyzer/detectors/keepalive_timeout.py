@@ -43,7 +43,7 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _shared
+from . import _failures, _figures, _shared, _unanswered
 
 ID = "keepalive-timeout"
 ABOUT = About(
@@ -83,12 +83,8 @@ def _find_hasty(tables: Tables) -> Ints:
     """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
     waited = c.time_ns - c.ping_time_ns
-    rows = np.flatnonzero((c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0))
-    if not len(rows):
-        return rows
-    earliest = np.full(len(trips), np.iinfo(np.int64).max)
-    np.minimum.at(earliest, c.connection, c.packet)
-    rows = rows[c.packet[rows] <= earliest[c.connection[rows]]]
+    hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0)
+    rows = np.flatnonzero(hasty & _unanswered.mark_first_closings(tables))
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]

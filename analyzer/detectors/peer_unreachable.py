@@ -95,7 +95,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     peers = _shared.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
     lost = _unanswered.sum_lost(tables, connections)
     share = _shared.share_of_time(tables, lost)
-    waiting = _unanswered.count_waiting(tables, rows)
+    waiting = int(_unanswered.count_waiting(tables, rows).sum())
     silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
     heard = _unanswered.format_instant(tables, int(u.heard_time_ns[first]))
     latest = _unanswered.format_instant(tables, int(u.first_time_ns[rows].min()))
