@@ -116,6 +116,8 @@ def mark_hedged(tables: Tables, rows: Ints) -> Mask:
     """
     rpcs, hedges, calls, ends = tables.rpcs, find_retries(tables).hedges, _number_calls(tables), _list_ends(tables)
     marked = np.zeros(len(rows), dtype=bool)
+    if not len(hedges):
+        return marked
     answered = np.flatnonzero((rpcs.status == _failures.OK) & np.isin(calls, calls[hedges]))
     hedged = np.zeros(len(calls), dtype=bool)
     hedged[hedges] = True

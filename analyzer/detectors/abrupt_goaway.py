@@ -117,7 +117,7 @@ def _find_lost(tables: Tables) -> Ints:
     np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
     fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
     rows = _failures.failed(tables).rpc.astype(np.int64)
-    rows = rows[fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows)]
+    rows = rows[np.flatnonzero(fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows))]
     return rows[~_draining.mark_refused(tables, rows)]
 
 
