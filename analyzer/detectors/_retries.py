@@ -8,9 +8,8 @@ from collections import deque
 import numpy as np
 from msgspec import Struct
 
-from ..tables import COMPLETE, Ints, Tables
+from ..tables import COMPLETE, Ints, Mask, Tables
 from . import _failures
-from ._failures import Mask
 
 Key = tuple[int, int, int]
 """Client address, method, and number of attempts before."""

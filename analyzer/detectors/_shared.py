@@ -98,7 +98,7 @@ def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
 
 
 def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Sort values and remove duplicates. `np.unique` does the same, but imports numpy's masked arrays: 10 ms."""
+    """Sort values and remove duplicates. `np.unique` alone does the same, but imports numpy's masked arrays: 10 ms."""
     ordered = np.sort(values.astype(np.int64))
     return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
 

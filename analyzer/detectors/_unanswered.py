@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence
-from ..tables import COMPLETE, Counts, Ints, Tables
+from ..tables import COMPLETE, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _shared
-
-Mask = npt.NDArray[np.bool_]
 
 PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 

@@ -49,13 +49,12 @@ import bisect
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _draining, _failures, _shared
 
 ID = "abrupt-goaway"
@@ -75,7 +74,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_draining.Alike, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     few: int = 3
@@ -86,12 +85,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
-    drained: int = 3
-    """Fewest connections with the same number of requests or age that show a limit (as `connection-closed-early`)."""
-    drained_share: float = 0.8
-    """Share of the drained connections that must have it (as `connection-closed-early`)."""
-    age_spread: float = 0.25
-    """Largest spread of ages, by their median (as `connection-closed-early`)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -121,10 +114,10 @@ def _find_lost(tables: Tables) -> Ints:
     return rows[~_draining.mark_refused(tables, rows)]
 
 
-def _ended_with_connection(tables: Tables, rows: Ints) -> _failures.Mask:
+def _ended_with_connection(tables: Tables, rows: Ints) -> Mask:
     rpcs = tables.rpcs
     ends = rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
-    closed: _failures.Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
+    closed: Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
         ends >= tables.connections.closed_time_ns[rpcs.connection[rows]]
     )
     closed &= rpcs.status_source[rows] == _failures.CONNECTION
@@ -137,7 +130,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
     server = _shared.name_hosts(tables, connections, 1)
     again = _count_again(tables, refused, limits)
-    drained = _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
+    drained = _draining.find_drained(tables, limits)
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
@@ -173,7 +166,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return "critical" if lost >= limits.few and lost / everything >= limits.critical_share else "warning"
+        return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 

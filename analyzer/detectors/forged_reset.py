@@ -46,10 +46,10 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
-from . import _figures, _resets, _shared
+from . import _failures, _figures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
@@ -95,7 +95,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{resets} in the name of {sides} came from a device on the path",
-        severity=_rate_severity(hit, share, limits),
+        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(
             "high" if all(_resets.comes_from_elsewhere(tables, row) for row in rows) else "medium",
             _shared.quality_allows(tables),
@@ -120,12 +120,6 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "load balancer between client and server, not in that host's log."
         ),
     )
-
-
-def _rate_severity(hit: int, share: float, limits: Limits) -> Severity:
-    if not hit:
-        return "info"
-    return "critical" if hit >= limits.few and share >= limits.critical_share else "warning"
 
 
 def _list_others(rows: list[int]) -> Iterator[str]:

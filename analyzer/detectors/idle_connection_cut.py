@@ -51,7 +51,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import Tables
+from ..tables import Mask, Tables
 from . import _failures, _figures, _resets, _shared, _timers, _unanswered
 
 ID = "idle-connection-cut"
@@ -148,7 +148,7 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
         yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
 
 
-def _leave_out_busy(tables: Tables, cut: _unanswered.Mask) -> list[int]:
+def _leave_out_busy(tables: Tables, cut: Mask) -> list[int]:
     """List the first FINs and RSTs of their connections at which no open RPC had begun before the silence."""
     c = tables.closings
     rows = np.flatnonzero(cut & _unanswered.mark_first_closings(tables))

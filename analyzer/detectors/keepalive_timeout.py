@@ -40,7 +40,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _failures, _figures, _shared, _unanswered
@@ -85,6 +85,8 @@ def _find_hasty(tables: Tables) -> Ints:
     waited = c.time_ns - c.ping_time_ns
     hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0)
     rows = np.flatnonzero(hasty & _unanswered.mark_first_closings(tables))
+    if not len(rows):
+        return rows
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
@@ -117,7 +119,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
-        severity=_rate_severity(lost, share, limits),
+        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=None,
@@ -149,10 +151,6 @@ def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     return "high" if timer else "low"
-
-
-def _rate_severity(lost: int, share: float, limits: Limits) -> Severity:
-    return "critical" if lost >= limits.few and share >= limits.critical_share else "warning"
 
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:

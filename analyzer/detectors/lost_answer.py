@@ -90,11 +90,10 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     share, begun = len(rows) / everything, int((rows.http_status != 0).sum())
     server = _shared.name_hosts(tables, connections, _SERVER)
     calls = f"{len(rows):,} of {count(everything, 'RPC')}"
-    critical = len(rows) >= limits.few and share >= limits.critical_share
     return Finding(
         id=ID,
         title=f"{calls} were reset with NO_ERROR before their answer was complete",
-        severity="critical" if critical else "warning",
+        severity=_failures.severity_of_loss(len(rows), everything, limits.few, limits.critical_share),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
         lost_ns=None,

@@ -49,7 +49,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _failures as common
 from . import _figures, _software, _timers
 from ._failures import Failed
@@ -120,7 +120,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
 
 
-def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
+def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     """Mark ends that a timer of the server or a proxy may have caused, on connections that went on."""
     rpcs, sent = tables.rpcs, rows.source == common.TRAILERS
     by_timer = np.isin(rows.status, (common.UNAVAILABLE, common.CANCELLED, common.DEADLINE_EXCEEDED))
@@ -128,7 +128,7 @@ def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~np.isin(rows.http_status, TIMEOUTS)
-    broken: common.Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
+    broken: Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
     return broken
 
 
