@@ -128,7 +128,7 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
     silent = (c.peer_idle_ns >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
     # what the side sent last answered the flight before the silence
-    rested = c.own_time_ns <= since + np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
+    rested = c.own_time_ns - since <= np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
     for row in _leave_out_busy(tables, (c.reset == 1) & silent & rested & answers & (c.open_rpcs > 0)):
         yield _Cut(int(c.connection[row]), "RST", row, int(c.peer_idle_ns[row]), int(c.open_rpcs[row]))
 
