@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ._shared import distinct
-
-Mask = npt.NDArray[np.bool_]
 
 NOTHING, PREFACE, SETTINGS, HTTP1, TLS_HELLO, OTHER = (
     _core.BEGINNINGS.index(name) for name in ("", "preface", "settings", "http1_response", "tls", "other")

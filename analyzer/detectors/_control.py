@@ -9,10 +9,9 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.finding import Evidence
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _shared
 
-Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from ..model.finding import Remedy
 from ..model.text import count
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _software
-from ._failures import OK, Mask, failed
+from ._failures import OK, failed
 from ._shared import milliseconds
 
 ALL_STREAMS = 0x7FFF_FFFF
@@ -36,6 +36,17 @@ def find_refused(tables: Tables) -> Ints:
     """Find the RPCs that servers refused by a GOAWAY and ended without an answer."""
     rows = failed(tables).rpc.astype(np.int64)
     return rows[mark_refused(tables, rows)]
+
+
+class Alike(Struct, frozen=True, eq=False):
+    """How alike connections must be that a limit of their server drained."""
+
+    drained: int = 3
+    """Fewest connections with the same number of requests or the same age (heuristic: two may be alike by chance)."""
+    drained_share: float = 0.8
+    """Share of the drained connections that must have it (heuristic: a restart may end a few earlier)."""
+    age_spread: float = 0.25
+    """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
 
 
 class Drained(Struct, frozen=True, eq=False):
@@ -73,17 +84,17 @@ class Drained(Struct, frozen=True, eq=False):
         return tuple(sorted(remedies, key=lambda remedy: not _software.is_of(remedy.implementation, self.software)))
 
 
-def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) -> Drained | None:
+def find_drained(tables: Tables, limits: Alike) -> Drained | None:
     """Find what the connections that servers ended with GOAWAY NO_ERROR have in common; None when it is nothing."""
     goaways, c = tables.goaways, tables.connections
     rows = np.flatnonzero((goaways.direction == 1) & (goaways.code == 0))
     final = rows[goaways.last_stream[rows] != ALL_STREAMS]
     connections, requests = _count_requests(tables, final)
-    if len(connections) >= least:
+    if len(connections) >= limits.drained:
         values, counts = np.unique(requests, return_counts=True)
         best = int(np.argmax(counts))
         number = int(counts[best])
-        if number >= max(least, most_of * len(connections)) and values[best] > 1:
+        if number >= max(limits.drained, limits.drained_share * len(connections)) and values[best] > 1:
             return Drained(
                 int(values[best]),
                 0,
@@ -94,7 +105,7 @@ def find_drained(tables: Tables, least: int, most_of: float, age_spread: float) 
     busy = rows[(goaways.open_rpcs[rows] > 0) & (c.opened_time_ns[goaways.connection[rows]] >= 0)]
     connections, first = np.unique(goaways.connection[busy].astype(np.int64), return_index=True)
     ages = goaways.time_ns[busy][first] - c.opened_time_ns[connections]
-    if len(ages) < least or int(ages.max() - ages.min()) > age_spread * float(np.median(ages)):
+    if len(ages) < limits.drained or int(ages.max() - ages.min()) > limits.age_spread * float(np.median(ages)):
         return None
     starts = c.opened_time_ns[connections]
     if int(starts.max() - starts.min()) <= int(ages.max() - ages.min()):  # opened together: one common end

@@ -8,19 +8,16 @@ from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
 from ..model.budget import named
 from ..model.finding import Evidence, Remedy, Severity
 from ..model.text import safe
-from ..tables import NO_AGENT, Codes, Counts, Ints, Shorts, Tables
+from ..tables import NO_AGENT, Codes, Counts, Ints, Mask, Shorts, Tables
 from ..tables.durations import totals_ns
 from ._shared import distinct, milliseconds, severity
 from ._software import is_of, recognise_end
-
-Mask = npt.NDArray[np.bool_]
 
 OK, CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE = (
     _core.STATUSES.index(name) for name in ("OK", "CANCELLED", "DEADLINE_EXCEEDED", "UNAVAILABLE")
@@ -215,6 +212,13 @@ def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
 def severity_of_count(count: int, of: int, few: int, warning: float, critical: float) -> Severity:
     """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
     return "info" if count < few else severity(count / max(of, 1), warning, critical)
+
+
+def severity_of_loss(lost: int, of: int, few: int, critical: float) -> Severity:
+    """Rate the severity of RPCs that were lost: critical from a share of all, if they are not fewer than `few`."""
+    if not lost:
+        return "info"
+    return "critical" if lost >= few and lost / max(of, 1) >= critical else "warning"
 
 
 def where_time_went(tables: Tables, rows: Failed) -> Mapping[str, int]:

@@ -29,7 +29,11 @@ def comes_from_elsewhere(tables: Tables, row: int) -> bool:
 
 
 def goes_on(tables: Tables, row: int) -> bool:
-    """Check whether that side sends on as if it had sent no RST: a round trip or more after it."""
+    """Check whether that side sends on as if it had sent no RST: more than a round trip after it, where that is known.
+
+    A packet that comes sooner may have left before the RST.
+    """
     c = tables.closings
-    trip = max(int(tables.connections.min_rtt_ns[c.connection[row]]), 0)
-    return bool(c.reset[row] and c.later_packets[row] and c.later_time_ns[row] - c.time_ns[row] > trip)
+    trip = int(tables.connections.min_rtt_ns[c.connection[row]])
+    later = int(c.later_time_ns[row]) - int(c.time_ns[row])
+    return bool(c.reset[row] and c.later_packets[row] and 0 <= trip < later)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import bisect
+import heapq
 from collections import deque
 
 import numpy as np
 from msgspec import Struct
 
-from ..tables import COMPLETE, Ints, Tables
+from ..tables import COMPLETE, Ints, Mask, Tables
 from . import _failures
 
 Key = tuple[int, int, int]
 """Client address, method, and number of attempts before."""
+MOST_ATTEMPTS = 5
+"""Attempts of a hedged call at most (gRFC A6: higher values of maxAttempts are treated as 5)."""
 
 
 class Retries(Struct, frozen=True, eq=False):
@@ -23,29 +25,68 @@ class Retries(Struct, frozen=True, eq=False):
     failed: Ints
     """The failed attempt before each of `retries`."""
     hedges: Ints
-    """Rows of RPCs that began before the attempt before them had failed (gRFC A6)."""
+    """Rows of RPCs that began before the attempt before them had ended (gRFC A6)."""
+    unpaired: Ints
+    """Rows of RPCs without a known attempt before them that failed or is open: it may have gone to another server."""
 
 
 def find_retries(tables: Tables) -> Retries:
     """Pair each attempt with the failed one before it: same client, same method, the one that ended first.
 
-    All failed RPCs have rows, so an attempt without a failed one before it is a hedge, if the capture has its
-    connection's opening.
+    An attempt without a failed one is a hedge if the one before is open. So are the other ones of that client and
+    method: a method has a retry policy or a hedging policy, never both (gRFC A6).
     """
     rpcs = tables.rpcs
     again = np.flatnonzero(rpcs.previous_attempts > 0)
     again = again[np.argsort(rpcs.start_time_ns[again], kind="stable")]
     waiting = _list_failed(tables) if len(again) else {}
-    pairs, hedges = [], []
+    pairs, others = [], []
     for row in again.tolist():
         client, method, before = _make_key(tables, row)
         failed = waiting.get((client, method, before - 1))
         if failed and failed[0][0] <= int(rpcs.start_time_ns[row]):
             pairs.append((row, failed.popleft()[1]))
-        elif tables.connections.complete[rpcs.connection[row]]:
-            hedges.append(row)
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Retries(found[:, 0], found[:, 1], np.array(hedges, dtype=np.int64))
+        else:
+            others.append(row)
+    found, rest = np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(others, dtype=np.int64)
+    calls = _number_calls(tables)
+    hedged = np.isin(calls[rest], calls[_find_overlapping(tables, rest, calls)])
+    return Retries(found[:, 0], found[:, 1], rest[hedged], rest[~hedged])
+
+
+def _number_calls(tables: Tables) -> Ints:
+    """Number the client and method of each RPC."""
+    rpcs = tables.rpcs
+    return tables.connections.client_ip[rpcs.connection].astype(np.int64) << 32 | rpcs.method
+
+
+def _list_ends(tables: Tables) -> Ints:
+    """List when each RPC ended, never for one that is open."""
+    rpcs = tables.rpcs
+    return np.where(rpcs.flags & COMPLETE, rpcs.start_time_ns + rpcs.duration_ns, np.iinfo(np.int64).max)
+
+
+def _find_overlapping(tables: Tables, rows: Ints, calls: Ints) -> Ints:
+    """Find attempts that begin while the one before is open; each attempt has one after it."""
+    rpcs, ends = tables.rpcs, _list_ends(tables)
+    before = np.flatnonzero(np.isin(calls, calls[rows]))
+    events = np.r_[before, rows]
+    asks = np.arange(len(events)) >= len(before)
+    still: dict[Key, list[int]] = {}
+    found = []
+    for place in np.lexsort((~asks, rpcs.start_time_ns[events])).tolist():  # attempts look before they are added
+        row = int(events[place])
+        client, method, number = _make_key(tables, row)
+        if not asks[place]:
+            heapq.heappush(still.setdefault((client, method, number), []), int(ends[row]))
+            continue
+        candidates = still.get((client, method, number - 1), [])
+        while candidates and candidates[0] <= rpcs.start_time_ns[row]:
+            heapq.heappop(candidates)
+        if candidates:
+            heapq.heappop(candidates)
+            found.append(row)
+    return np.array(found, dtype=np.int64)
 
 
 def _make_key(tables: Tables, row: int) -> Key:
@@ -67,23 +108,33 @@ def _list_failed(tables: Tables) -> dict[Key, deque[tuple[int, int]]]:
     return failed
 
 
-def mark_hedged(tables: Tables, rows: Ints) -> _failures.Mask:
-    """Mark cancelled RPCs that are hedged attempts: another attempt of the same call was answered, or was to be.
+def mark_hedged(tables: Tables, rows: Ints) -> Mask:
+    """Mark cancelled RPCs that are hedged attempts: another attempt of their call was answered before.
 
-    That is a hedge itself, or an attempt during which a hedge began that ended with OK first.
+    That is an OK of the same client and method with another number, open at the same time, the latest one before.
     """
-    rpcs, hedges = tables.rpcs, find_retries(tables).hedges
-    marked = np.isin(rows, hedges)
-    answered: dict[Key, list[tuple[int, int]]] = {}
-    for hedge in hedges[rpcs.status[hedges] == _failures.OK].tolist():  # in the order of their begin
-        start = int(rpcs.start_time_ns[hedge])
-        answered.setdefault(_make_key(tables, hedge), []).append((start, start + int(rpcs.duration_ns[hedge])))
-    for place in np.flatnonzero(~marked).tolist():
-        row = int(rows[place])
-        client, method, before = _make_key(tables, row)
-        others, start = answered.get((client, method, before + 1), []), int(rpcs.start_time_ns[row])
-        first = bisect.bisect_left(others, (start, 0))
-        if first < len(others) and others[first][1] <= start + int(rpcs.duration_ns[row]):
-            del others[first]
-            marked[place] = True
+    rpcs, hedges, calls, ends = tables.rpcs, find_retries(tables).hedges, _number_calls(tables), _list_ends(tables)
+    marked = np.zeros(len(rows), dtype=bool)
+    if not len(hedges):
+        return marked
+    answered = np.flatnonzero((rpcs.status == _failures.OK) & np.isin(calls, calls[hedges]))
+    hedged = np.zeros(len(calls), dtype=bool)
+    hedged[hedges] = True
+    numbers = {number for number in rpcs.previous_attempts[rows].tolist() if number < MOST_ATTEMPTS}
+    events = np.r_[answered, rows]
+    open_to: dict[Key, list[int]] = {}
+    for place in np.lexsort((np.arange(len(events)) >= len(answered), ends[events])).tolist():
+        row = int(events[place])
+        client, method, number = _make_key(tables, row)
+        if place < len(answered):
+            for other in numbers - {number}:
+                open_to.setdefault((client, method, other), []).append(row)
+            continue
+        candidates = open_to.get((client, method, number), [])
+        if not candidates:
+            continue
+        first, second = sorted((row, candidates[-1]), key=lambda one: int(rpcs.previous_attempts[one]))
+        if hedged[second] and rpcs.start_time_ns[first] <= rpcs.start_time_ns[second] < ends[first]:
+            candidates.pop()
+            marked[place - len(answered)] = True
     return marked

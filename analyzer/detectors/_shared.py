@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..model.finding import Confidence, Severity
 from ..summary import figures
-from ..tables import DIRECTIONS, Counts, Ints, Tables
+from ..tables import DIRECTIONS, Codes, Counts, Ints, Tables
 from ..tables.durations import clip_ns
 
 
@@ -36,6 +36,21 @@ def host(tables: Tables, connection: int, direction: int) -> str:
     """Name the end of a connection that sends in `direction`, without its port: `client 10.0.0.1`."""
     end = tables.client(connection) if direction == 0 else tables.server(connection)
     return f"{DIRECTIONS[direction]} {end.rsplit(':', 1)[0]}"
+
+
+def name_hosts(tables: Tables, connections: Sequence[int] | Counts | Ints, directions: int | Codes) -> str:
+    """Name the ends that send in these directions: `server 10.0.0.2`, or `2 servers (10.0.0.2 and others)`.
+
+    Ends of both kinds are hosts: `2 hosts (client 10.0.0.1 and others)`.
+    """
+    sides = np.c_[np.asarray(connections), np.broadcast_to(directions, len(connections))].tolist()
+    hosts = list(dict.fromkeys(host(tables, connection, direction) for connection, direction in sides))
+    if len(hosts) == 1:
+        return hosts[0]
+    kind, _, address = hosts[0].partition(" ")
+    if all(one.startswith(kind) for one in hosts):
+        return f"{len(hosts):,} {kind}s ({address} and others)"
+    return f"{len(hosts):,} hosts ({hosts[0]} and others)"
 
 
 def implementation(tables: Tables, connection: int, direction: int) -> str | None:
@@ -78,11 +93,12 @@ def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[
 
 def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
     """List names of methods by number, sorted; names that are not in the capture are left out."""
-    return tuple(sorted(name for name in map(tables.method_name, numbers) if name))
+    known = {method.number: method.name for method in tables.methods}
+    return tuple(sorted(name for name in map(known.get, numbers) if name))
 
 
 def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
-    """Sort values and remove duplicates. `np.unique` does the same, but imports numpy's masked arrays: 10 ms."""
+    """Sort values and remove duplicates. `np.unique` alone does the same, but imports numpy's masked arrays: 10 ms."""
     ordered = np.sort(values.astype(np.int64))
     return ordered[np.r_[True, ordered[1:] != ordered[:-1]]] if len(ordered) else ordered
 

@@ -9,12 +9,11 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.finding import Evidence
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from . import _shared
 
 Rows = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Shares = npt.NDArray[np.float64]
 
 _RARE_PAUSES = 0.02

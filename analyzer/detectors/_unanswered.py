@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from ..model.budget import CAUSES
 from ..model.finding import Evidence
-from ..tables import COMPLETE, Ints, Tables
+from ..tables import COMPLETE, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
+from ..tables.grouping import group_rows
 from . import _shared
-
-Mask = npt.NDArray[np.bool_]
 
 PEER_UNREACHABLE = CAUSES.index("peer_unreachable")
 
@@ -29,15 +27,32 @@ def _mark_idle(tables: Tables, rows: Ints, idle_ns: int) -> Mask:
     u = tables.unanswered
     silent = u.first_time_ns[rows] - u.heard_time_ns[rows] >= idle_ns
     encrypted = tables.connections.rpcs[u.connection[rows]] == 0
-    busy = np.array([_is_open(tables, row) for row in rows.tolist()], dtype=bool)
+    busy = mark_busy(tables, u.connection[rows], u.heard_time_ns[rows], u.first_time_ns[rows])
     return np.asarray(silent & ~busy & ~encrypted)
 
 
-def _is_open(tables: Tables, row: int) -> bool:
-    """Check whether an RPC was open from before the silence until its end."""
-    u, rpcs = tables.unanswered, tables.rpcs
-    begun = (rpcs.connection == u.connection[row]) & (rpcs.start_time_ns <= u.heard_time_ns[row])
-    return bool((begun & (rpcs.start_time_ns + rpcs.duration_ns > u.first_time_ns[row])).any())
+def mark_busy(tables: Tables, connections: Counts, since_ns: Ints, until_ns: Ints) -> Mask:
+    """Mark connections on which an RPC began at `since_ns` or before and was open after `until_ns`."""
+    starts, ends = tables.rpcs.start_time_ns, tables.rpcs.start_time_ns + tables.rpcs.duration_ns
+    places = group_rows(tables.rpcs.connection) if len(connections) else {}
+    busy = [
+        ((starts[mine] <= since) & (ends[mine] > until)).any()
+        for mine, since, until in zip(_list_groups(places, connections), since_ns, until_ns, strict=True)
+    ]
+    return np.array(busy, dtype=bool)
+
+
+def _list_groups(places: Mapping[int, Ints], numbers: Counts) -> Iterator[Ints]:
+    """Yield the rows of each number, none where it has no group."""
+    return (places.get(number, np.empty(0, dtype=np.int64)) for number in numbers.tolist())
+
+
+def mark_first_closings(tables: Tables) -> Mask:
+    """Mark the first FIN or RST of each connection."""
+    c = tables.closings
+    earliest = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(earliest, c.connection, c.packet)
+    return np.asarray(c.packet <= earliest[c.connection])
 
 
 def find_closing(tables: Tables, row: int) -> int | None:
@@ -59,6 +74,17 @@ def find_answer(tables: Tables, row: int) -> int | None:
     return int(later[0]) if len(later) else None
 
 
+def mark_answered(tables: Tables, rows: Ints) -> Mask:
+    """Mark rows for which `find_answer` finds a connection."""
+    u, c = tables.unanswered, tables.connections
+    server = c.server_ip.astype(np.int64) << 16 | c.server_port
+    servers = _shared.distinct(server)
+    latest = np.full(len(servers), -1, dtype=np.int64)
+    np.maximum.at(latest, np.searchsorted(servers, server), tables.setups.syn_ack_time_ns)
+    mine = np.searchsorted(servers, server[u.connection[rows]])
+    return np.asarray((u.direction[rows] == 0) & (latest[mine] > u.first_time_ns[rows]))
+
+
 def describe_answer(tables: Tables, row: int) -> str:
     """Say that the peer answered another connection meanwhile, or that none is seen."""
     u, setups = tables.unanswered, tables.setups
@@ -72,13 +98,14 @@ def describe_answer(tables: Tables, row: int) -> str:
     )
 
 
-def count_waiting(tables: Tables, rows: Ints) -> int:
-    """Count the RPCs that were open while their connection got no answer, as far as they have rows."""
+def count_waiting(tables: Tables, rows: Ints) -> Ints:
+    """Count for each row the RPCs that were open while their connection got no answer, as far as they have rows."""
     u, rpcs, still = tables.unanswered, tables.rpcs, tables.open_rpcs
     ends = np.where(rpcs.flags & COMPLETE, rpcs.start_time_ns + rpcs.duration_ns, -1)
     ends, on = np.r_[ends, still.end_time_ns], np.r_[rpcs.connection, still.connection]
-    waiting = [(on == u.connection[row]) & (ends > u.first_time_ns[row]) for row in rows.tolist()]
-    return int(sum(mine.sum() for mine in waiting))
+    groups = _list_groups(group_rows(on), u.connection[rows])
+    waiting = [(ends[mine] > since).sum() for mine, since in zip(groups, u.first_time_ns[rows], strict=True)]
+    return np.array(waiting, dtype=np.int64)
 
 
 def sum_lost(tables: Tables, connections: tuple[int, ...]) -> int:

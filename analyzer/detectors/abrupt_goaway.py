@@ -45,16 +45,16 @@ References
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _draining, _failures, _shared
 
 ID = "abrupt-goaway"
@@ -74,7 +74,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_draining.Alike, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     few: int = 3
@@ -85,12 +85,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Critical from this share of RPCs lost (heuristic: one call in ten)."""
     again_ns: int = 1_000_000_000
     """Calls that begin within this time may be the refused ones again (gRPC's connection back-off begins with 1 s)."""
-    drained: int = 3
-    """Fewest connections with the same number of requests or age that show a limit (as `connection-closed-early`)."""
-    drained_share: float = 0.8
-    """Share of the drained connections that must have it (as `connection-closed-early`)."""
-    age_spread: float = 0.25
-    """Largest spread of ages, by their median (as `connection-closed-early`)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -106,20 +100,24 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 
 def _find_lost(tables: Tables) -> Ints:
-    """Find calls without an answer on connections that the server closed within a round trip after its GOAWAY."""
+    """Find calls without an answer on connections that the server closed within a round trip after its first GOAWAY.
+
+    A server that sent one before gave notice: its grace was too short, which is `connection-closed-early`.
+    """
     g, c, rpcs = tables.goaways, tables.connections, tables.rpcs
-    after = c.closed_time_ns[g.connection] - g.time_ns
-    fast = (g.direction == 1) & (g.code == 0) & (c.closed_by[g.connection] == 1) & (after >= 0)
-    fast &= after <= c.min_rtt_ns[g.connection]
+    graceful = (g.direction == 1) & (g.code == 0)
+    noticed = np.full(len(c.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
+    fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
     rows = _failures.failed(tables).rpc.astype(np.int64)
-    rows = rows[np.isin(rpcs.connection[rows], g.connection[fast]) & _ended_with_connection(tables, rows)]
+    rows = rows[np.flatnonzero(fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows))]
     return rows[~_draining.mark_refused(tables, rows)]
 
 
-def _ended_with_connection(tables: Tables, rows: Ints) -> _failures.Mask:
+def _ended_with_connection(tables: Tables, rows: Ints) -> Mask:
     rpcs = tables.rpcs
     ends = rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
-    closed: _failures.Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
+    closed: Mask = (rpcs.status[rows] == _failures.UNAVAILABLE) & (
         ends >= tables.connections.closed_time_ns[rpcs.connection[rows]]
     )
     closed &= rpcs.status_source[rows] == _failures.CONNECTION
@@ -130,9 +128,9 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     rpcs, everything = tables.rpcs, tables.rpc_count
     rows = np.r_[refused, lost]
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
-    server = _shared.host(tables, connections[0], 1)
+    server = _shared.name_hosts(tables, connections, 1)
     again = _count_again(tables, refused, limits)
-    drained = _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
+    drained = _draining.find_drained(tables, limits)
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
@@ -160,7 +158,7 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
         remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, connections)),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
         verdict=(
-            f"{server} ended {ended} with GOAWAY without notice: it {what}. "
+            f"{server} ended {ended} with GOAWAY without notice, and {what}. "
             f"Shut down in two steps (graceful stop); {safe}."
         ),
     )
@@ -168,21 +166,25 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
 
 def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> Severity:
     if lost:
-        return "critical" if lost >= limits.few and lost / everything >= limits.critical_share else "warning"
+        return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
 
 
 def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
-    """Count calls of the same client and method that began on other connections soon after a refused one's GOAWAY."""
-    rpcs, c, ends = tables.rpcs, tables.connections, _draining.find_last_goaways(tables)
-    found = 0
-    for connection in _shared.distinct(rpcs.connection[refused]).tolist():
-        mine = refused[rpcs.connection[refused] == connection]
-        said = int(tables.goaways.time_ns[ends[connection]])
-        after = (rpcs.start_time_ns >= said) & (rpcs.start_time_ns <= said + limits.again_ns)
-        after &= (rpcs.connection != connection) & (c.client_ip[rpcs.connection] == c.client_ip[connection])
-        after &= np.isin(rpcs.method, rpcs.method[mine])
-        found += min(len(mine), int(after.sum()))
+    """Count calls of the same client and method that began elsewhere soon after a refused one's GOAWAY, each once."""
+    rpcs, c = tables.rpcs, tables.connections
+    drained = np.full(len(c.rpcs), np.iinfo(np.int64).max)
+    for connection, goaway in _draining.find_last_goaways(tables).items():
+        drained[connection] = tables.goaways.time_ns[goaway]
+    kind, ended = c.client_ip[rpcs.connection].astype(np.int64) << 32 | rpcs.method, drained[rpcs.connection]
+    later = np.flatnonzero(np.isin(kind, kind[refused]) & (rpcs.start_time_ns < ended))
+    later = later[np.lexsort((rpcs.start_time_ns[later], kind[later]))]
+    starts = list(zip(kind[later].tolist(), rpcs.start_time_ns[later].tolist(), strict=True))
+    found = place = 0
+    for wanted in sorted(zip(kind[refused].tolist(), ended[refused].tolist(), strict=True)):
+        place = bisect.bisect_left(starts, wanted, place)
+        if place < len(starts) and starts[place] <= (wanted[0], wanted[1] + limits.again_ns):
+            found, place = found + 1, place + 1
     return found
 
 

@@ -58,8 +58,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..summary.figures import HTTP2, TLS, may_have_rpcs, still_encrypted
-from ..tables import DIRECTIONS, Counts, Tables
-from ._failures import Mask
+from ..tables import DIRECTIONS, Counts, Mask, Tables
 
 ID = "capture-quality"
 

@@ -53,10 +53,10 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count, safe
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ..tables.grouping import group_rows
 from . import _attempts, _figures, _lookups
-from ._shared import milliseconds, quality_allows
+from ._shared import distinct, milliseconds, quality_allows
 
 ID = "connect-failure"
 ABOUT = About(
@@ -121,7 +121,7 @@ def _group(tables: Tables, failures: _attempts.Failures) -> list[_Group]:
     return sorted(groups, key=lambda group: (group.later, -len(group.rows), int(group.rows[0])))
 
 
-def _find_last(tables: Tables, works: _attempts.Mask) -> Ints:
+def _find_last(tables: Tables, works: Mask) -> Ints:
     """Find when the last connection to each port that works began, -1 for none."""
     last = np.full(1 << 16, -1, dtype=np.int64)
     np.maximum.at(last, tables.connections.server_port[works], tables.connections.first_time_ns[works])
@@ -164,7 +164,7 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         metrics={
             "attempts": len(rows),
             **{f"{kind}_attempts": n for kind, n in _count_kinds(groups).items()},
-            "servers": len(np.unique(np.stack([c.server_ip[rows], c.server_port[rows]]), axis=1).T),
+            "servers": len(distinct(c.server_ip[rows].astype(np.int64) << 16 | c.server_port[rows])),
             "first_time_ns": int(c.first_time_ns[rows].min()),
             "last_time_ns": int(c.first_time_ns[rows].max()),
         },

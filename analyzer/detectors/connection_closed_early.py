@@ -57,7 +57,7 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Tables
+from ..tables import COMPLETE, NOT_SEEN, TOUCHES_GAP, Counts, Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _draining, _software
@@ -81,7 +81,7 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_draining.Alike, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     critical_share: float = 0.10
@@ -92,12 +92,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Requests per connection that suggest a proxy's limit (nginx keepalive_requests 1000; AWS ALB 10,000)."""
     round_tolerance: float = 0.02
     """How far from such a number a GOAWAY may come (heuristic: streams are opened meanwhile)."""
-    drained: int = 3
-    """Fewest connections with the same number of requests or the same age (heuristic: two may be alike by chance)."""
-    drained_share: float = 0.8
-    """Share of the drained connections that must have it (heuristic: a restart may end a few earlier)."""
-    age_spread: float = 0.25
-    """Largest spread of ages, by their median (gRFC A9: MAX_CONNECTION_AGE varies by 10 % each way)."""
     examples: int = 3
     """Connections shown as evidence (heuristic: enough to see a pattern)."""
 
@@ -156,7 +150,7 @@ def _group_by_connection(tables: Tables, rpcs: Counts) -> dict[int, tuple[int, .
     return {connection: tuple(rpcs[rows].tolist()) for connection, rows in groups.items()}
 
 
-def _find_first_goaways(tables: Tables, wanted: common.Mask, *, server_only: bool = False) -> dict[int, int]:
+def _find_first_goaways(tables: Tables, wanted: Mask, *, server_only: bool = False) -> dict[int, int]:
     """Find the first such GOAWAY of each connection; with `server_only` where the server sent the first of any."""
     goaways = tables.goaways
     if not (wanted & (goaways.direction == 1) if server_only else wanted).any():
@@ -182,7 +176,7 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
     everything = tables.rpc_count
     connections = tuple(sorted(end.connection for end in ends))
     words = _describe_end(tables, ends[0])
-    drained = _find_drained(tables, limits)
+    drained = _draining.find_drained(tables, limits)
     limit = f" {drained.describe()}" if drained else ""
     many, rpcs = count(len(ends), "connection"), count(len(lost), "RPC")
     return Finding(
@@ -200,10 +194,6 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         references=("RFC 9113 section 6.8", "gRFC A9", "gRFC A6"),
         verdict=f"{words} {_advise(tables, ends[0], drained)}",
     )
-
-
-def _find_drained(tables: Tables, limits: Limits) -> _draining.Drained | None:
-    return _draining.find_drained(tables, limits.drained, limits.drained_share, limits.age_spread)
 
 
 def _describe_loss(tables: Tables, lost: Counts, connections: str) -> str:
@@ -233,9 +223,7 @@ def _advise(tables: Tables, end: _End, drained: _draining.Drained | None) -> str
 
 def _rate_severity(ends: list[_End], everything: int, limits: Limits) -> Severity:
     grave = sum(len(end.lost) for end in ends if end.grave)
-    if not grave:
-        return "info"
-    return "critical" if grave >= limits.few and grave / everything >= limits.critical_share else "warning"
+    return common.severity_of_loss(grave, everything, limits.few, limits.critical_share)
 
 
 def _describe_end(tables: Tables, end: _End) -> str:
@@ -295,7 +283,7 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
     ages = goaways.time_ns[rows] - tables.connections.opened_time_ns[connections]
     ages = ages[tables.connections.opened_time_ns[connections] >= 0]
     streams = tables.connections.rpcs[connections]
-    drained = _find_drained(tables, limits)
+    drained = _draining.find_drained(tables, limits)
     guess = "" if drained else _guess_limit(streams, limits)
     limit = f" {drained.describe()}" if drained else guess
     age = f" after {milliseconds(float(np.median(ages)))}" if len(ages) else ""

@@ -48,6 +48,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
+from ..tables.durations import clip_ns
 from . import _figures, _shared, _unanswered
 
 ID = "flow-control-deadlock"
@@ -75,20 +76,25 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that wait for credit until the end."""
-    o = tables.open_rpcs
-    rows = [row for row in range(len(o.stream)) if int(o.cause[row]) in _WINDOWS and _is_stuck(tables, row, limits)]
+    rows = _find_stuck(tables, limits)
     if rows:
-        yield _make_finding(tables, sorted(rows, key=lambda row: (int(o.since_time_ns[row]), row)), limits)
+        yield _make_finding(tables, rows, limits)
 
 
-def _is_stuck(tables: Tables, row: int, limits: Limits) -> bool:
+def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
+    """Find the RPCs that wait longer than their connection ever did, the first to stop first."""
     o, waits = tables.open_rpcs, tables.waits
-    connection = int(o.connection[row])
-    if connection in tables.unanswered.connection or o.heard_time_ns[row] <= o.since_time_ns[row]:
-        return False
-    before = np.isin(waits.cause, list(_WINDOWS)) & (waits.connection == connection)
-    longest = int(waits.duration_ns[before].max(initial=0))
-    return _get_wait(tables, row) >= max(limits.least_ns, limits.factor * longest)
+    if not len(o.stream):
+        return []
+    before = np.isin(waits.cause, list(_WINDOWS))
+    longest = np.zeros(len(tables.connections.rpcs), dtype=np.int64)
+    np.maximum.at(longest, waits.connection[before], waits.duration_ns[before])
+    stuck = np.isin(o.cause, list(_WINDOWS)) & (o.heard_time_ns > o.since_time_ns)
+    stuck &= ~np.isin(o.connection, tables.unanswered.connection)
+    stuck &= o.end_time_ns - o.since_time_ns >= np.maximum(limits.least_ns, limits.factor * longest[o.connection])
+    order = np.argsort(o.since_time_ns, kind="stable")
+    rows: list[int] = order[stuck[order]].tolist()
+    return rows
 
 
 def _get_wait(tables: Tables, row: int) -> int:
@@ -100,7 +106,7 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     o, first = tables.open_rpcs, rows[0]
     connections = tuple(sorted({int(o.connection[row]) for row in rows}))
     receiver = _shared.host(tables, int(o.connection[first]), int(o.waits_for[first]))
-    lost = sum(_get_wait(tables, row) for row in rows)
+    lost = min(clip_ns(sum(_get_wait(tables, row) for row in rows)), _shared.rpc_time(tables))
     share = _shared.share_of_time(tables, lost)
     window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
     wait = _shared.milliseconds(_get_wait(tables, first))

@@ -46,10 +46,10 @@ import numpy as np
 from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Tables
-from . import _figures, _resets, _shared
+from . import _failures, _figures, _resets, _shared
 
 ID = "forged-reset"
 ABOUT = About(
@@ -87,15 +87,15 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     c, first = tables.closings, rows[0]
     connections = tuple(sorted({int(c.connection[row]) for row in rows}))
-    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    sides = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
     hit = int(c.open_rpcs[rows].sum())
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     return Finding(
         id=ID,
-        title=f"{resets} in the name of {side} came from a device on the path",
-        severity=_rate_severity(hit, share, limits),
+        title=f"{resets} in the name of {sides} came from a device on the path",
+        severity=_failures.severity_of_loss(hit, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(
             "high" if all(_resets.comes_from_elsewhere(tables, row) for row in rows) else "medium",
             _shared.quality_allows(tables),
@@ -112,20 +112,14 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
         evidence=tuple(item for row in rows[: limits.examples] for item in _show_reset(tables, row)),
-        explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
-        remedies=_list_remedies(side),
+        explanation=" ".join([*_list_proofs(tables, first), *_list_others(rows)]),
+        remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
         verdict=(
-            f"A device on the path sent {resets} in the name of {side}{ended}: look for a firewall, NAT or load "
-            "balancer between client and server, not in that host's log."
+            f"A device on the path sent {resets} in the name of {sides}{ended}: look for a firewall, NAT or "
+            "load balancer between client and server, not in that host's log."
         ),
     )
-
-
-def _rate_severity(hit: int, share: float, limits: Limits) -> Severity:
-    if not hit:
-        return "info"
-    return "critical" if hit >= limits.few and share >= limits.critical_share else "warning"
 
 
 def _list_others(rows: list[int]) -> Iterator[str]:
@@ -133,8 +127,9 @@ def _list_others(rows: list[int]) -> Iterator[str]:
         yield f"{count(len(rows) - 1, 'further RST')} on this or other connections look alike."
 
 
-def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
+def _list_proofs(tables: Tables, row: int) -> Iterator[str]:
     c = tables.closings
+    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     yield f"Packet {c.packet[row]} is a RST with the address of {side}."
     if _resets.comes_from_elsewhere(tables, row):
         least, most = int(c.least_ttl[row]), int(c.most_ttl[row])

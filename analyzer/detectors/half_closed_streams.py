@@ -87,7 +87,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     count, allowed = int(turns.half_closed[first]), int(tables.connections.peer_max_concurrent_streams[first])
     share = int(_measure_shares(tables, rows[:1])[0]) / 1000
     client = _shared.host(tables, first, 0)
-    of = f" of {allowed:,} that the server allows" if allowed > 0 else ""
+    of = f" of {allowed:,} that the server allows" if share else ""
     since = _unanswered.format_instant(tables, int(turns.half_closed_time_ns[first]))
     full = "; no further call can begin" if share >= 1 else ""
     return Finding(

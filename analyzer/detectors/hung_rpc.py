@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
 from msgspec import Struct
 
 from ..model.budget import CAUSES
@@ -85,6 +86,8 @@ class _Hung(Struct, frozen=True, eq=False):
     row: int
     """Row of the table of open RPCs."""
     wait_ns: int
+    ended: int
+    """Ended RPCs of its method."""
     longest_ns: int
     """Longest ended RPC of its method, 0 without enough to compare with."""
 
@@ -96,7 +99,19 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     rows = [row for row in range(len(tables.open_rpcs.stream)) if int(tables.open_rpcs.connection[row]) not in dead]
     hung = [one for row in rows if (one := _judge(tables, row, methods, limits))]
     if hung:
-        yield _make_finding(tables, sorted(hung, key=lambda one: (not one.longest_ns, -one.wait_ns, one.row)), limits)
+        hung.sort(key=lambda one: (not one.longest_ns, -one.wait_ns, one.row))
+        yield _make_finding(tables, *_divide_by_side(tables, hung), limits)
+
+
+def _divide_by_side(tables: Tables, hung: list[_Hung]) -> tuple[list[_Hung], list[_Hung]]:
+    """Return the RPCs that wait for the side that costs most time, by those that can be compared; and the others."""
+    sides = [[one for one in hung if tables.open_rpcs.waits_for[one.row] == side] for side in (0, 1)]
+    most, others = sorted(sides, key=lambda side: (_sum_compared(side), sum(one.wait_ns for one in side)), reverse=True)
+    return most, others
+
+
+def _sum_compared(hung: list[_Hung]) -> int:
+    return sum(one.wait_ns for one in hung if one.longest_ns)
 
 
 def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limits) -> _Hung | None:
@@ -106,41 +121,43 @@ def _judge(tables: Tables, row: int, methods: Mapping[int, Method], limits: Limi
     if int(o.cause[row]) not in _SIDES:
         return None
     method = methods.get(int(o.method[row]))
-    if method and method.latency and method.complete >= limits.others:
+    ended = method.complete if method else 0
+    if method and method.latency and ended >= limits.others:
         longest = method.latency["max"]
-        return _Hung(row, wait, longest) if wait >= max(limits.factor * longest, limits.least_ns) else None
+        return _Hung(row, wait, ended, longest) if wait >= max(limits.factor * longest, limits.least_ns) else None
     first = o.waits_for[row] == 1 and not o.response_messages[row] and o.request_messages[row]
-    return _Hung(row, wait, 0) if first and age >= limits.alone_ns else None
+    return _Hung(row, wait, ended, 0) if first and age >= limits.alone_ns else None
 
 
-def _make_finding(tables: Tables, hung: list[_Hung], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, hung: list[_Hung], others: list[_Hung], limits: Limits) -> Finding:
     o, first = tables.open_rpcs, hung[0]
-    compared = [one for one in hung if one.longest_ns]
-    connections = tuple(sorted({int(o.connection[one.row]) for one in hung}))
-    side = _shared.host(tables, int(o.connection[first.row]), int(o.waits_for[first.row]))
-    lost = clip_ns(sum(one.wait_ns for one in compared)) if compared else None
+    rows = np.array([one.row for one in hung])
+    connections = tuple(_shared.distinct(o.connection[rows]).tolist())
+    side = _shared.name_hosts(tables, o.connection[rows], int(o.waits_for[first.row]))
+    lost = min(clip_ns(_sum_compared(hung)), _shared.rpc_time(tables)) if first.longest_ns else None
     share = None if lost is None else _shared.share_of_time(tables, lost)
-    numbers = (int(o.method[one.row]) for one in hung)
     rpcs, verb = count(len(hung), "RPC"), "waits" if len(hung) == 1 else "wait"
-    wait = _shared.milliseconds(first.wait_ns)
+    longest = max(one.wait_ns for one in hung)
+    wait = _shared.milliseconds(longest)
     return Finding(
         id=ID,
         title=f"{rpcs} {verb} for {side} until the end, the longest for {wait}",
         severity=_rate_severity(share, limits),
-        confidence=_shared.lower("high" if compared else "low", _shared.quality_allows(tables)),
-        scope=Scope(connections, _shared.names(tables, numbers)),
+        confidence=_shared.lower("high" if first.longest_ns else "low", _shared.quality_allows(tables)),
+        scope=Scope(connections, _shared.names(tables, _shared.distinct(o.method[rows]).tolist())),
         lost_ns=lost,
         share=share,
         at_least=lost is not None,
         metrics={
             "hung_rpcs": len(hung),
-            "waiting_for_server_rpcs": sum(int(o.waits_for[one.row]) for one in hung),
-            "longest_wait_ns": max(one.wait_ns for one in hung),
+            "waiting_for_server_rpcs": len(hung) if o.waits_for[first.row] else 0,
+            "longest_wait_ns": longest,
             "longest_other_ns": first.longest_ns,
             "without_deadline_rpcs": sum(_lacks_deadline(tables, one.row) for one in hung),
-        },
+        }
+        | ({"waiting_for_other_side_rpcs": len(others)} if others else {}),
         evidence=tuple(item for one in hung[: limits.examples] for item in _show(tables, one.row)),
-        explanation=_explain(tables, hung, side),
+        explanation=_explain(tables, hung, others),
         remedies=_list_remedies(tables, first.row, side),
         references=("https://grpc.io/docs/guides/deadlines/", "grpc/grpc doc/PROTOCOL-HTTP2.md"),
         verdict=(
@@ -161,9 +178,10 @@ def _lacks_deadline(tables: Tables, row: int) -> bool:
     return bool(o.timeout_ns[row] < 0 and not o.headers_unknown[row])
 
 
-def _explain(tables: Tables, hung: list[_Hung], side: str) -> str:
+def _explain(tables: Tables, hung: list[_Hung], others: list[_Hung]) -> str:
     o, first = tables.open_rpcs, hung[0]
     row = first.row
+    side = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     name = tables.method_name(int(o.method[row])) or "The RPC"
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     parts = [
@@ -175,10 +193,14 @@ def _explain(tables: Tables, hung: list[_Hung], side: str) -> str:
     if first.longest_ns:
         parts.append(f"The longest ended RPC of this method took {_shared.milliseconds(first.longest_ns)}.")
     else:
-        parts.append("No other RPC of this method ended, so it may be a watch or a long poll.")
+        ended = f"Only {count(first.ended, 'RPC')}" if first.ended else "No other RPC"
+        parts.append(f"{ended} of this method ended, so it may be a watch or a long poll.")
     if o.heard_time_ns[row] > o.since_time_ns[row]:
         last = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
         parts.append(f"{side} still sent packets on this connection until {last}: its host and the path work.")
+    if others:
+        verb = "waits" if len(others) == 1 else "wait"
+        parts.append(f"{count(len(others), 'other RPC')} {verb} for the {DIRECTIONS[1 - o.waits_for[row]]}.")
     if without := sum(_lacks_deadline(tables, one.row) for one in hung):
         parts.append(f"{without:,} of {count(len(hung), 'hanging RPC')} without grpc-timeout: nothing ends it.")
     return " ".join(parts)

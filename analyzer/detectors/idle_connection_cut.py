@@ -51,7 +51,7 @@ from msgspec import Struct
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
-from ..tables import Tables
+from ..tables import Mask, Tables
 from . import _failures, _figures, _resets, _shared, _timers, _unanswered
 
 ID = "idle-connection-cut"
@@ -115,9 +115,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 
 def _find_unanswered(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     u = tables.unanswered
-    for row in _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True).tolist():
+    rows = _unanswered.find_unanswered(tables, limits.timeouts, limits.idle_ns, idle=True)
+    for row, hit in zip(rows.tolist(), _unanswered.count_waiting(tables, rows).tolist(), strict=True):
         silence = int(u.first_time_ns[row]) - int(u.heard_time_ns[row])
-        hit = _unanswered.count_waiting(tables, np.array([row]))
         yield _Cut(int(u.connection[row]), "no answer", row, silence, hit)
 
 
@@ -128,10 +128,9 @@ def _find_resets(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     answers = (c.peer_time_ns > 0) & (c.time_ns - c.peer_time_ns <= limits.late * np.maximum(trips[c.connection], 0))
     silent = (c.peer_idle_ns >= limits.idle_ns) & (c.own_packet > 0) & (c.own_packet < c.peer_packet)
     # what the side sent last answered the flight before the silence
-    rested = c.own_time_ns <= since + np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
-    for row in np.flatnonzero((c.reset == 1) & silent & rested & answers & (c.open_rpcs > 0)).tolist():
-        if _is_first(tables, row) and not _has_old_rpc(tables, row):
-            yield _Cut(int(c.connection[row]), "RST", row, int(c.peer_idle_ns[row]), int(c.open_rpcs[row]))
+    rested = c.own_time_ns - since <= np.maximum(limits.late * trips[c.connection], limits.idle_ns / 2)
+    for row in _leave_out_busy(tables, (c.reset == 1) & silent & rested & answers & (c.open_rpcs > 0)):
+        yield _Cut(int(c.connection[row]), "RST", row, int(c.peer_idle_ns[row]), int(c.open_rpcs[row]))
 
 
 def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
@@ -144,25 +143,19 @@ def _find_crossed(tables: Tables, limits: Limits) -> Iterator[_Cut]:
     rest = np.maximum(trips, 1) * limits.round_trips
     rested = (c.own_packet > 0) & (c.time_ns - c.own_time_ns >= rest) & (c.peer_idle_ns >= rest)
     server = (c.reset == 0) & (c.direction == 1) & (connections.goaway_server[c.connection] < 0)
-    for row in np.flatnonzero(server & crossed & rested & (c.open_rpcs > 0)).tolist():
-        if _is_first(tables, row) and not _has_old_rpc(tables, row):
-            silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
-            yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
+    for row in _leave_out_busy(tables, server & crossed & rested & (c.open_rpcs > 0)):
+        silence = int(c.time_ns[row]) - int(c.own_time_ns[row])
+        yield _Cut(int(c.connection[row]), "FIN", row, silence, int(c.open_rpcs[row]))
 
 
-def _is_first(tables: Tables, row: int) -> bool:
-    """Check whether no FIN or RST of the connection came before."""
+def _leave_out_busy(tables: Tables, cut: Mask) -> list[int]:
+    """List the first FINs and RSTs of their connections at which no open RPC had begun before the silence."""
     c = tables.closings
-    return not bool(((c.connection == c.connection[row]) & (c.packet < c.packet[row])).any())
-
-
-def _has_old_rpc(tables: Tables, row: int) -> bool:
-    """Check whether an RPC that was open at a FIN or RST began before the silence."""
-    c, rpcs = tables.closings, tables.rpcs
-    since = int(c.peer_time_ns[row]) - int(c.peer_idle_ns[row]) // 2
-    ends = rpcs.start_time_ns + rpcs.duration_ns
-    on = rpcs.connection == c.connection[row]
-    return bool((on & (rpcs.start_time_ns < since) & (ends >= c.peer_time_ns[row])).any())
+    rows = np.flatnonzero(cut & _unanswered.mark_first_closings(tables))
+    begun = c.peer_time_ns[rows] - c.peer_idle_ns[rows] // 2 - 1
+    busy = _unanswered.mark_busy(tables, c.connection[rows], begun, c.peer_time_ns[rows] - 1)
+    found: list[int] = rows[~busy].tolist()
+    return found
 
 
 def _make_finding(tables: Tables, cuts: list[_Cut], limits: Limits) -> Finding:
@@ -219,7 +212,8 @@ def _rate_severity(hit: int, affected: float, share: float, limits: Limits) -> S
 
 def _rate_proof(tables: Tables, cuts: list[_Cut]) -> Confidence:
     """Rate what proves that the idle connection was cut: an unanswered packet alone may mean that the host is gone."""
-    lives = any(cut.kind != "no answer" or _unanswered.find_answer(tables, cut.row) is not None for cut in cuts)
+    silent = np.array([cut.row for cut in cuts if cut.kind == "no answer"], dtype=np.int64)
+    lives = len(silent) < len(cuts) or _unanswered.mark_answered(tables, silent).any()
     return "high" if lives else "medium"
 
 

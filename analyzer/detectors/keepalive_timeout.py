@@ -40,10 +40,10 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
-from . import _failures, _figures, _shared
+from . import _failures, _figures, _shared, _unanswered
 
 ID = "keepalive-timeout"
 ABOUT = About(
@@ -83,12 +83,10 @@ def _find_hasty(tables: Tables) -> Ints:
     """Find closings less than a round trip after an unanswered PING, with RPCs open; each connection's first."""
     c, trips = tables.closings, tables.connections.min_rtt_ns
     waited = c.time_ns - c.ping_time_ns
-    rows = np.flatnonzero((c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0))
+    hasty = (c.ping_packet > 0) & (waited < trips[c.connection]) & (_count_rpcs(tables) > 0)
+    rows = np.flatnonzero(hasty & _unanswered.mark_first_closings(tables))
     if not len(rows):
         return rows
-    earliest = np.full(len(trips), np.iinfo(np.int64).max)
-    np.minimum.at(earliest, c.connection, c.packet)
-    rows = rows[c.packet[rows] <= earliest[c.connection[rows]]]
     rows = rows[~np.isin(c.connection[rows], tables.unanswered.connection)]
     pings = tables.pings
     other = pings.packet[np.isin(pings.purpose, _OTHERS) & (pings.ack == 0)]
@@ -112,7 +110,7 @@ def _count_rpcs(tables: Tables) -> Ints:
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     c, first = tables.closings, int(rows[0])
     connections = tuple(_shared.distinct(c.connection[rows]).tolist())
-    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
+    side = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
     waited, trip = c.time_ns[rows] - c.ping_time_ns[rows], tables.connections.min_rtt_ns[c.connection[rows]]
     lost = int(_count_rpcs(tables)[rows].sum())
     share = lost / max(tables.rpc_count, 1)
@@ -121,7 +119,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
-        severity=_rate_severity(lost, share, limits),
+        severity=_failures.severity_of_loss(lost, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         lost_ns=None,
@@ -135,15 +133,15 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         },
         evidence=tuple(item for row in rows[: limits.examples].tolist() for item in _show(tables, row)),
         explanation=(
-            f"{side} sent a PING on connection {c.connection[first]}, and closed the connection {wait} later (median "
-            f"of {closed}), which ended {count(lost, 'RPC')}. The shortest round trip is {round_trip}, so "
-            "the acknowledgement could not have arrived. The peer did nothing wrong."
+            f"{side} sent a PING on {closed}, and closed {wait} later (median), which ended {count(lost, 'RPC')}. The "
+            f"shortest round trip is {round_trip} (median), so the acknowledgement could not have arrived. The peer "
+            "did nothing wrong."
         ),
         remedies=_list_remedies(tables, first, side, round_trip),
         references=("gRFC A8", "RFC 9113 section 6.7"),
         verdict=(
             f"{side} closed {closed} {wait} after a PING, sooner than the round trip of {round_trip}, and "
-            f"so ended {count(lost, 'RPC')}: make its keepalive timeout longer."
+            f"so ended {count(lost, 'RPC')}: make the keepalive timeout longer."
         ),
     )
 
@@ -153,10 +151,6 @@ def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     return "high" if timer else "low"
-
-
-def _rate_severity(lost: int, share: float, limits: Limits) -> Severity:
-    return "critical" if lost >= limits.few and share >= limits.critical_share else "warning"
 
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:

@@ -38,6 +38,7 @@ References
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -46,7 +47,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Tables
+from ..tables import Tables
 from ..tables.grouping import group_rows
 from . import _failures, _figures, _shared
 
@@ -77,7 +78,10 @@ class Limits(Struct, frozen=True, eq=False):
 class _Pool(Struct, frozen=True, eq=False):
     """Servers among which a client may choose."""
 
-    connections: Ints
+    rpcs: dict[int, int]
+    """RPCs by index of the server's address, of servers with any."""
+    groups: tuple[list[int], ...]
+    """Its connections, by server or all in one group."""
     servers: int
     """Number of addresses, used or not."""
     name: str | None
@@ -88,10 +92,9 @@ class _Pool(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the pool with the largest excess of one server."""
-    rpcs = tables.connections.rpcs
     pools = chain(_list_resolved(tables, limits), _list_connected(tables))
-    uneven = (pool for pool in pools if _is_uneven(tables, pool, limits))
-    if largest := max(uneven, key=lambda pool: int(rpcs[pool.connections].sum()), default=None):
+    uneven = (pool for pool in pools if _is_uneven(pool, limits))
+    if largest := max(uneven, key=lambda pool: sum(pool.rpcs.values()), default=None):
         yield _make_finding(tables, largest, limits)
 
 
@@ -99,17 +102,22 @@ def _list_resolved(tables: Tables, limits: Limits) -> Iterator[_Pool]:
     """Yield a pool for each DNS answer with several addresses of one family, equal ones once."""
     lookups, given, c = tables.lookups, tables.lookup_addresses, tables.connections
     used: dict[tuple[int, int], list[int]] = {}
+    rpcs: Counter[tuple[int, int]] = Counter()
     for row in np.flatnonzero(c.rpcs > 0).tolist():
-        used.setdefault((int(c.client_ip[row]), int(c.server_ip[row])), []).append(row)
+        pair = int(c.client_ip[row]), int(c.server_ip[row])
+        used.setdefault(pair, []).append(row)
+        rpcs[pair] += int(c.rpcs[row])
     answers: dict[tuple[int, ...], int] = {}
     for row, places in group_rows(given.lookup).items():
         if lookups.kind[row] in _ADDRESS_KINDS and lookups.answer_packet[row] > 0 and len(answers) < limits.answers:
             addresses = _shared.distinct(given.address[places]).tolist()
             answers.setdefault((int(lookups.client_ip[row]), *addresses), row)
     for (client, *addresses), row in answers.items():
-        own = sorted(one for address in addresses for one in used.get((client, address), ()))
-        if len(addresses) > 1 and own:
-            yield _Pool(np.array(own), len(addresses), tables.lookup_names[int(lookups.name[row])], row)
+        ends = [(client, address) for address in addresses if (client, address) in used]
+        if len(addresses) > 1 and ends:
+            name = tables.lookup_names[int(lookups.name[row])]
+            counts = {address: rpcs[client, address] for _, address in ends}
+            yield _Pool(counts, tuple(used[one] for one in ends), len(addresses), name, row)
 
 
 def _list_connected(tables: Tables) -> Iterator[_Pool]:
@@ -122,27 +130,19 @@ def _list_connected(tables: Tables) -> Iterator[_Pool]:
         groups.setdefault((int(c.client_ip[row]), int(c.server_port[row]), methods), []).append(row)
     for rows in map(np.array, groups.values()):
         together = int(c.first_time_ns[rows].max()) < int(c.last_time_ns[rows].min())
-        servers = len(_shared.distinct(c.server_ip[rows]))
-        if together and servers > 1:
-            yield _Pool(rows, servers, None, -1)
+        rpcs = {server: int(c.rpcs[rows[mine]].sum()) for server, mine in group_rows(c.server_ip[rows]).items()}
+        if together and len(rpcs) > 1:
+            yield _Pool(rpcs, (rows.tolist(),), len(rpcs), None, -1)
 
 
-def _count_by_server(tables: Tables, pool: _Pool) -> dict[int, int]:
-    """Count the RPCs by index of the server's address, the largest number first."""
-    c, counts = tables.connections, dict[int, int]()
-    for row in pool.connections.tolist():
-        counts[int(c.server_ip[row])] = counts.get(int(c.server_ip[row]), 0) + int(c.rpcs[row])
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _is_uneven(tables: Tables, pool: _Pool, limits: Limits) -> bool:
-    counts = list(_count_by_server(tables, pool).values())
-    even = 1 / pool.servers
-    return sum(counts) >= limits.rpcs and counts[0] / sum(counts) >= even + limits.excess * (1 - even)
+def _is_uneven(pool: _Pool, limits: Limits) -> bool:
+    total, even = sum(pool.rpcs.values()), 1 / pool.servers
+    return total >= limits.rpcs and max(pool.rpcs.values()) / total >= even + limits.excess * (1 - even)
 
 
 def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
-    counts, connections = _count_by_server(tables, pool), tuple(pool.connections.tolist())
+    counts = dict(sorted(pool.rpcs.items(), key=lambda item: (-item[1], item[0])))
+    connections = tuple(sorted(chain(*pool.groups)))
     total, most = sum(counts.values()), next(iter(counts.values()))
     busiest, client = tables.addresses[next(iter(counts))], _shared.host(tables, connections[0], 0)
     listed = _failures.listed({tables.addresses[server]: rpcs for server, rpcs in counts.items()})
@@ -163,7 +163,7 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
             "largest_share": most / total,
             "connections": len(connections),
         },
-        evidence=tuple(_show(tables, pool, limits)),
+        evidence=tuple(_show(tables, pool, connections, limits)),
         explanation=(
             f"{client} had {pool.servers:,} servers to choose from, by {where}. RPCs by server: {listed}"
             + (f"; {unused:,} without any." if unused else ".")
@@ -178,13 +178,12 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
     )
 
 
-def _show(tables: Tables, pool: _Pool, limits: Limits) -> Iterator[Evidence]:
+def _show(tables: Tables, pool: _Pool, connections: tuple[int, ...], limits: Limits) -> Iterator[Evidence]:
     lookups, c = tables.lookups, tables.connections
     if pool.answer >= 0:
         what = f"DNS answers with {pool.servers:,} addresses"
         yield Evidence(int(lookups.answer_packet[pool.answer]), int(lookups.answer_time_ns[pool.answer]), what)
-    order = np.argsort(-c.rpcs[pool.connections].astype(np.int64), kind="stable")
-    for row in pool.connections[order][: limits.examples].tolist():
+    for row in sorted(connections, key=lambda row: -int(c.rpcs[row]))[: limits.examples]:
         what = f"connection {row} to {tables.server(row)} begins, with {c.rpcs[row]:,} RPCs"
         yield Evidence(int(c.first_packet[row]), int(c.first_time_ns[row]), what)
 

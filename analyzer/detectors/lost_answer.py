@@ -88,13 +88,12 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     everything, connections = tables.rpc_count, _failures.connections_of(tables, rows.rpc)
     share, begun = len(rows) / everything, int((rows.http_status != 0).sum())
-    server = _shared.host(tables, connections[0], _SERVER)
+    server = _shared.name_hosts(tables, connections, _SERVER)
     calls = f"{len(rows):,} of {count(everything, 'RPC')}"
-    critical = len(rows) >= limits.few and share >= limits.critical_share
     return Finding(
         id=ID,
         title=f"{calls} were reset with NO_ERROR before their answer was complete",
-        severity="critical" if critical else "warning",
+        severity=_failures.severity_of_loss(len(rows), everything, limits.few, limits.critical_share),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
         lost_ns=None,
@@ -123,6 +122,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         references=("RFC 9113 section 8.1", "grpc/grpc doc/PROTOCOL-HTTP2.md, Errors"),
         verdict=(
             f"{server} reset {calls} with NO_ERROR before the answer was complete, so it is lost: find what resets "
-            "streams in that server or a proxy in front of it."
+            "streams there or in a proxy in front of it."
         ),
     )

@@ -55,9 +55,9 @@ from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import Tables
+from ..tables import COMPLETE, Tables
 from ..tables.durations import total_ns
-from . import _settings, _shared, _software, _software_settings, _turns
+from . import _control, _settings, _shared, _software, _software_settings, _turns
 
 ID = "max-concurrent-streams"
 
@@ -200,13 +200,20 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
 
 
 def _show_full(tables: Tables, row: int, limit: int) -> Iterator[Evidence]:
-    """Show the stream that took the last place and the last packet of the connection."""
-    o = tables.open_rpcs
-    on = np.flatnonzero(o.connection == row)
-    if len(on):
-        last = int(on[np.lexsort((o.stream[on], o.first_packet[on]))[-1]])
-        words = f"stream {o.stream[last]} begins: as many as allowed are open, {limit:,}"
-        yield Evidence(int(o.first_packet[last]), int(o.start_time_ns[last]), words)
+    """Show the stream that took the last place; the whole connection where not all of its RPCs have rows."""
+    rpcs = tables.rpcs
+    on = np.flatnonzero(rpcs.connection == row)
+    on = on[np.lexsort((rpcs.stream[on], rpcs.start_time_ns[on]))]
+    ends = rpcs.start_time_ns[on] + rpcs.duration_ns[on]
+    ends = np.sort(ends[rpcs.flags[on] & COMPLETE != 0])
+    still = np.arange(1, len(on) + 1) - np.searchsorted(ends, rpcs.start_time_ns[on], side="right")
+    full = on[still >= limit]
+    if not len(full):
+        yield from _control.show_span(tables, row, f"{count(limit, 'stream')} stay open, as many as allowed")
+        return
+    last = int(full[0])
+    words = f"stream {rpcs.stream[last]} begins: as many as allowed are open, {limit:,}"
+    yield Evidence(int(rpcs.first_packet[last]), int(rpcs.start_time_ns[last]), words)
 
 
 def _rate_confidence(limit: int, limits: Limits) -> Confidence:

@@ -55,7 +55,7 @@ from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
-from ..tables import Ints, Tables
+from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _figures, _shared
 
@@ -108,14 +108,16 @@ def _find_rows(tables: Tables, limits: Limits) -> Ints:
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     u, first = tables.undelivered, int(rows[0])
     connections = tuple(_shared.distinct(u.connection[rows]).tolist())
-    sender = _shared.host(tables, int(u.connection[first]), int(u.direction[first]))
+    sender = _shared.name_hosts(tables, u.connection[rows], u.direction[rows])
     lost = total_ns(tables.connection_budgets[list(connections), _LOSS])
     share = _shared.share_of_time(tables, lost)
-    size, passed = _measure_sizes(tables, first)
+    lengths, arrived = _measure_sizes(tables, rows)
+    least, most, passed = int(lengths.min()), int(lengths.max()), int(arrived.min())
+    size = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     cost = f" ({_shared.milliseconds(lost)}, {share:.0%} of RPC time)" if lost else ""
     return Finding(
         id=ID,
-        title=f"packets of {sender} with {size:,} bytes never arrive, those with up to {passed:,} do",
+        title=f"packets of {sender} with {size} bytes never arrive, those with up to {passed:,} do",
         severity="critical" if share >= limits.critical_share else "warning",
         confidence=_shared.lower("high" if u.retransmissions[first] else "medium", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -123,33 +125,34 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         share=share if lost else None,
         metrics={
             "connections": len(connections),
-            "lost_payload_bytes": size,
+            "lost_payload_bytes": least,
             "arrived_payload_bytes": passed,
             "retransmissions": int(u.retransmissions[rows].sum()),
             "longest_wait_ns": int((np.maximum(u.heard_time_ns, u.last_time_ns) - u.first_time_ns)[rows].max()),
         },
-        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row, sender)),
-        explanation=_explain(tables, rows, sender, lost),
+        evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _show_row(tables, row)),
+        explanation=_explain(tables, rows, lost),
         remedies=_list_remedies(sender),
         references=("RFC 2923 section 2.1", "RFC 4821", "RFC 8899"),
         verdict=(
-            f"The path drops packets of {sender} with {size:,} bytes of payload silently, while those up to {passed:,} "
+            f"The path drops packets of {sender} with {size} bytes of payload silently, while those up to {passed:,} "
             f"arrive{cost}: lower the MTU or MSS there."
         ),
     )
 
 
-def _measure_sizes(tables: Tables, row: int) -> tuple[int, int]:
+def _measure_sizes(tables: Tables, rows: Ints) -> tuple[Counts, Counts]:
     """Return the payload that was lost, and the longest that arrived."""
     u = tables.undelivered
-    if u.retransmissions[row]:
-        return int(u.shortest[row]), int(u.longest_bytes[row])
-    return int(u.segment_bytes[row]), int(u.longest_seen_bytes[row])
+    repeated = u.retransmissions[rows] > 0
+    lost = np.where(repeated, u.shortest[rows], u.segment_bytes[rows])
+    return lost, np.where(repeated, u.longest_bytes[rows], u.longest_seen_bytes[rows])
 
 
-def _explain(tables: Tables, rows: Ints, sender: str, lost: int) -> str:
+def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     u, first = tables.undelivered, int(rows[0])
-    size, passed = _measure_sizes(tables, first)
+    sender = _shared.host(tables, int(u.connection[first]), int(u.direction[first]))
+    size, passed = (int(bytes_[0]) for bytes_ in _measure_sizes(tables, rows))
     open_for = _shared.milliseconds(float(u.heard_time_ns[first] - u.first_time_ns[first]))
     where = f"on connection {u.connection[first]}"
     if u.retransmissions[first]:
@@ -171,12 +174,13 @@ def _explain(tables: Tables, rows: Ints, sender: str, lost: int) -> str:
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total.")
     if len(rows) > 1:
-        parts.append(f"The same is seen on {count(len(rows), 'connection')}.")
+        parts.append(f"The same is seen on {count(len(_shared.distinct(u.connection[rows])), 'connection')}.")
     return " ".join(parts)
 
 
-def _show_row(tables: Tables, row: int, sender: str) -> Iterator[Evidence]:
+def _show_row(tables: Tables, row: int) -> Iterator[Evidence]:
     u = tables.undelivered
+    sender = _shared.host(tables, int(u.connection[row]), int(u.direction[row]))
     first, first_ns = int(u.first_packet[row]), int(u.first_time_ns[row])
     if u.retransmissions[row]:
         yield Evidence(first, first_ns, f"{sender} retransmits {u.shortest[row]:,} bytes for the first time")

@@ -92,16 +92,20 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     u, first = tables.unanswered, int(rows[0])
     connections = tuple(_shared.distinct(u.connection[rows]).tolist())
-    peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
+    peers = _shared.name_hosts(tables, u.connection[rows], 1 - u.direction[rows])
     lost = _unanswered.sum_lost(tables, connections)
     share = _shared.share_of_time(tables, lost)
-    waiting = _unanswered.count_waiting(tables, rows)
+    waiting = int(_unanswered.count_waiting(tables, rows).sum())
     silent = int(u.last_time_ns[first]) - int(u.heard_time_ns[first])
-    earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
-    waited = f"{count(waiting, 'RPC')} waited for it" if waiting else "no RPC is seen to wait"
+    heard = _unanswered.format_instant(tables, int(u.heard_time_ns[first]))
+    latest = _unanswered.format_instant(tables, int(u.first_time_ns[rows].min()))
+    were = (
+        "was unreachable" if len(rows) == 1 else f"did not answer on {count(len(connections), 'connection')}, the first"
+    )
+    waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     return Finding(
         id=ID,
-        title=f"{peer} did not answer any more: no packet of it after {earliest}",
+        title=f"{peers} did not answer any more: no packet on connection {u.connection[first]} after {heard}",
         severity=_rate_severity(tables, connections, share, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
@@ -115,11 +119,11 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
             "retransmission_timeouts": int(u.timeouts[rows].sum()),
         },
         evidence=tuple(e for row in rows[: limits.examples].tolist() for e in _unanswered.show_unanswered(tables, row)),
-        explanation=_explain(tables, rows, peer, lost),
-        remedies=_list_remedies(tables, first),
+        explanation=_explain(tables, rows, lost),
+        remedies=_list_remedies(tables, rows),
         references=("RFC 9293 section 3.8.3", "RFC 5482", "gRFC A8", "gRFC A18"),
         verdict=(
-            f"{peer} was unreachable from {latest} at the latest, and {waited} "
+            f"{peers} {were} from {latest} at the latest, and {waited} "
             f"({_shared.milliseconds(lost)}, {share:.0%} of RPC time): set keepalive, and look for what happened to "
             "that host or path."
         ),
@@ -134,8 +138,9 @@ def _rate_severity(tables: Tables, connections: tuple[int, ...], share: float, l
     return "warning" if share > 0 or hidden else "info"
 
 
-def _explain(tables: Tables, rows: Ints, peer: str, lost: int) -> str:
+def _explain(tables: Tables, rows: Ints, lost: int) -> str:
     u, first = tables.unanswered, int(rows[0])
+    peer = _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
     earliest, latest = (_unanswered.format_instant(tables, int(t[first])) for t in (u.heard_time_ns, u.first_time_ns))
     parts = [
         f"The last packet of {peer} on connection {int(u.connection[first])} came at {earliest}. What was sent from "
@@ -144,7 +149,7 @@ def _explain(tables: Tables, rows: Ints, peer: str, lost: int) -> str:
         f"{_unanswered.describe_end(tables, first)}.",
     ]
     if len(rows) > 1:
-        parts.append(f"The same is seen on {len(rows):,} connections.")
+        parts.append(f"The same is seen on {len(_shared.distinct(u.connection[rows])):,} connections.")
     if lost:
         parts.append(f"RPCs waited {_shared.milliseconds(lost)} in total for answers that could not come.")
     if late := _count_past_deadline(tables, rows):
@@ -164,10 +169,10 @@ def _count_past_deadline(tables: Tables, rows: Ints) -> int:
     return int((on & (o.timeout_ns > 0) & (o.start_time_ns + o.timeout_ns <= o.end_time_ns)).sum())
 
 
-def _list_remedies(tables: Tables, row: int) -> tuple[Remedy, ...]:
-    u = tables.unanswered
-    connection, direction = int(u.connection[row]), int(u.direction[row])
-    sender = _shared.host(tables, connection, direction)
+def _list_remedies(tables: Tables, rows: Ints) -> tuple[Remedy, ...]:
+    u, first = tables.unanswered, int(rows[0])
+    connection, direction = int(u.connection[first]), int(u.direction[first])
+    sender = _shared.name_hosts(tables, u.connection[rows], u.direction[rows])
     note = f"on {sender}: an unanswered PING ends the connection after that time"
     clients = (
         Remedy("grpc-go", "grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: ..., Timeout: ...})", note),

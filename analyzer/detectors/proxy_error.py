@@ -55,7 +55,7 @@ from ..tables.durations import total_ns
 from . import _failures as common
 from . import _figures, _software, _timers
 from ._failures import Failed
-from ._shared import host, milliseconds, quality_allows
+from ._shared import milliseconds, name_hosts, quality_allows
 
 ID = "proxy-error"
 ABOUT = About(
@@ -92,7 +92,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     statuses = Counter(int(code) for code in rows.http_status.tolist())
     connections = common.connections_of(tables, rows.rpc)
     who = _name_answerers(tables, rows, connections)
-    by = " and ".join(who) or host(tables, connections[0], 1)
+    by = " and ".join(who) or name_hosts(tables, connections, 1)
     answers = ", ".join(f"{code} {n:,} times" for code, n in statuses.most_common(limits.statuses))
     ((most, number),) = statuses.most_common(1)
     mostly = f", most {most}" if 2 * number > len(rows) else ""

@@ -12,15 +12,16 @@ gRPC libraries number the attempts of a call: a retry carries `grpc-previous-rpc
 Such a request is a retry if an attempt of the same client and method with the number before had failed. The back-off
 is the time from the end of that attempt to the retry.
 
-A request that began before the attempt before it had failed is hedged, which is no retry. Hedging sends more requests,
-too, but by choice, and it is not counted here.
+A request that began while the attempt before it was open is hedged, which is no retry, and so are the other ones of
+its client and method. Hedging sends more requests, too, but by choice, and it is not counted here.
 
 When it cannot tell
 -------------------
 Retries of an application, of a proxy, and transparent retries of the library carry no number: they look like new
 calls, and the finding understates. With many calls of one method at once the capture does not say which attempt
 belongs to which call. Then back-offs are taken from the failures in their order, and calls that failed in the end are
-counted, not named.
+counted, not named. An attempt before that is not in the capture may have gone to another server: such requests count
+as retries. Without ten retries of failed attempts they may be hedged as well, and the finding is `info`.
 
 What would refute it
 --------------------
@@ -82,45 +83,75 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if int(tables.connections.retries.sum()) < limits.few:
         return
     found = _retries.find_retries(tables)
-    if len(found.retries) >= limits.few:
+    if len(found.retries) + len(found.unpaired) >= limits.few:
         yield _make_finding(tables, found, limits)
 
 
 def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
-    rpcs, methods = tables.rpcs, _failures.by_method(tables, found.retries.astype(np.uint32))
+    rpcs, again = tables.rpcs, np.r_[found.retries, found.unpaired].astype(np.uint32)
     # rows are limited, the connections' counts are not
     retries = int(tables.connections.retries.sum()) - len(found.hedges)
-    requests = sum(m.rpcs for m in tables.methods if m.number in set(rpcs.method[found.retries].tolist()))
-    calls = max(requests - retries, 1)
-    share, attempts = retries / max(tables.rpc_count, 1), requests / calls
-    connections = tuple(_shared.distinct(rpcs.connection[found.retries]).tolist())
-    statuses = Counter(rpcs.status[found.failed].tolist())
-    status = _name_status(statuses.most_common(1)[0][0])
-    grew = f"{count(calls, 'call')} caused {requests:,} requests"
+    used = set(rpcs.method[again].tolist())
+    requests = sum(m.rpcs for m in tables.methods if m.number in used)
+    share, attempts = retries / max(tables.rpc_count, 1), requests / max(requests - retries, 1)
+    proven, per_call = len(found.retries) >= limits.few, f", {attempts:.1f} attempts per call"
+    are = "retries" if proven else "retries or hedged attempts"
+    advice = "Find out why attempts fail"
+    if len(found.failed):
+        advice += f" with {_name_most_frequent(tables, found)}"
     return Finding(
         id=ID,
-        title=f"{retries:,} of {tables.rpc_count:,} requests are retries, {attempts:.1f} attempts per call",
-        severity=_shared.severity(share, limits.warning_share, limits.critical_share),
-        confidence=_shared.quality_allows(tables),
-        scope=Scope(connections, _failures.methods_of(tables, found.retries.astype(np.uint32))),
+        title=f"{retries:,} of {tables.rpc_count:,} requests are {are}" + per_call * (not len(found.unpaired)),
+        severity=_shared.severity(share, limits.warning_share, limits.critical_share) if proven else "info",
+        confidence=_shared.lower("medium" if len(found.unpaired) else "high", _shared.quality_allows(tables)),
+        scope=Scope(tuple(_shared.distinct(rpcs.connection[again]).tolist()), _failures.methods_of(tables, again)),
         lost_ns=None,
         share=None,
-        metrics=_measure(tables, found, retries, requests)
-        | {"attempts_per_call": round(attempts, 2), "retried_share": share},
+        metrics=_measure(tables, found, retries, requests) | {"retried_share": share},
         evidence=tuple(_show_retries(tables, found, limits)),
-        explanation=(
-            f"{grew} of {next(iter(methods))}"
-            f"{' and other methods' * (len(methods) > 1)}: {retries:,} of them are retries, up to "
-            f"{int(rpcs.previous_attempts[found.retries].max()) + 1} attempts of a call. The attempts before had "
-            f"mostly failed with {status}. {_describe_back_off(tables, found)} {_describe_outcome(tables, found)}"
-        ),
+        explanation=" ".join(_explain(tables, found, requests, retries, are)),
         remedies=_REMEDIES,
         references=("gRFC A6", "https://grpc.io/docs/guides/retry/"),
         verdict=(
-            f"{grew}: retries are {share:.0%} of the load. Find out why attempts fail with {status}, and limit retries "
-            "(retryThrottling)."
+            f"{_describe_growth(found, requests, retries, are)}: retries are {share:.0%} of the load. {advice}, and "
+            "limit retries (retryThrottling)."
+            if proven
+            else f"{_describe_growth(found, requests, retries, are)}, {share:.0%} of the load: look where the attempts "
+            "before went, and why they were not enough."
         ),
     )
+
+
+def _describe_growth(found: Retries, requests: int, retries: int, are: str) -> str:
+    """Say how many calls caused how many requests, if the first attempts are in the capture."""
+    if len(found.unpaired):
+        return f"{retries:,} of {requests:,} requests are {are}"
+    return f"{count(max(requests - retries, 1), 'call')} caused {requests:,} requests"
+
+
+def _explain(tables: Tables, found: Retries, requests: int, retries: int, are: str) -> Iterator[str]:
+    again = np.r_[found.retries, found.unpaired].astype(np.uint32)
+    methods, unpaired = _failures.by_method(tables, again), len(found.unpaired)
+    yield (
+        f"{_describe_growth(found, requests, retries, are)} of {next(iter(methods))}"
+        f"{' and other methods' * (len(methods) > 1)}{'' if unpaired else f': {retries:,} of them are {are}'}, up to "
+        f"{int(tables.rpcs.previous_attempts[again].max()) + 1} attempts of a call."
+    )
+    if len(found.retries):
+        yield (
+            f"The attempts before had mostly failed with {_name_most_frequent(tables, found)}. "
+            f"{_describe_back_off(tables, found)} {_describe_outcome(tables, found)}"
+        )
+    if unpaired:
+        yield (
+            f"For {count(unpaired, 'request')} no failed or open attempt before is known: it may have gone to another "
+            "server."
+        )
+
+
+def _name_most_frequent(tables: Tables, found: Retries) -> str:
+    """Name the status with which most attempts failed."""
+    return _name_status(Counter(tables.rpcs.status[found.failed].tolist()).most_common(1)[0][0])
 
 
 def _name_status(status: int) -> str:
@@ -128,13 +159,15 @@ def _name_status(status: int) -> str:
 
 
 def _measure(tables: Tables, found: Retries, retries: int, requests: int) -> dict[str, int | float | str]:
-    back_offs = _list_back_offs(tables, found)
+    again, back_offs = np.r_[found.retries, found.unpaired], _list_back_offs(tables, found)
+    attempts = round(requests / max(requests - retries, 1), 2)
     return {
         "requests": requests,
         "retries": retries,
         "hedges": len(found.hedges),
-        "most_attempts": int(tables.rpcs.previous_attempts[found.retries].max()) + 1,
-        "retries_answered_ok": int((tables.rpcs.status[found.retries] == _failures.OK).sum()),
+        **({"unpaired": len(found.unpaired)} if len(found.unpaired) else {"attempts_per_call": attempts}),
+        "most_attempts": int(tables.rpcs.previous_attempts[again].max()) + 1,
+        "retries_answered_ok": int((tables.rpcs.status[again] == _failures.OK).sum()),
         **{f"back_off_{number}_p50_ns": int(np.median(ns)) for number, ns in back_offs.items()},
     }
 
@@ -148,8 +181,9 @@ def _list_back_offs(tables: Tables, found: Retries) -> dict[int, Ints]:
 
 
 def _describe_back_off(tables: Tables, found: Retries) -> str:
-    medians = [_shared.milliseconds(float(np.median(ns))) for ns in _list_back_offs(tables, found).values()]
-    return f"The median back-off before retry 1{f' to {len(medians)}' * (len(medians) > 1)} was {', '.join(medians)}."
+    back_offs = _list_back_offs(tables, found)
+    medians = [_shared.milliseconds(float(np.median(ns))) for ns in back_offs.values()]
+    return f"The median back-off before retry {', '.join(map(str, back_offs))} was {', '.join(medians)}."
 
 
 def _describe_outcome(tables: Tables, found: Retries) -> str:
@@ -169,6 +203,9 @@ def _show_retries(tables: Tables, found: Retries, limits: Limits) -> Iterator[Ev
         yield _failures.ended(tables, before, f"attempt {rpcs.previous_attempts[row]} fails with {status}")
         what = f"attempt {int(rpcs.previous_attempts[row]) + 1} (grpc-previous-rpc-attempts: "
         what += f"{rpcs.previous_attempts[row]}, connection {rpcs.connection[row]}, stream {rpcs.stream[row]})"
+        yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
+    for row in found.unpaired[: limits.examples].tolist():
+        what = f"attempt {int(rpcs.previous_attempts[row]) + 1}, and no failed or open one before it is known"
         yield Evidence(int(rpcs.first_packet[row]), int(rpcs.start_time_ns[row]), what)
 
 

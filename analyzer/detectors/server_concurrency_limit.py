@@ -47,7 +47,6 @@ References
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator
 
 import numpy as np
@@ -78,6 +77,8 @@ class Limits(Struct, frozen=True, eq=False):
     """Fewest calls judged (heuristic: fewer fit by chance)."""
     most_calls: int = 128
     """Most calls judged, the first ones (heuristic: bounds the work)."""
+    groups: int = 200
+    """Most pairs of server and method judged, those with most calls (heuristic: bounds the work)."""
     shortest_ns: int = 1_000_000
     """Shortest time that a call takes (heuristic: below, packets' own times decide, 1 ms)."""
     spread: float = 0.35
@@ -110,22 +111,37 @@ class _Fit(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the server and method with the longest time of a call."""
     methods = {method.number: method for method in tables.methods}
+    slow = {number for number, method in methods.items() if _may_wait(method, limits)}
+    groups = [g for g in _group_calls(tables) if len(g) >= limits.calls and int(tables.rpcs.method[g[0]]) in slow]
+    groups.sort(key=len, reverse=True)
     fits = (
         _fit_limit(tables, rows[: limits.most_calls], methods[int(tables.rpcs.method[rows[0]])], limits)
-        for rows in _group_calls(tables)
-        if len(rows) >= limits.calls and int(tables.rpcs.method[rows[0]]) in methods
+        for rows in groups[: limits.groups]
     )
     found = [fit for fit in fits if fit is not None]
     if found:
         yield _make_finding(tables, max(found, key=lambda fit: float(np.median(fit.took_ns))))
 
 
+def _may_wait(method: Method, limits: Limits) -> bool:
+    """Check whether the median response leaves room for a call of the shortest time and a wait."""
+    return (method.turnaround or {}).get("p50", 0) >= limits.wait_goes_on * limits.shortest_ns
+
+
 def _fit_limit(tables: Tables, rows: Ints, method: Method, limits: Limits) -> _Fit | None:
     """Find the least limit that explains the calls; None when none does."""
     start, end = _list_times(tables, rows)
     near = max(int(tables.connections.near_server_rtt_ns[tables.rpcs.connection[rows]].max()), 0)
-    ended = _sort_ends(end)
-    fits = (_try_limit(rows, start + near, end, ended, limit) for limit in range(1, _count_open(start, end)))
+    begin, freed_by = _try_limits(start + near, end, _count_open(start, end))
+    took = end - begin
+    if not len(took):
+        return None
+    low, median, high = np.quantile(took, (0.1, 0.5, 0.9), axis=1)
+    alike = np.flatnonzero((median > 0) & (high - low <= limits.spread * median))
+    fits = (
+        _Fit(row + 1, rows, begin[row], freed_by[row], took[row], float((high[row] - low[row]) / median[row]))
+        for row in alike.tolist()
+    )
     # callers in a loop make multiples of the limit fit as well
     return next((fit for fit in fits if _explains(fit, start, near, method, limits)), None)
 
@@ -156,13 +172,12 @@ def _group_calls(tables: Tables) -> Iterator[Ints]:
     yield from np.split(rows, np.flatnonzero((kind[1:] != kind[:-1]).any(axis=1)) + 1)
 
 
-def _sort_ends(end: Ints) -> list[list[int]]:
-    """List for each call the calls before it, in the order of their ends."""
-    before: list[tuple[int, int]] = []
-    ended = []
-    for place, time in enumerate(end.tolist()):
-        ended.append([one for _, one in before])
-        bisect.insort(before, (time, place))
+def _sort_ends(end: Ints) -> Ints:
+    """List in each row the calls before that call, in the order of their ends, and then zeros."""
+    order = np.argsort(end, kind="stable")
+    ended = np.zeros((len(end), len(end)), dtype=np.int64)
+    for place in range(len(end)):
+        ended[place, :place] = order[order < place]
     return ended
 
 
@@ -176,25 +191,20 @@ def _count_open(start: Ints, end: Ints) -> int:
     return int((np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, side="right")).max())
 
 
-def _try_limit(rows: Ints, arrival: Ints, end: Ints, ended: list[list[int]], limit: int) -> _Fit:
-    """Say when each call began, and how long it took, if the server works on `limit` calls at once."""
-    freed_by = np.full(len(rows), -1, dtype=np.int64)
-    begin = arrival.copy()
-    for place in range(limit, len(rows)):
-        # when all calls before it but limit - 1 have ended
-        freeing = ended[place][place - limit]
-        if end[freeing] > arrival[place]:
-            freed_by[place], begin[place] = freeing, end[freeing]
-    took = end - begin
-    low, median, high = (float(value) for value in np.quantile(took, (0.1, 0.5, 0.9)))
-    spread = (high - low) / median if median > 0 else float("inf")
-    return _Fit(limit, rows, begin, freed_by, took, spread)
+def _try_limits(arrival: Ints, end: Ints, most: int) -> tuple[Ints, Ints]:
+    """Say when each call began, and which call freed its place, for each limit below `most` from 1 on."""
+    place = np.arange(len(end))
+    # its place is free when all calls before it but limit - 1 have ended
+    rank = place - np.arange(1, max(most, 1))[:, np.newaxis]
+    freeing = _sort_ends(end)[place, np.maximum(rank, 0)]
+    waits = (rank >= 0) & (end[freeing] > arrival)
+    return np.where(waits, end[freeing], arrival), np.where(waits, freeing, -1)
 
 
 def _explains(fit: _Fit, start: Ints, near: int, method: Method, limits: Limits) -> bool:
     """Check whether the limit explains the times of calls, with and without a wait."""
     waited = fit.freed_by >= 0
-    if fit.spread > limits.spread or not waited.any() or waited.all() or not method.turnaround:
+    if not waited.any() or waited.all() or not method.turnaround:
         return False
     took, free = float(np.median(fit.took_ns[waited])), float(np.median(fit.took_ns[~waited]))
     queued = fit.begin_ns - start - near >= took

@@ -69,7 +69,7 @@ from ..tables import COMPLETE, Ints, Method, Tables
 from ..tables.grouping import group_rows
 from . import _failures as common
 from . import _figures
-from ._shared import distinct, host, lower, milliseconds, names, quality_allows, rpc_time, share_of_time
+from ._shared import distinct, host, lower, milliseconds, name_hosts, names, quality_allows, rpc_time, share_of_time
 
 ID = "server-latency"
 ABOUT = About(
@@ -297,10 +297,7 @@ def _make_finding(tables: Tables, slow: list[_Slow], limits: Limits) -> Finding:
 def _name_servers(tables: Tables, method: Method) -> str:
     """Name the server of a method, or say how many have it: `3 servers (10.0.0.2 and others)`."""
     used = tables.connection_methods
-    connections = distinct(used.connection[used.method == method.number])
-    first = host(tables, int(connections[0]), 1)
-    servers = len(distinct(tables.connections.server_ip[connections]))
-    return first if servers == 1 else f"{servers:,} servers ({first.removeprefix('server ')} and others)"
+    return name_hosts(tables, distinct(used.connection[used.method == method.number]), 1)
 
 
 def _write_title(slow: _Slow, server: str, name: str) -> str:

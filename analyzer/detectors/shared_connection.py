@@ -68,7 +68,7 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
-from ..tables import Tables
+from ..tables import Mask, Tables
 from ..tables.durations import total_ns
 from . import _figures, _settings, _shared, _software, _turns
 
@@ -139,7 +139,7 @@ def find_losing(tables: Tables, limits: Limits) -> _turns.Rows:
     return rows[_turns.mark_alone(tables, rows)]
 
 
-def _mark_idle_in_step(turn: _turns.Turn, limits: Limits) -> _turns.Mask:
+def _mark_idle_in_step(turn: _turns.Turn, limits: Limits) -> Mask:
     return (turn.held >= limits.held_share) & _turns.mark_in_step(turn, limits.callers_per_round, limits.most_paused)
 
 

@@ -54,17 +54,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from ..model.analysis import Analysis
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count, size
-from ..tables import DIRECTIONS, Ints, Tables
+from ..tables import DIRECTIONS, Ints, Mask, Tables
 from . import _control, _figures, _settings, _shared, _software
-
-Mask = npt.NDArray[np.bool_]
 
 ID = "small-packets"
 

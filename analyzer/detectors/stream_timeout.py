@@ -49,11 +49,11 @@ from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Skipped
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from . import _failures as common
 from . import _figures, _software, _timers
 from ._failures import Failed
-from ._shared import lower, milliseconds, quality_allows
+from ._shared import distinct, lower, milliseconds, name_hosts, quality_allows
 
 ID = "stream-timeout"
 ABOUT = About(
@@ -120,7 +120,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, max(found, key=lambda timed: len(timed.rows)), limits)
 
 
-def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
+def _is_broken_off(tables: Tables, rows: Failed) -> Mask:
     """Mark ends that a timer of the server or a proxy may have caused, on connections that went on."""
     rpcs, sent = tables.rpcs, rows.source == common.TRAILERS
     by_timer = np.isin(rows.status, (common.UNAVAILABLE, common.CANCELLED, common.DEADLINE_EXCEEDED))
@@ -128,7 +128,7 @@ def _is_broken_off(tables: Tables, rows: Failed) -> common.Mask:
     closed = tables.connections.closed_time_ns[rpcs.connection[rows.rpc]]
     end = rpcs.start_time_ns[rows.rpc] + rows.duration_ns
     answered = common.refused(rows) & ~np.isin(rows.http_status, TIMEOUTS)
-    broken: common.Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
+    broken: Mask = (~sent | by_timer) & ~by_client & ~answered & ~((closed >= 0) & (closed <= end))
     return broken
 
 
@@ -158,7 +158,7 @@ def _find_same(tables: Tables, rows: Failed, times: Ints, measures: str, limits:
 def _end_apart(tables: Tables, rows: Failed, times: Ints, limits: Limits) -> bool:
     """Check whether they ended at different moments; RPCs begun and stopped together do not count."""
     ends = tables.rpcs.start_time_ns[rows.rpc] + rows.duration_ns
-    return int(ends.max() - ends.min()) >= limits.apart * int(times.max() - times.min()) and len(np.unique(ends)) > 1
+    return int(ends.max() - ends.min()) >= limits.apart * int(times.max() - times.min()) and len(distinct(ends)) > 1
 
 
 def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
@@ -169,7 +169,7 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     when = "after {} without a packet" if silent else "{} after their request, though packets flowed"
     connections = common.connections_of(tables, rows.rpc)
     software = _software.recognise_proxy(tables, connections)
-    by = f"{_name_ends(tables, connections)}{f' ({software})' if software else ''}"
+    by = f"{name_hosts(tables, connections, 1)}{f' ({software})' if software else ''}"
     remedies = _timers.list_timers(timed.measures, median, software)
     likely = f" Look at {remedies[0].knob} of {remedies[0].implementation}." if software else ""
     sent = int((rows.source == common.TRAILERS).sum())
@@ -211,11 +211,6 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
             f"{by} ended {len(rows):,} of {everything:,} RPCs {when.format(milliseconds(median))}: find that timer."
         ),
     )
-
-
-def _name_ends(tables: Tables, connections: tuple[int, ...]) -> str:
-    ends = list(dict.fromkeys(tables.server(connection) for connection in connections))
-    return f"Server {ends[0]}" if len(ends) == 1 else f"{len(ends):,} servers ({ends[0]} and others)"
 
 
 def _show(tables: Tables, rows: Failed, timed: _Timed, limits: Limits) -> Iterator[Evidence]:

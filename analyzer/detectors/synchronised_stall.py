@@ -58,7 +58,7 @@ from msgspec import Struct
 from ..model.budget import CAUSES
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Scope, Severity, Skipped
-from ..tables import Ints, Tables
+from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
 from ..tables.grouping import group_rows
 from . import _figures, _shared, _software
@@ -71,7 +71,6 @@ ABOUT = About(
     whole_connections=True,
 )
 
-Marks = npt.NDArray[np.bool_]
 
 _SERVER, _STREAM, _CONNECTION = (CAUSES.index(name) for name in ("server", "stream_window", "connection_window"))
 _PERIOD_NS = 100_000_000
@@ -145,8 +144,8 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
 class _Proved(Struct, frozen=True, eq=False):
     """What each stall proves; columns as long as the stalls table."""
 
-    by_ping: Marks
-    by_rpcs: Marks
+    by_ping: Mask
+    by_rpcs: Mask
     length_ns: Ints
     """Its length less the round trip from the capture point to the host."""
     waiting: Ints
@@ -191,7 +190,7 @@ def _count_waiting(tables: Tables) -> Ints:
     return waiting
 
 
-def _mark_c_core_clients(tables: Tables) -> Marks:
+def _mark_c_core_clients(tables: Tables) -> Mask:
     """Mark stalls of clients that read their socket only while a call is open."""
     stalls = tables.stalls
     clients = _shared.distinct(stalls.connection[(stalls.direction == 0) & (stalls.ping_packet > 0)]).tolist()
@@ -205,7 +204,7 @@ def _find_least_rpcs_ns(tables: Tables, rows: Ints, limits: Limits) -> npt.NDArr
     return np.asarray(np.maximum(limits.late_rpcs_ns, limits.factor * mean), dtype=np.float64)
 
 
-def _mark_unary(tables: Tables, rows: Ints, limits: Limits) -> Marks:
+def _mark_unary(tables: Tables, rows: Ints, limits: Limits) -> Mask:
     """Mark stalls of connections with one response per request, after the server's first one."""
     messages = tables.directions.messages.astype(np.int64).reshape(-1, 2).sum(axis=1)
     unary = messages[rows] <= limits.unary_messages * tables.connections.rpcs[rows]

@@ -16,7 +16,7 @@ from ..tables.durations import total_ns
 from .methods import methods
 from .part import part
 from .reading import Mask, Read, read
-from .rpcs import NAMED, select_rpcs, select_without_rpcs
+from .rpcs import NAMED, select_other_requests, select_rpcs, select_without_rpcs
 from .selection import Selection
 
 __all__ = ["Part", "Read", "narrow", "read", "select_rpcs"]
@@ -59,11 +59,12 @@ def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
     if chosen.method is None and chosen.trace is None:
         whole |= (on == 0) & select_without_rpcs(tables, chosen)
     counted = methods(tables, mine, seen)
-    judged = part(tables, mine, whole | (kept > 0), counted, seen, whole)
+    others = select_other_requests(tables, chosen)
+    judged = part(tables, mine, whole | (kept > 0), counted, seen, whole, others)
     apart = (kept > 0) & ~whole
     alone = judged
     if apart.any():
-        alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole)
+        alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole, others)
     return Part(judged, alone, _describe_selection(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
 
 

@@ -22,7 +22,6 @@ from ..tables import (
     Ints,
     Method,
     OpenRpcs,
-    OtherRequests,
     Pings,
     Rpcs,
     Stalls,
@@ -65,13 +64,13 @@ _COUNTS = (
 """Columns of connections with counts, which become zero for connections that are not selected."""
 
 _Row = TypeVar("_Row", bound=Struct)
-_OfConnections = TypeVar(
-    "_OfConnections", Closings, Idles, Pings, Goaways, OtherRequests, Stalls, Unanswered, Undelivered
-)
+_OfConnections = TypeVar("_OfConnections", Closings, Idles, Pings, Goaways, Stalls, Unanswered, Undelivered)
 
 
-def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask) -> Tables:
-    """Make the tables with the RPCs `mine` and the connections `on`; other connections count nothing."""
+def part(
+    tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen: Read, whole: Mask, others: Mask
+) -> Tables:
+    """Make the tables with the RPCs `mine`, other requests `others`, and connections `on`; the rest counts nothing."""
     rows = np.flatnonzero(mine)
     waits, streams = _waits(tables, mine, on & whole)
     rpcs = _rows(tables.rpcs, rows)
@@ -80,7 +79,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
     connection_budgets = np.zeros((number, causes), dtype=np.int64)
     rpc_budgets = gathered(tables.rpc_budgets, rows)
     np.add.at(connection_budgets, rpcs.connection.astype(np.int64), rpc_budgets)
-    twice = np.repeat(on, 2)
+    twice, asked = np.repeat(on, 2), on[tables.other_requests.connection]
     measured = tables.measured and type(tables.measured)(
         tables.measured.stops[waits], tables.measured.before_idle[waits]
     )
@@ -106,7 +105,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         pings=_of(tables.pings, on),
         goaways=_of(tables.goaways, on),
         delays=_rows(tables.delays, _carries(tables, tables.delays, mine)),
-        other_requests=_of(tables.other_requests, on),
+        other_requests=_rows(tables.other_requests, asked & others),
         connection_methods=_connection_methods(tables, rpcs),
         failures=failures,
         failure_budgets=budgets,
@@ -114,7 +113,7 @@ def part(tables: Tables, mine: Mask, on: Mask, methods: tuple[Method, ...], seen
         frame_counts=_frame_counts(seen, tables, mine, whole & on),
         message_count=sum(method.messages for method in methods),
         begun_before=int((rpcs.flags & BEGUN_BEFORE != 0).sum()),
-        other_streams=int(tables.connections.other_streams[on].sum()),
+        other_streams=int(tables.connections.other_streams[on].sum()) - int((asked & ~others).sum()),
         measured=measured or None,
         before=Before(tables, waits),
     )

@@ -69,6 +69,15 @@ def _find_methods(tables: Tables, pattern: str) -> list[int]:
     return found
 
 
+def select_other_requests(tables: Tables, chosen: Selection) -> Mask:
+    """Mark requests that are no RPCs and begin in the selected time."""
+    starts = tables.other_requests.start_time_ns - (tables.capture["first_time_ns"] or 0)
+    meant = np.ones(len(starts), dtype=np.bool_)
+    if chosen.from_ns is not None:
+        meant &= starts >= chosen.from_ns
+    return meant & (starts <= chosen.to_ns) if chosen.to_ns is not None else meant
+
+
 def select_without_rpcs(tables: Tables, chosen: Selection) -> Mask:
     """Mark selected connections without RPCs: they open in the selected time."""
     first, opened = tables.capture["first_time_ns"] or 0, tables.connections.first_time_ns

@@ -32,6 +32,7 @@ from .columns import (
     Codes,
     Counts,
     Ints,
+    Mask,
     Shorts,
     Sizes,
 )
@@ -337,6 +338,7 @@ __all__ = [
     "Ints",
     "LookupAddresses",
     "Lookups",
+    "Mask",
     "Measured",
     "Messages",
     "Method",

@@ -10,6 +10,7 @@ Counts = npt.NDArray[np.uint32]
 Sizes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint8]
 Shorts = npt.NDArray[np.uint16]
+Mask = npt.NDArray[np.bool_]
 
 DIRECTIONS = ("client", "server")
 """Names of directions by number."""

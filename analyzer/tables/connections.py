@@ -184,8 +184,6 @@ class Lookups(Struct, frozen=True, eq=False):
     kind: Annotated[Counts, "record type: 1 is A, 16 TXT, 28 AAAA, 33 SRV"]
     packet: Annotated[Counts, "packet of the first query"]
     time_ns: Annotated[Ints, "time of that packet"]
-    queries: Annotated[Counts, "queries sent until the answer"]
-    last_packet: Annotated[Counts, "packet of the last query"]
     answer_packet: Annotated[Counts, "packet of the answer, 0 for none"]
     answer_time_ns: Annotated[Ints, "time of that packet"]
     code: Annotated[Codes, "response code: 0 is no error, 3 no such name (RFC 1035 section 4.1.1)"]

@@ -8,14 +8,18 @@ import pytest
 from judging import played
 from support import synthetic
 
-from grpcdiag.analyzer.analysis import analyze, of_tables
+from grpcdiag.analyzer.analysis import analyze, of_part, of_tables
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis, OtherRequest
+from grpcdiag.analyzer.selection.narrow import read
+from grpcdiag.analyzer.selection.selection import Selection
 from grpcdiag.analyzer.summary import other_requests
 from grpcdiag.analyzer.tables import NO_METHOD
 from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.wire import Link
 from grpcdiag.fixtures.synthetic.words import MS
 from grpcdiag.reports import markdown, terminal
 
@@ -41,6 +45,16 @@ def test_requests_are_counted_by_path_without_query_and_status(tmp_path: Path) -
     assert health.first_packet == rows.first_packet[0] < red.first_packet
     assert (rows.last_packet > rows.first_packet).all()
     assert sum(request.requests for request in analysis.other_requests) == analysis.totals.other_streams == 4
+
+
+def test_requests_outside_the_selected_time_are_left_out(tmp_path: Path) -> None:
+    """Three health checks, then 20 ms until the next request."""
+    path = tmp_path / "mixed.pcap"
+    path.write_bytes(write_pcap(Link().carry(mixed())))
+    for chosen, counts in ((Selection(to_ns=15 * MS), [3]), (Selection(), [3, 1])):
+        analysis = of_part(read([str(path)], chosen), chosen)
+        assert [request.requests for request in analysis.other_requests] == counts
+        assert analysis.totals.other_streams == sum(counts)
 
 
 def test_reports_show_them_with_escaped_paths(tmp_path: Path) -> None:

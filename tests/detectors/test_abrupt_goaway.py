@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,12 @@ from judging import changed, must, played, tables_of_scene, told
 from support import recorded, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import abrupt_goaway as detector
-from grpcdiag.fixtures.synthetic.scenes_restarts import restarted
+from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
+from grpcdiag.fixtures.synthetic.scenes_restarts import METHOD, RTT, restarted
+from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
+from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/goaway-low", "wild/nginx-goaway50"]
 """Recorded captures on which the finding fires."""
@@ -93,6 +98,23 @@ def test_few_refused_calls_are_info(tmp_path: Path, refused: int, limits: dict[s
 def test_calls_that_begin_again_soon(again_ns: int, calls: int) -> None:
     finding = the_finding(detector, [recorded("wild/goaway-low.pcap.zst")], again_ns=again_ns)
     assert finding.metrics["begun_again_rpcs"] == calls
+
+
+@pytest.mark.parametrize(("other", "again"), [("10.0.0.1", 4), ("10.0.0.3", 3)])
+def test_a_call_that_begins_again_is_counted_once(tmp_path: Path, other: str, again: int) -> None:
+    """Each of two connections refuses three calls; four calls begin after both GOAWAYs, from one client or from two."""
+    conv, after = restarted(refused=3), opened(rtt_ns=RTT)
+    after.advance(500 * MS)
+    for _ in range(4):
+        after.unary(METHOD)
+    links = [
+        Link(rtt_ns=RTT, client=replace(CLIENT, ip=ip, port=4000 + number), close="server")
+        for number, ip in enumerate((CLIENT.ip, CLIENT.ip, other))
+    ]
+    path = tmp_path / "played.pcap"
+    path.write_bytes(side_by_side([conv, after, conv], links).file())
+    finding = must(detector, decode([str(path)]))
+    assert (finding.metrics["refused_rpcs"], finding.metrics["begun_again_rpcs"]) == (6, again)
 
 
 def test_a_goaway_of_the_client_or_with_an_error_is_another_finding() -> None:

@@ -13,7 +13,8 @@ from grpcdiag.analyzer.detectors import cancelled
 from grpcdiag.analyzer.summary.figures import summarize_calls
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_failures import METHOD, given_up
-from grpcdiag.fixtures.synthetic.scenes_retries import hedged
+from grpcdiag.fixtures.synthetic.scenes_retries import METHOD as ATTEMPTED
+from grpcdiag.fixtures.synthetic.scenes_retries import attempt, hedged
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["lab/cancelled"]
@@ -104,6 +105,56 @@ def test_hedged_attempts_are_no_timer(tmp_path: Path, others: int) -> None:
     assert found.severity == ("warning" if others else "info")
     assert ("timer" in found.verdict) == bool(others)
     assert "12 of them are hedged attempts" in found.explanation
+
+
+def test_attempts_that_the_application_cancels_are_not_answered(tmp_path: Path) -> None:
+    """Both attempts of each call are cancelled; other calls are answered before and after."""
+    conv = opened()
+    for number in range(12):
+        conv.unary(ATTEMPTED)
+        calls = [attempt(conv, 0)]
+        conv.advance(20 * MS)
+        calls.append(attempt(conv, 1))
+        conv.advance((5 + number % 3) * MS)
+        for call in calls:
+            call.cancel()
+        conv.settle()
+    found = must(cancelled, played(conv, tmp_path))
+    assert "hedged_rpcs" not in found.metrics
+    assert "another attempt" not in found.explanation + found.verdict
+
+
+def test_attempts_before_which_nothing_is_open_are_no_hedges(tmp_path: Path) -> None:
+    """The first attempts went to another server."""
+    conv = opened()
+    for _ in range(12):
+        conv.unary(ATTEMPTED)
+        call = attempt(conv, 1)
+        conv.advance(5 * MS)
+        call.cancel()
+        conv.settle()
+    assert "hedged_rpcs" not in must(cancelled, played(conv, tmp_path)).metrics
+
+
+@pytest.mark.parametrize("winner", [0, 1, 2])
+def test_all_attempts_but_the_one_that_is_answered_are_hedged(tmp_path: Path, winner: int) -> None:
+    """Three attempts 20 ms apart, one is answered; the calls of two applications overlap."""
+    conv = opened()
+    for _ in range(4):
+        attempts = []
+        for number in range(3):
+            attempts += [(number, attempt(conv, number)), (number, attempt(conv, number))]
+            conv.advance(20 * MS)
+        for number, call in attempts:
+            if number == winner:
+                call.reply_message(16)
+                call.finish()
+        conv.settle()
+        for number, call in attempts:
+            if number != winner:
+                call.cancel()
+        conv.settle()
+    assert must(cancelled, played(conv, tmp_path)).metrics["hedged_rpcs"] == 4 * 2 * 2
 
 
 def test_hedging_of_a_recorded_client() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, tables_of_scene, told
+from judging import changed, must, repeated, tables_of_scene, told
+from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.detectors import _shared
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
 from grpcdiag.fixtures.synthetic.words import S
 
@@ -59,5 +62,23 @@ def test_thresholds() -> None:
 def test_a_slow_reader_is_told_by_its_earlier_waits() -> None:
     tables = tables_of_scene("flow-control-deadlock-fires")
     wait = int((tables.open_rpcs.end_time_ns - tables.open_rpcs.since_time_ns)[0])
-    assert told(detector, tables, factor=0.0) is not None
-    assert len(tables.waits.cause) == 0 or wait > 5 * int(tables.waits.duration_ns.max())
+    row = {
+        "connection": 0,
+        "cause": tables.open_rpcs.cause[0],
+        "duration_ns": wait // 5,
+    }
+    waits = tables.waits
+    empty = {name: np.zeros(1, dtype=getattr(waits, name).dtype) for name in waits.__struct_fields__}
+    before = changed(replace(tables, waits=type(waits)(**empty)), "waits", **{name: [row[name]] for name in row})
+    assert told(detector, before) is not None
+    assert told(detector, changed(before, "waits", duration_ns=[wait // 5 + 1])) is None
+    assert told(detector, changed(before, "waits", duration_ns=[wait // 5 + 1], cause=[0])) is not None
+
+
+def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
+    """A damaged clock lets three RPCs wait 127 years each, more together than 64 bits hold."""
+    tables = repeated(tables_of_scene("flow-control-deadlock-fires"), "open_rpcs", 0, 3)
+    late = changed(tables, "open_rpcs", end_time_ns=tables.open_rpcs.since_time_ns + 4 * 10**18)
+    finding = must(detector, late)
+    assert finding.share == 1.0
+    assert finding.lost_ns == _shared.rpc_time(late)

@@ -54,6 +54,8 @@ def test_a_side_that_goes_on_is_proof_without_another_ttl() -> None:
     later = int(tables.closings.time_ns[row])
     on = changed(tables, "closings", later_packets=[1], later_packet=[99], later_time_ns=[later + 30 * MS])
     assert must(detector, on).confidence == "medium"
+    unknown = changed(on, "connections", min_rtt_ns=[-1])
+    assert told(detector, unknown) is None  # the packet may have left before the RST
     soon = changed(on, "closings", later_time_ns=[later + 19 * MS])
     assert told(detector, soon) is None  # reordered on the way
 

@@ -54,5 +54,7 @@ def test_a_full_connection_is_critical() -> None:
 def test_the_share_of_the_limit_decides() -> None:
     tables = tables_of_scene("half-closed-streams-fires")
     assert must(detector, tables).severity == "info"
+    unlimited = changed(tables, "connections", peer_max_concurrent_streams=[2**31 - 1])  # C-core's default
+    assert "allows" not in must(detector, unlimited).title + must(detector, unlimited).explanation
     for limit, severity in ((3, "critical"), (6, "warning"), (7, "info")):
         assert must(detector, changed(tables, "connections", peer_max_concurrent_streams=[limit])).severity == severity

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, tables_of_scene, told
+from judging import changed, must, played, tables_of_scene, told
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import hung_rpc as detector
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_dead import METHOD, RTT
 from grpcdiag.fixtures.synthetic.words import S
 
 FIRES_ON = ["wild/hung-rpc"]
@@ -54,6 +58,43 @@ def test_the_call_that_nobody_answers_is_named() -> None:
     assert "connection 0, stream 57" in finding.explanation
     assert "1 of 1 hanging RPC without grpc-timeout" in finding.explanation
     assert "capture_gap" not in analysis.budget
+
+
+def test_each_side_is_told_apart(tmp_path: Path) -> None:
+    """Two calls wait for the server, one for the client; a fourth one is the longest, of a method that is rare."""
+    conv = opened(rtt_ns=RTT)
+    conv.start_rpc("/demo.Store/Rare").send_message(16, end_stream=True)
+    for _ in range(3):
+        conv.unary(METHOD)
+    for _ in range(2):
+        conv.start_rpc(METHOD).send_message(16, end_stream=True)
+    conv.start_rpc(METHOD)
+    for _ in range(4):
+        conv.advance(3 * S)
+        conv.unary(METHOD)
+    tables = played(conv, tmp_path, "none")
+    finding = must(detector, tables)
+    waits = tables.open_rpcs.end_time_ns - tables.open_rpcs.since_time_ns
+    assert finding.title == "3 RPCs wait for server 10.0.0.2 until the end, the longest for 12.2 s"
+    assert finding.verdict.startswith(finding.title)
+    assert (finding.metrics["hung_rpcs"], finding.metrics["waiting_for_server_rpcs"]) == (3, 3)
+    assert finding.metrics["waiting_for_other_side_rpcs"] == 1
+    assert finding.metrics["longest_wait_ns"] == waits[0] == waits.max()
+    assert finding.lost_ns == waits[1:3].sum()  # those that can be compared
+    assert "1 other RPC waits for the client." in finding.explanation
+
+
+@pytest.mark.parametrize(("ended", "words"), [(0, "No other RPC of"), (1, "Only 1 RPC of"), (2, "Only 2 RPCs of")])
+def test_what_there_is_to_compare_with_is_counted(tmp_path: Path, ended: int, words: str) -> None:
+    conv = opened(rtt_ns=RTT)
+    for _ in range(ended):
+        conv.unary(METHOD)
+    conv.start_rpc(METHOD).send_message(16, end_stream=True)
+    conv.advance(11 * S)
+    conv.unary("/demo.Store/Other")
+    assert (
+        f"{words} this method ended, so it may be a watch" in must(detector, played(conv, tmp_path, "none")).explanation
+    )
 
 
 def test_thresholds() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, tables_of_scene, told
+from judging import changed, must, repeated, tables_of_scene, told
+from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -95,3 +97,60 @@ def test_a_goaway_before_the_fin_is_no_cut() -> None:
     tables = tables_of_scene("idle-connection-cut-fires-fin")
     assert must(detector, tables).metrics["fin_connections"] == 1
     assert told(detector, changed(tables, "connections", goaway_server=[0])) is None
+
+
+@pytest.mark.parametrize("how", ["rst", "fin"])
+def test_only_the_first_end_after_a_silence_without_calls_counts(how: str) -> None:
+    tables = tables_of_scene(f"idle-connection-cut-fires-{how}")
+    twice = repeated(tables, "closings", 0, 2)
+    twice = changed(twice, "closings", direction=[0, 1], open_rpcs=[0, 1])
+    later, before = (changed(twice, "closings", packet=[packet, 18]) for packet in (19, 16))
+    assert must(detector, later).metrics["connections"] == 1
+    assert told(detector, before) is None
+    closings, starts = tables.closings, tables.rpcs.start_time_ns.copy()
+    begun = int(closings.peer_time_ns[0]) - int(closings.peer_idle_ns[0]) // 2
+    for start, fires in ((begun, True), (begun - 1, False)):  # the last call is open at the end
+        starts[-1] = start
+        durations = [*tables.rpcs.duration_ns[:-1], closings.time_ns[0] - start]
+        old = changed(tables, "rpcs", start_time_ns=starts, duration_ns=durations)
+        assert (told(detector, old) is not None) == fires
+
+
+@pytest.mark.parametrize(("after_ns", "fires"), [(500 * MS, True), (500 * MS + 1, False)])
+def test_a_side_that_sends_during_the_silence_was_not_idle(after_ns: int, fires: bool) -> None:
+    """It may send for half of the shortest silence after the peer's last flight: its answers."""
+    tables = tables_of_scene("idle-connection-cut-fires-rst")
+    since = tables.closings.peer_time_ns - tables.closings.peer_idle_ns
+    assert (told(detector, changed(tables, "closings", own_time_ns=since + after_ns)) is not None) == fires
+
+
+@pytest.mark.parametrize(("before_ns", "fires"), [(0, True), (-1, False), (20 * MS - 1, True), (20 * MS, False)])
+def test_a_request_crosses_a_fin_within_one_way_to_the_server(before_ns: int, fires: bool) -> None:
+    """From the capture point to the server and back it takes 20 ms."""
+    tables = tables_of_scene("idle-connection-cut-fires-fin")
+    crossed = changed(tables, "closings", peer_time_ns=tables.closings.time_ns - before_ns)
+    assert (told(detector, crossed) is not None) == fires
+
+
+def test_a_connection_rests_for_three_round_trips_before_a_fin() -> None:
+    tables = tables_of_scene("idle-connection-cut-fires-fin")
+    rest, end = 3 * int(tables.connections.min_rtt_ns[0]), tables.closings.time_ns
+    for quiet_ns, fires in ((rest, True), (rest - 1, False)):
+        assert (told(detector, changed(tables, "closings", own_time_ns=end - quiet_ns)) is not None) == fires
+        assert (told(detector, changed(tables, "closings", peer_idle_ns=[quiet_ns])) is not None) == fires
+    assert told(detector, changed(tables, "closings", own_packet=[0])) is None
+    assert told(detector, changed(tables, "closings", direction=[0])) is None
+
+
+def test_each_cut_connection_counts_its_own_calls() -> None:
+    """Two connections without an answer: on one a call waits, on the other none."""
+    tables = tables_of_scene("idle-connection-cut-fires-no-answer")
+    twice = repeated(repeated(tables, "unanswered", 0, 2), "connections", 0, 2)
+    twice = replace(twice, setups=repeated(tables, "setups", 0, 2).setups)
+    twice = replace(twice, connection_budgets=np.repeat(tables.connection_budgets, 2, axis=0))
+    twice = replace(twice, directions=repeated(tables, "directions", 0, 4).directions)
+    both = must(detector, changed(twice, "unanswered", connection=[0, 1]))
+    assert (both.metrics["connections"], both.metrics["affected_rpcs"], both.confidence) == (2, 1, "medium")
+    answered = changed(twice, "setups", syn_ack_time_ns=[0, int(tables.unanswered.first_time_ns[0]) + 1])
+    lives = must(detector, changed(answered, "unanswered", connection=[0, 1]))
+    assert lives.confidence == "high"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, tables_of_scene, told
+from judging import changed, must, repeated, tables_of_scene, told
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -77,3 +77,11 @@ def test_calls_that_c_core_resets_before_its_fin_count() -> None:
     assert (finding.severity, finding.metrics["affected_rpcs"], finding.metrics["connections"]) == ("warning", 2, 2)
     assert finding.metrics["median_wait_ns"] == pytest.approx(52 * MS, rel=0.05)
     assert {f.part_of for f in analysis.findings if f.id != detector.ID} == {detector.ID}
+
+
+def test_only_the_first_end_of_a_connection_that_answers_counts() -> None:
+    tables = repeated(tables_of_scene("keepalive-timeout-fires"), "closings", 0, 2)
+    assert must(detector, changed(tables, "closings", direction=[1, 0], packet=[21, 20])).metrics["connections"] == 1
+    server_first = changed(tables, "closings", direction=[1, 0], packet=[18, 20], ping_packet=[0, 19])
+    assert told(detector, server_first) is None
+    assert told(detector, changed(tables, "unanswered", connection=[0])) is None  # `peer-unreachable`

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, severity, the_finding
+from h2.settings import SettingCodes
 from judging import changed, must, played, skipped, told
 from support import recorded, recording, synthetic
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import max_concurrent_streams as detector
+from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.scenes_turns import queue
+from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["max-concurrent-streams"]
 """Recorded captures on which the finding fires."""
@@ -89,6 +92,24 @@ def test_a_limit_that_open_streams_fill_is_a_warning(name: str, limit: int, last
     assert (finding.severity, finding.confidence, finding.lost_ns) == ("warning", "medium", None)
     assert finding.metrics["max_concurrent_streams"] == limit
     assert finding.evidence[0].what == f"stream {last} begins: as many as allowed are open, {limit}"
+
+
+def test_streams_that_are_busy_until_the_end_fill_a_limit(tmp_path: Path) -> None:
+    """All streams have a message every 260 ms for 5.2 s: none is silent at the end."""
+    conv = opened(server_settings={SettingCodes.MAX_CONCURRENT_STREAMS: 10})
+    calls = [conv.start_rpc("/demo.Store/Watch") for _ in range(10)]
+    conv.settle()
+    for _ in range(21):
+        for call in calls:
+            call.reply_message(5)
+        conv.advance(260 * MS)
+    for call in calls:
+        call.reply_message(5)
+    tables = played(conv, tmp_path, "none")
+    assert len(tables.open_rpcs.stream) == 0
+    assert must(detector, tables).evidence[0].what == "stream 19 begins: as many as allowed are open, 10"
+    without_a_row = changed(tables, "rpcs", connection=[1] + 9 * [0])
+    assert "10 streams stay open, as many as allowed" in must(detector, without_a_row).evidence[0].what
 
 
 def test_one_place_less_is_no_full_limit() -> None:

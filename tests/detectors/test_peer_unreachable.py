@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
 from judging import changed, must, tables_of_scene, told
+from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
@@ -95,3 +96,11 @@ def test_a_host_that_answers_a_new_connection_lives() -> None:
     assert "not heard on a new connection" in must(detector, tables).explanation
     late = changed(tables, "setups", syn_ack_time_ns=tables.unanswered.first_time_ns + 1)
     assert "it lives" in must(detector, late).explanation
+
+
+def test_calls_that_nobody_sees_may_have_waited() -> None:
+    """No RPC time was lost: harmless if RPCs are seen, unknown if there may be some inside TLS."""
+    tables = tables_of_scene("peer-unreachable-fires")
+    harmless = replace(tables, connection_budgets=tables.connection_budgets * 0)
+    assert must(detector, harmless).severity == "info"
+    assert must(detector, changed(harmless, "connections", rpcs=[0])).severity == "warning"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import _retries
 from grpcdiag.analyzer.detectors import retry_storm as detector
-from grpcdiag.fixtures.synthetic.scenes_retries import hedged, retried
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.scenes_retries import METHOD, hedged, number_attempt, retried
 from grpcdiag.fixtures.synthetic.words import MS
 
 FIRES_ON = ["wild/retry-storm", "wild/grpcio-retries"]
@@ -72,6 +75,47 @@ def test_the_attempts_of_calls(tmp_path: Path) -> None:
     assert back_offs == [10, 20]
 
 
+def attempts(calls: int, numbers: Sequence[int]) -> Conversation:
+    """Calls of which only these attempts are in the capture; the last one is answered."""
+    conv = opened()
+    for _ in range(calls):
+        for number in numbers:
+            status = 0 if number == numbers[-1] else 14
+            response = None if status else 16
+            conv.unary(METHOD, response=response, status=status, metadata=number_attempt(number))
+            conv.advance(20 * MS)
+    return conv
+
+
+def test_attempts_before_the_capture_or_at_another_server_are_not_paired(tmp_path: Path) -> None:
+    """The third attempts fail, and the fourth ones are answered; nothing shows the first two."""
+    finding = told(detector, played(attempts(12, (2, 3)), tmp_path))
+    assert finding is not None
+    assert (finding.metrics["retries"], finding.metrics["unpaired"], finding.metrics["hedges"]) == (24, 12, 0)
+    assert (finding.title, finding.confidence) == ("24 of 24 requests are retries", "medium")
+    assert "before retry 3 was 20 ms" in finding.explanation
+    assert "For 12 requests no failed or open attempt before is known" in finding.explanation
+
+
+@pytest.mark.parametrize(("calls", "fires"), [(9, False), (10, True)])
+def test_attempts_without_any_before_them_may_be_hedged(tmp_path: Path, calls: int, fires: bool) -> None:
+    finding = told(detector, played(attempts(calls, (1,)), tmp_path))
+    assert (finding is not None) == fires
+    if finding:
+        assert (finding.severity, finding.metrics["unpaired"]) == ("info", 10)
+        assert finding.title == "10 of 10 requests are retries or hedged attempts"
+        assert "no failed or open one before" in finding.evidence[0].what
+
+
+def test_hedges_are_no_part_of_the_retries(tmp_path: Path) -> None:
+    """Ten calls of one method are retried, twelve of another one hedged: 10 of 44 requests are retries."""
+    conv = retried(10, 2, method="/demo.Store/Put")
+    finding = told(detector, played(hedged(12, conv), tmp_path))
+    assert finding is not None
+    assert (finding.metrics["retries"], finding.metrics["hedges"], finding.metrics["requests"]) == (10, 12, 20)
+    assert (finding.severity, finding.metrics["attempts_per_call"]) == ("warning", 2.0)
+
+
 @pytest.mark.parametrize(("calls", "fires"), [(9, False), (10, True)])
 def test_few_retries_are_no_storm(tmp_path: Path, calls: int, fires: bool) -> None:
     assert bool(told(detector, played(retried(calls, 2), tmp_path))) == fires
@@ -88,7 +132,7 @@ def test_the_share_decides(tmp_path: Path, others: int, severity: str) -> None:
 def test_hedged_attempts_are_told_apart(tmp_path: Path) -> None:
     tables = played(hedged(12), tmp_path)
     found_rows = _retries.find_retries(tables)
-    assert (len(found_rows.retries), len(found_rows.hedges)) == (0, 12)
+    assert (len(found_rows.retries), len(found_rows.hedges), len(found_rows.unpaired)) == (0, 12, 0)
     assert told(detector, tables) is None
 
 

@@ -87,6 +87,8 @@ def test_one_at_a_time_may_be_a_busy_processor(tmp_path: Path) -> None:
         ({"waited_share": 0.76}, False),
         ({"wait_goes_on": 2.0}, True),
         ({"wait_goes_on": 3.1}, False),
+        ({"groups": 1}, True),
+        ({"groups": 0}, False),
     ],
 )
 def test_each_limit(limits: dict[str, float], fires: bool) -> None:

@@ -9,10 +9,6 @@ use crate::store::tables::{LookupAddressRow, LookupAddresses, LookupRow, Lookups
 
 use super::route::End;
 
-/// Silence after which the same message is another query and not a second record of the same packet: a tenth of the
-/// second that resolvers wait at least (resolv.conf(5), `timeout`).
-const AGAIN_NS: i64 = 100_000_000;
-
 /// Who asked whom for what; the number is the name's.
 type Key = (End, End, u16, u16, u32);
 
@@ -23,7 +19,6 @@ struct Asked {
     server: Address,
     addresses: Vec<Address>,
     row: LookupRow,
-    last_time: i64,
 }
 
 /// The questions so far.
@@ -50,15 +45,8 @@ impl Questions {
     }
 
     fn ask(&mut self, client: End, server: End, message: &Message, packet: u32, time: i64) {
-        let known = self
-            .names
-            .get(&message.name)
-            .and_then(|&name| self.open.get(&(client, server, message.id, message.kind, name)));
-        if let Some(asked) = known.and_then(|&place| self.asked.get_mut(place)) {
-            if time.saturating_sub(asked.last_time) >= AGAIN_NS {
-                asked.row.queries += 1;
-                (asked.row.last_packet, asked.last_time) = (packet, time);
-            }
+        let name = self.names.get(&message.name);
+        if name.is_some_and(|&name| self.open.contains_key(&(client, server, message.id, message.kind, name))) {
             return;
         }
         if self.asked.len() >= limits::LOOKUPS {
@@ -73,12 +61,10 @@ impl Questions {
             kind: message.kind.into(),
             packet,
             time_ns: time,
-            queries: 1,
-            last_packet: packet,
             answer_time_ns: -1,
             ..LookupRow::default()
         };
-        self.asked.push(Asked { client: client.0, server: server.0, addresses: Vec::new(), row, last_time: time });
+        self.asked.push(Asked { client: client.0, server: server.0, addresses: Vec::new(), row });
     }
 
     fn answer(&mut self, client: End, server: End, message: Message, packet: u32, time: i64) {
@@ -127,15 +113,14 @@ mod tests {
         let mut questions = Questions::default();
         send(&mut questions, 1, false, b"a", (1, 0));
         send(&mut questions, 2, false, b"b", (2, 10));
-        send(&mut questions, 1, false, b"a", (3, AGAIN_NS));
-        send(&mut questions, 1, false, b"a", (4, AGAIN_NS + 5)); // recorded twice
-        send(&mut questions, 2, true, b"b", (5, AGAIN_NS + 10));
-        send(&mut questions, 9, true, b"a", (6, AGAIN_NS + 20)); // of no question
+        send(&mut questions, 1, false, b"a", (3, 20)); // asked again
+        send(&mut questions, 2, true, b"b", (4, 30));
+        send(&mut questions, 9, true, b"a", (5, 40)); // of no question
         let (lookups, _, names) = questions.into_tables(|_| 0);
         assert_eq!(names, ["a", "b"]);
-        assert_eq!(lookups.queries, [2, 1]);
-        assert_eq!(lookups.answer_packet, [0, 5]);
-        assert_eq!(lookups.answer_time_ns, [-1, AGAIN_NS + 10]);
+        assert_eq!(lookups.packet, [1, 2]);
+        assert_eq!(lookups.answer_packet, [0, 4]);
+        assert_eq!(lookups.answer_time_ns, [-1, 30]);
     }
 
     #[test]

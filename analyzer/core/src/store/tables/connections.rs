@@ -70,7 +70,7 @@ table!(
     /// One row per DNS question that a client asked, in the order of the capture; bounded by `limits::LOOKUPS`.
     Lookups, LookupRow {
         client_ip: u32, server_ip: u32, name: u32, kind: u32,
-        packet: u32, time_ns: i64, queries: u32, last_packet: u32,
+        packet: u32, time_ns: i64,
         answer_packet: u32, answer_time_ns: i64, code: u8,
     }
 );
