@@ -11,7 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ...analyzer import _core
-from ...analyzer.decode.rpc_stream import RpcRows
+from ...analyzer.decode.decode import decode, stream
+from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.summary import figures
@@ -62,6 +63,20 @@ def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
     """Replace the value that means unknown by null."""
     series = pl.Series(column)
     return pl.select(pl.when(series != not_known).then(series)).to_series()
+
+
+def read_pieces(files: Sequence[str], table: str, **how: Any) -> Iterator[pl.DataFrame]:
+    """Read a capture, and build `rpcs`, `messages`, `frames`, `packets` or `waits` piece by piece."""
+    match table:
+        case "rpcs":
+            return map(rpcs_of, stream_rpcs(files, **how))
+        case "messages":
+            return map(messages, stream(Messages, files, **how))
+        case "frames":
+            return map(frames, stream(Frames, files, **how))
+        case "packets":
+            return map(packets, stream(Packets, files, **how))
+    return map(waits, [decode(files, rpc_rows=False, **how)])
 
 
 def frames(table: Frames) -> pl.DataFrame:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..analyzer.views.issue_evidence import IssueEvidence
     from ..reports.attachment import Contents, Form, Recorded
 
-NAME = "attach"
-
 ISSUE, HTML, JSON = "issue.md", "report.html", "analysis.json"
 """Names of the files."""
 LARGEST = 25_000_000

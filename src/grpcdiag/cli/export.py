@@ -13,14 +13,12 @@ from ..files.atomic_file import replacing_in
 from .support.common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
 from .support.sidecar import find_sidecar
 from .support.tables import Format as RowFormat
-from .support.tables import write_rows
+from .support.tables import read_pieces, write_rows
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
-
-NAME = "export"
 
 
 class Format(StrEnum):
@@ -95,7 +93,7 @@ def _export(
                     write(table, [frame], make)
             for table in (table for table in tables if table in _STREAMED):
                 with progress(quiet) as report_progress:
-                    write(table, _STREAMS[table](files, chosen, report_progress), make)
+                    write(table, read_pieces(files, table, progress=report_progress, **chosen), make)
             rows = {str(table): written[table] for table in Table if table in written}
             write("columns", [_describe_columns({table: described[table] for table in rows})], make)
     except OSError as error:
@@ -128,45 +126,6 @@ def _read_whole(
         analysis = of_tables(decoded, *find_sidecar(files))
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
-
-
-def _rpcs(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.rpc_stream import stream_rpcs
-    from ..reports.tables import rows
-
-    return map(rows.rpcs_of, stream_rpcs(files, progress=report_progress, **chosen))
-
-
-def _messages(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Messages
-    from ..reports.tables import rows
-
-    return map(rows.messages, stream(Messages, files, progress=report_progress, **chosen))
-
-
-def _frames(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Frames
-    from ..reports.tables import rows
-
-    return map(rows.frames, stream(Frames, files, progress=report_progress, **chosen))
-
-
-def _packets(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Packets
-    from ..reports.tables import rows
-
-    return map(rows.packets, stream(Packets, files, progress=report_progress, **chosen))
-
-
-_STREAMS: dict[Table, Callable[[list[str], DecodeOptions, Progress | None], Iterable[pl.DataFrame]]] = {
-    Table.rpcs: _rpcs,
-    Table.messages: _messages,
-    Table.frames: _frames,
-    Table.packets: _packets,
-}
 
 
 def _describe_columns(described: dict[str, list[str]]) -> pl.DataFrame:

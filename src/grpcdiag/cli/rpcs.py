@@ -17,14 +17,12 @@ from .support.common import (
     how,
     progress,
 )
-from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, write
+from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, read_pieces, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import polars as pl
-
-NAME = "rpcs"
 
 
 def command(
@@ -41,7 +39,7 @@ def command(
     """Write one row per RPC; with captures of both ends, time by cause on each side."""
     chosen = how(port, keylog, memory, show_messages=show_messages)
     with decoding(), progress(quiet) as report_progress:
-        write(_read_pieces(files, progress=report_progress, **chosen), format_, output, limit, NAME)
+        write(_read_pieces(files, progress=report_progress, **chosen), format_, output, limit, "rpcs")
 
 
 def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
@@ -51,10 +49,7 @@ def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
             return _read_both_ends(places, how)
-    from ..analyzer.decode.rpc_stream import stream_rpcs
-    from ..reports.tables import rows
-
-    return map(rows.rpcs_of, stream_rpcs(files, **how))
+    return read_pieces(files, "rpcs", **how)
 
 
 def _read_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:

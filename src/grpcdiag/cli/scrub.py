@@ -20,8 +20,6 @@ from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress,
 if TYPE_CHECKING:
     from ..analyzer.scrub import Report
 
-NAME = "scrub"
-
 DIFFERS = 1
 """Exit code: the analysis of the scrubbed capture would differ."""
 SHOWN = 5

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..analyzer.selection.selection import Selection
     from ..analyzer.views.excerpt import Excerpt
 
-NAME = "timeline"
-
 _LISTED = 10
 """Most connections or streams that a message names."""
 
