@@ -54,35 +54,7 @@ from .durations import MOST_NS, clip_ns
 from .waits import Measured, Waits
 from .wire import Frames, Goaways, Packets, Pings, Problems, Queues
 
-Table = TypeVar(
-    "Table",
-    Connections,
-    Rpcs,
-    Messages,
-    Frames,
-    Packets,
-    Waits,
-    Directions,
-    Turns,
-    Setups,
-    Lookups,
-    LookupAddresses,
-    Idles,
-    Records,
-    Stalls,
-    Unanswered,
-    Undelivered,
-    Closings,
-    OpenRpcs,
-    Pings,
-    Goaways,
-    Delays,
-    OtherRequests,
-    Queues,
-    Failures,
-    ConnectionMethods,
-    Problems,
-)
+Table = TypeVar("Table", bound=Struct)
 
 
 def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
@@ -252,59 +224,27 @@ def _clip_quantiles(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
     return found | {"intervals": known}
 
 
+_TABLES: dict[str, type[Struct]] = {
+    name: globals()[kind]
+    for name, kind in Tables.__annotations__.items()  # texts: evaluating all of them takes milliseconds
+    if isinstance(globals().get(kind), type)
+}
+"""The fields of `Tables` that are tables."""
+
+
 def tables_of(result: Mapping[str, Any]) -> Tables:
     """Build the tables from the result of the core's run."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
-    problems = result["problems"]
-    return Tables(
-        capture=result["capture"],
-        connections=table_of(Connections, result["connections"]),
-        connection_budgets=result["connection_budgets"],
-        rpcs=table_of(Rpcs, result["rpcs"]),
-        deadlines=result["deadlines"],
-        rpc_budgets=result["rpc_budgets"],
-        request_budgets=result["request_budgets"],
-        request_ends=result["request_ends"],
-        messages=table_of(Messages, result["messages"]),
-        frames=table_of(Frames, result["frames"]),
-        packets=table_of(Packets, result["packets"]),
-        waits=table_of(Waits, result["waits"]),
-        record_waits=table_of(Waits, result["record_waits"]),
-        records=table_of(Records, result["records"]),
-        directions=table_of(Directions, result["directions"]),
-        turns=table_of(Turns, result["turns"]),
-        setups=table_of(Setups, result["setups"]),
-        lookups=table_of(Lookups, result["lookups"]),
-        lookup_addresses=table_of(LookupAddresses, result["lookup_addresses"]),
-        lookup_names=tuple(result["lookup_names"]),
-        idles=table_of(Idles, result["idles"]),
-        stalls=table_of(Stalls, result["stalls"]),
-        unanswered=table_of(Unanswered, result["unanswered"]),
-        undelivered=table_of(Undelivered, result["undelivered"]),
-        closings=table_of(Closings, result["closings"]),
-        open_rpcs=table_of(OpenRpcs, result["open_rpcs"]),
-        pings=table_of(Pings, result["pings"]),
-        goaways=table_of(Goaways, result["goaways"]),
-        goaway_reasons=tuple(result["goaway_reasons"]),
-        delays=table_of(Delays, result["delays"]),
-        other_requests=table_of(OtherRequests, result["other_requests"]),
-        paths=tuple(result["paths"]),
-        queues=table_of(Queues, result["queues"]),
-        connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
-        failures=table_of(Failures, result["failures"]),
-        failure_budgets=result["failure_budgets"],
-        problems=table_of(Problems, problems),
-        problem_kinds=tuple(problems["kinds"]),
-        problem_counts=tuple(problems["counts"]),
-        methods=tuple(_make_method(method) for method in result["methods"]),
-        addresses=tuple(result["addresses"]),
-        errors=tuple(result["errors"]),
-        agents=tuple(result["agents"]),
-        frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
-        message_count=result["message_count"],
-        begun_before=result["begun_before"],
-        other_streams=result["other_streams"],
-    )
+    found = {name: result[name] for name in Tables.__struct_fields__ if name in result}
+    found |= {name: table_of(kind, result[name]) for name, kind in _TABLES.items()}
+    found |= {name: tuple(result[name]) for name in _TEXTS}
+    found["problem_kinds"], found["problem_counts"] = (tuple(result["problems"][name]) for name in ("kinds", "counts"))
+    found["methods"] = tuple(_make_method(method) for method in result["methods"])
+    found["frame_counts"] = {name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n}
+    return Tables(**found)
+
+
+_TEXTS = ("lookup_names", "goaway_reasons", "paths", "addresses", "errors", "agents")
 
 
 __all__ = [
