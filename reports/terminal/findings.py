@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
-from ...analyzer.model.finding import SEVERITIES, Evidence, Finding, Remedy
+from ...analyzer.model.finding import Evidence, Finding, Remedy
 from ...analyzer.model.text import count, duration, packet_filter, safe
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more
+from ..shared.quality import rank_cost
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""
@@ -28,7 +29,7 @@ _INDENT = 3
 
 def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
     """Show findings above `info` in full and the others in a line each, at most `top` of either."""
-    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank_finding)
+    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=rank_cost)
     for number, finding in enumerate(costly[:top], start=1):
         yield Text()
         yield from show_finding(number, finding, analysis, width)
@@ -43,11 +44,6 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
         yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
         yield _show_in_lines(remarks[:top], [""] * len(remarks[:top]), width)
         yield from more(len(remarks) - len(remarks[:top]), "finding")
-
-
-def _rank_finding(finding: Finding) -> tuple[int, int, bool]:
-    """Rank findings by lost time, then by severity; a part of another finding follows it."""
-    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
 
 
 def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
