@@ -75,8 +75,6 @@ def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -
         severity="warning" if share >= _LIMITS.warning_share else "info",
         confidence=confidence,
         scope=connections,
-        lost_ns=None,
-        share=None,
         metrics={
             "waits": len(rows),
             "wait_ns": total_ns(waits.duration_ns[rows]),
@@ -268,8 +266,6 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         severity="warning" if share >= _LIMITS.churn_share else "info",
         confidence="low",
         scope=Scope(tuple(group.tolist()), ()),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(group),
             "open_at_once": at_once,

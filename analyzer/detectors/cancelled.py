@@ -128,8 +128,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         severity=grave,
         confidence=lower("low" if hidden else "medium" if timer else "high", quality_allows(tables)),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(rows, everything)
         | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
         | {"cancelled_by_method": common.listed(methods)},

@@ -102,8 +102,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, rows, methods),
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(

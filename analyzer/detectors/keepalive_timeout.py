@@ -124,8 +124,6 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         severity=_rate_severity(lost, share, limits),
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(connections),
             "affected_rpcs": lost,

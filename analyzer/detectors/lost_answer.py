@@ -97,8 +97,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         severity="critical" if critical else "warning",
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics={
             "lost_answers": len(rows),
             "answers_begun": begun,

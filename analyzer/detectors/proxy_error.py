@@ -106,8 +106,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, rows, statuses) | {"answered_by": ", ".join(who) or "unknown"},
         evidence=tuple(_show_examples(tables, rows, statuses, limits)),
         explanation=(

@@ -103,8 +103,6 @@ def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
         severity=_shared.severity(share, limits.warning_share, limits.critical_share),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, found.retries.astype(np.uint32))),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, found, retries, requests)
         | {"attempts_per_call": round(attempts, 2), "retried_share": share},
         evidence=tuple(_show_retries(tables, found, limits)),

@@ -130,8 +130,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         ),
         confidence=quality_allows(tables),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics={
             "failed_rpcs": len(rows),
             "rpcs": everything,

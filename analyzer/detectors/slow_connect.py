@@ -181,15 +181,13 @@ def _find_first_rpcs(tables: Tables) -> Ints:
 def _measure_syn(tables: Tables) -> Ints:
     """Measure the time from the first SYN to the last one."""
     c = tables.connections
-    again: Ints = np.where((tables.setups.syns > 1) & (c.opened_time_ns >= 0), c.opened_time_ns - c.first_time_ns, 0)
-    return again
+    return np.where((tables.setups.syns > 1) & (c.opened_time_ns >= 0), c.opened_time_ns - c.first_time_ns, 0)
 
 
 def _measure_tls(tables: Tables) -> Ints:
     """Measure the time from the ClientHello to the ServerHello beyond a round trip."""
     c = tables.connections
-    beyond: Ints = np.where(c.tls_server_hello_ns >= 0, c.tls_server_hello_ns - np.maximum(c.handshake_rtt_ns, 0), 0)
-    return beyond
+    return np.where(c.tls_server_hello_ns >= 0, c.tls_server_hello_ns - np.maximum(c.handshake_rtt_ns, 0), 0)
 
 
 def _measure_settings(tables: Tables) -> Ints:
@@ -202,8 +200,7 @@ def _measure_settings(tables: Tables) -> Ints:
 
 def _measure_slowest(tables: Tables) -> Ints:
     """Return the longest of the steps of each connection itself."""
-    own: Ints = np.maximum(np.maximum(_measure_syn(tables), _measure_tls(tables)), _measure_settings(tables))
-    return own
+    return np.maximum(np.maximum(_measure_syn(tables), _measure_tls(tables)), _measure_settings(tables))
 
 
 def _waited(tables: Tables, row: int, rpc: int, limits: Limits) -> bool:
@@ -308,8 +305,6 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
         severity=_rate_severity(share, len(found), limits),
         confidence=_rate_confidence(tables, found),
         scope=Scope(tuple(rows), methods_of_connections(tables, rows)),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(found),
             "delay_ns": delay,

@@ -181,8 +181,6 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
         ),
         confidence=lower("medium" if sent else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
         metrics={
             "ended_rpcs": len(rows),
