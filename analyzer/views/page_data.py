@@ -191,8 +191,7 @@ def _page_data(tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds:
 
 def _ours(tables: Tables) -> npt.NDArray[np.bool_]:
     protocol = tables.connections.protocol
-    found: npt.NDArray[np.bool_] = np.isin(protocol, [PROTOCOLS.index(name) for name in ("http2", "http1", "tls")])
-    return found
+    return np.isin(protocol, [PROTOCOLS.index(name) for name in ("http2", "http1", "tls")])
 
 
 def _connections(tables: Tables, zero: int, most: int) -> tuple[PageConnection, ...]:

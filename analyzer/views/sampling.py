@@ -78,8 +78,7 @@ class Spans(Struct, frozen=True, eq=False):
             return np.zeros(len(connection), dtype=bool)
         begins, ends = _key(self.connection, self.first_packet), _key(self.connection, self.last_packet)
         at = np.searchsorted(begins, _key(connection, last), side="right") - 1
-        found: _Mask = (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
-        return found
+        return (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
 
     def halved(self, connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Spans:
         """Those that matter most, with at most half of some packets."""
@@ -303,8 +302,7 @@ def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
     found += [order[methods == method.number][:_SLOWEST_PER_METHOD] for method in tables.methods[:_MOST_METHODS]]
     together = np.concatenate(found)
     _, first = np.unique(together, return_index=True)
-    slowest: Ints = together[np.sort(first)]
-    return slowest
+    return together[np.sort(first)]
 
 
 def _read(
