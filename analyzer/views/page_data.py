@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..decode.decode import decode_rows
 from ..decode.disk_columns import gathered
@@ -147,7 +147,7 @@ def collect_page_data(
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
-        flights = Flights().add(tables.packets)
+        flights = Flights().add(asdict(tables.packets))
         return _page_data(tables, flights, Spans.everything(), bounds)
     tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
     return _page_data(tables, flights, spans, bounds)
