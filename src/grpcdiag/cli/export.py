@@ -10,7 +10,21 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .support.common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .support.common import (
+    Files,
+    KeyLog,
+    Memory,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    one_place,
+    progress,
+    say,
+    spooled,
+    writing,
+)
 from .support.sidecar import find_sidecar
 from .support.tables import Format as RowFormat
 from .support.tables import read_pieces, write_rows
@@ -86,18 +100,15 @@ def _export(
             names, written[table] = write_rows(pieces, RowFormat(format_), out, table)
         described[table] = names
 
-    try:
-        with replacing_in(output, parents=True) as make:
+    with writing(output), replacing_in(output, parents=True) as make:
+        with progress(quiet) as report_progress:
+            for table, frame in _read_whole(files, chosen, tables, report_progress):
+                write(table, [frame], make)
+        for table in (table for table in tables if table in _STREAMED):
             with progress(quiet) as report_progress:
-                for table, frame in _read_whole(files, chosen, tables, report_progress):
-                    write(table, [frame], make)
-            for table in (table for table in tables if table in _STREAMED):
-                with progress(quiet) as report_progress:
-                    write(table, read_pieces(files, table, progress=report_progress, **chosen), make)
-            rows = {str(table): written[table] for table in Table if table in written}
-            write("columns", [_describe_columns({table: described[table] for table in rows})], make)
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror or error}", 2)
+                write(table, read_pieces(files, table, progress=report_progress, **chosen), make)
+        rows = {str(table): written[table] for table in Table if table in written}
+        write("columns", [_describe_columns({table: described[table] for table in rows})], make)
     return rows
 
 

@@ -30,6 +30,7 @@ from .common import (
     plain,
     progress,
     shows_unicode,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -98,13 +99,8 @@ def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, 
         _write(pieces, format_, sys.stdout.buffer, limit, table)
         sys.stdout.buffer.flush()
         return
-    try:
-        with replacing(output) as out:
-            _write(pieces, format_, out, limit, table)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror or error}", 2)
+    with writing(output), replacing(output) as out:
+        _write(pieces, format_, out, limit, table)
 
 
 def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int, table: str) -> None:
