@@ -8,21 +8,13 @@ from collections.abc import Iterable, Iterator
 from ..shared.markdown_escape import Block, fitting
 from ..shared.quality import find_main
 from . import sections
-from .contents import Contents, Recorded
-from .forms import FORMS, WORDS, Form, implementations, named, of_implementation
-
-__all__ = [
-    "FORMS",
-    "Contents",
-    "Form",
-    "Recorded",
-    "blanks",
-    "foreign",
-    "named",
-    "of_implementation",
-    "render",
-    "title",
-]
+from .contents import Contents as Contents
+from .contents import Recorded as Recorded
+from .forms import FORMS as FORMS
+from .forms import WORDS, implementations
+from .forms import Form as Form
+from .forms import named as named
+from .forms import of_implementation as of_implementation
 
 MOST_BYTES = 60_000
 """Largest text in bytes: GitHub accepts 65,536 characters."""

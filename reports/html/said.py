@@ -50,11 +50,7 @@ def method_name(method: str | None, label: str | None) -> str:
 
 def ranked(analysis: Analysis) -> list[Finding]:
     """Sort findings for the page: those that cost time first, those of severity `info` last."""
-    return sorted(analysis.findings, key=_rank_finding)[:MOST_FINDINGS]
-
-
-def _rank_finding(finding: Finding) -> tuple[bool, int, int, bool]:
-    return finding.severity == "info", *rank_cost(finding)
+    return sorted(analysis.findings, key=lambda f: (f.severity == "info", *rank_cost(f)))[:MOST_FINDINGS]
 
 
 def verdict_severity(analysis: Analysis) -> str:
@@ -220,7 +216,7 @@ def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
 
 def slowest(page: PageData) -> list[dict[str, Any]]:
     """List the slowest complete RPCs."""
-    rpcs = page.rpcs
+    rpcs, statuses = page.rpcs, dict(enumerate(_core.STATUSES))
     rows = [row for row in (-rpcs.duration_ns).argsort(kind="stable").tolist() if rpcs.complete[row]][:SLOWEST]
     return [
         {
@@ -230,17 +226,13 @@ def slowest(page: PageData) -> list[dict[str, Any]]:
             "stream": int(rpcs.stream[row]),
             "start": relative(int(rpcs.start_ns[row])),
             "duration": int(rpcs.duration_ns[row]),
-            "status": _name_status(int(rpcs.status[row])),
+            "status": statuses.get(int(rpcs.status[row]), "unknown"),
             "first": int(rpcs.first_packet[row]),
             "last": int(rpcs.last_packet[row]),
             "causes": _list_causes(rpcs.shares[row].tolist()),
         }
         for row in rows
     ]
-
-
-def _name_status(code: int) -> str:
-    return _core.STATUSES[code] if code < len(_core.STATUSES) else "unknown"
 
 
 def _list_causes(shares: Sequence[int]) -> str:
