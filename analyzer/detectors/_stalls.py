@@ -13,9 +13,6 @@ from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared
 
-_MANY = 10_000
-"""Blocked intervals from which methods are named by connection and no longer by stream."""
-
 
 class TimeLimits(Struct, frozen=True, eq=False):
     """From which share of RPC time a finding matters."""

@@ -90,8 +90,6 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))

@@ -40,7 +40,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..model.detector import About
-from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
 from . import _failures, _figures, _shared
@@ -121,7 +121,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{side} closed {closed} {wait} after a PING; the round trip is {round_trip}",
-        severity=_rate_severity(lost, share, limits),
+        severity="critical" if lost >= limits.few and share >= limits.critical_share else "warning",
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
         metrics={
@@ -151,10 +151,6 @@ def _rate_proof(waited: Ints, limits: Limits) -> Confidence:
     spread = int(waited.max() - waited.min())
     timer = len(waited) >= limits.connections and spread <= limits.same_time * float(np.median(waited))
     return "high" if timer else "low"
-
-
-def _rate_severity(lost: int, share: float, limits: Limits) -> Severity:
-    return "critical" if lost >= limits.few and share >= limits.critical_share else "warning"
 
 
 def _show(tables: Tables, row: int) -> Iterator[Evidence]:

@@ -66,7 +66,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..model.detector import About
-from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Tables
 from ..tables.durations import total_ns
 from . import _figures, _settings, _shared, _software, _turns
@@ -143,7 +143,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
-        severity=_rate_severity(held, limits) if costs else "info",
+        severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
             "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
         ),
@@ -166,10 +166,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
-
-
-def _rate_severity(held: float, limits: Limits) -> Severity:
-    return _shared.severity(held, limits.held_share, limits.critical_share)
 
 
 def _is_near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:

@@ -13,46 +13,56 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
-from .calls import Delays, Failures, Messages, Method, Names, OpenRpcs, OtherRequests, Rpcs, names_of
-from .columns import (
-    BEGUN_BEFORE,
-    COMPLETE,
-    DIRECTIONS,
-    END_MISSING,
-    HEADERS_UNKNOWN,
-    LAYERS,
-    METHOD_UNKNOWN,
-    NO_AGENT,
-    NO_METHOD,
-    NOT_SEEN,
-    PAUSE_NS,
-    PROTOCOLS,
-    TOUCHES_GAP,
-    WINDOW_NOT_KNOWN,
-    Codes,
-    Counts,
-    Ints,
-    Shorts,
-    Sizes,
-)
-from .connections import (
-    Closings,
-    ConnectionMethods,
-    Connections,
-    Directions,
-    Idles,
-    LookupAddresses,
-    Lookups,
-    Records,
-    Setups,
-    Stalls,
-    Turns,
-    Unanswered,
-    Undelivered,
-)
+from .calls import Delays as Delays
+from .calls import Failures as Failures
+from .calls import Messages as Messages
+from .calls import Method as Method
+from .calls import Names as Names
+from .calls import OpenRpcs as OpenRpcs
+from .calls import OtherRequests as OtherRequests
+from .calls import Rpcs as Rpcs
+from .calls import names_of as names_of
+from .columns import BEGUN_BEFORE as BEGUN_BEFORE
+from .columns import COMPLETE as COMPLETE
+from .columns import DIRECTIONS as DIRECTIONS
+from .columns import END_MISSING as END_MISSING
+from .columns import HEADERS_UNKNOWN as HEADERS_UNKNOWN
+from .columns import LAYERS as LAYERS
+from .columns import METHOD_UNKNOWN as METHOD_UNKNOWN
+from .columns import NO_AGENT as NO_AGENT
+from .columns import NO_METHOD as NO_METHOD
+from .columns import NOT_SEEN as NOT_SEEN
+from .columns import PAUSE_NS as PAUSE_NS
+from .columns import PROTOCOLS as PROTOCOLS
+from .columns import TOUCHES_GAP as TOUCHES_GAP
+from .columns import WINDOW_NOT_KNOWN as WINDOW_NOT_KNOWN
+from .columns import Codes as Codes
+from .columns import Counts as Counts
+from .columns import Ints as Ints
+from .columns import Shorts as Shorts
+from .columns import Sizes as Sizes
+from .connections import Closings as Closings
+from .connections import ConnectionMethods as ConnectionMethods
+from .connections import Connections as Connections
+from .connections import Directions as Directions
+from .connections import Idles as Idles
+from .connections import LookupAddresses as LookupAddresses
+from .connections import Lookups as Lookups
+from .connections import Records as Records
+from .connections import Setups as Setups
+from .connections import Stalls as Stalls
+from .connections import Turns as Turns
+from .connections import Unanswered as Unanswered
+from .connections import Undelivered as Undelivered
 from .durations import MOST_NS, clip_ns
-from .waits import Measured, Waits
-from .wire import Frames, Goaways, Packets, Pings, Problems, Queues
+from .waits import Measured as Measured
+from .waits import Waits as Waits
+from .wire import Frames as Frames
+from .wire import Goaways as Goaways
+from .wire import Packets as Packets
+from .wire import Pings as Pings
+from .wire import Problems as Problems
+from .wire import Queues as Queues
 
 Table = TypeVar("Table", bound=Struct)
 
@@ -195,15 +205,11 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
         return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
 
 
-def _format_label(number: int | None) -> str | None:
-    return None if number is None else f"method #{number}"
-
-
 def _make_method(found: dict[str, Any]) -> Method:
     latency, turnaround = _clip_quantiles(found["latency"]), _clip_quantiles(found["turnaround"])
     budget = found["budget"]
     columns = {
-        "label": _format_label(found["label"]),
+        "label": None if found["label"] is None else f"method #{found['label']}",
         "statuses": tuple(found["statuses"]),
         "budget": tuple(budget if max(budget) <= MOST_NS else map(clip_ns, budget)),
         "latency_intervals": latency and latency.pop("intervals"),
@@ -245,61 +251,3 @@ def tables_of(result: Mapping[str, Any]) -> Tables:
 
 
 _TEXTS = ("lookup_names", "goaway_reasons", "paths", "addresses", "errors", "agents")
-
-
-__all__ = [
-    "BEGUN_BEFORE",
-    "COMPLETE",
-    "DIRECTIONS",
-    "END_MISSING",
-    "HEADERS_UNKNOWN",
-    "LAYERS",
-    "METHOD_UNKNOWN",
-    "NOT_SEEN",
-    "NO_AGENT",
-    "NO_METHOD",
-    "PAUSE_NS",
-    "PROTOCOLS",
-    "TOUCHES_GAP",
-    "WINDOW_NOT_KNOWN",
-    "Before",
-    "Closings",
-    "Codes",
-    "ConnectionMethods",
-    "Connections",
-    "Counts",
-    "Delays",
-    "Directions",
-    "Failures",
-    "Frames",
-    "Goaways",
-    "Idles",
-    "Ints",
-    "LookupAddresses",
-    "Lookups",
-    "Measured",
-    "Messages",
-    "Method",
-    "Names",
-    "OpenRpcs",
-    "OtherRequests",
-    "Packets",
-    "Pings",
-    "Problems",
-    "Queues",
-    "Records",
-    "Rpcs",
-    "Setups",
-    "Shorts",
-    "Sizes",
-    "Stalls",
-    "Table",
-    "Tables",
-    "Turns",
-    "Unanswered",
-    "Undelivered",
-    "Waits",
-    "names_of",
-    "table_of",
-    "tables_of",
-]
