@@ -108,11 +108,7 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
             f"The RPCs took {milliseconds(median)} (median)."
-            + (
-                ""
-                if (rows.answered_by != NO_AGENT).any()
-                else " The responses do not name the software that sent them."
-            )
+            + ("" if named else " The responses do not name the software that sent them.")
         ),
         remedies=_list_remedies(most, who, median),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
