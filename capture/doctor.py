@@ -17,9 +17,6 @@ Area = Literal["recording", "verifying", "lab"]
 State = Literal["ok", "missing", "optional"]
 """`optional`: it is missing, and reports say less without it."""
 
-AREAS: tuple[Area, ...] = ("recording", "verifying", "lab")
-"""What a machine can be used for."""
-
 
 @dataclass(frozen=True)
 class Check:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from . import sockets
 from .tcpdump import Counts, Tcpdump
@@ -26,15 +25,6 @@ _LOOK_S = 0.05
 _CLOSING = ("fin-wait-1", "fin-wait-2", "closing", "last-ack", "close-wait", "syn-sent", "syn-recv")
 
 
-@dataclass(frozen=True)
-class Ending:
-    """How a recording ended."""
-
-    open_connections: int
-    """Connections that were still closing when the time was over."""
-    waited_s: float
-
-
 def closing(ports: Sequence[int]) -> int | None:
     """Count the connections that are being opened or closed; None if ss does not answer."""
     found = sockets.look(ports, *_CLOSING)
@@ -49,12 +39,13 @@ def wait(
     blind: bool,
     loopback: bool,
     interrupted: Callable[[float], bool],
-) -> Ending:
+) -> int:
     """Return when the last packets are in the file, at the latest after `patience_s` and the time of a block.
 
-    `blind`: no socket of these ports was ever seen here. `loopback`: the kernel counts each packet twice, out and in.
+    Returns the number of connections that were still closing then. `blind`: no socket of these ports was ever seen
+    here. `loopback`: the kernel counts each packet twice, out and in.
     """
-    start = now = time.monotonic()
+    start = time.monotonic()
     changed, closed, last = start, None, tcpdump.counts
     open_connections = 0
     while tcpdump.alive and not interrupted(_LOOK_S):
@@ -77,7 +68,7 @@ def wait(
         quiet = BLIND_QUIET_S if blind else QUIET_S
         if now - since >= (quiet if _is_all_written(counts, loopback) else max(quiet, BLOCK_S)):
             break
-    return Ending(open_connections, now - start)
+    return open_connections
 
 
 def _is_all_written(counts: Counts, loopback: bool) -> bool:

@@ -96,16 +96,12 @@ def links(interface: str) -> dict[str, Any]:
             "kind": link.get("link_type"),
             "txqlen": link.get("txqlen"),
             "counters": link.get("stats64"),
-            "qdisc": _read_qdisc(link["ifname"]) or link.get("qdisc"),
+            "qdisc": tools.answer("tc", "-j", "-s", "qdisc", "show", "dev", link["ifname"]) or link.get("qdisc"),
             "offloads": offloads(link["ifname"]),
         }
         for link in (found if isinstance(found, list) else [])[:64]
         if isinstance(link, dict) and "ifname" in link and (interface != "any" or "UP" in link.get("flags", []))
     }
-
-
-def _read_qdisc(interface: str) -> Any:
-    return tools.answer("tc", "-j", "-s", "qdisc", "show", "dev", interface) or None
 
 
 def offloads(interface: str) -> dict[str, bool] | None:
@@ -121,15 +117,12 @@ def offloads(interface: str) -> dict[str, bool] | None:
 
 def cpus() -> dict[str, Any]:
     """Describe the processors: their number, model, frequency governor and load."""
-    model = next((line.split(":", 1)[1].strip() for line in _read_cpuinfo() if line.startswith("model name")), None)
+    lines = (tools.read("/proc/cpuinfo") or "").splitlines()
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     governor = tools.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     load = tools.read("/proc/loadavg")
     return {"count": os.cpu_count(), "usable": usable, "model": model, "governor": governor, "load": load}
-
-
-def _read_cpuinfo() -> list[str]:
-    return (tools.read("/proc/cpuinfo") or "").splitlines()
 
 
 def versions() -> dict[str, str | None]:

@@ -198,7 +198,7 @@ class Recording:
     def _wait_for_last_packets(self, interrupted: Callable[[float], bool]) -> None:
         assert self._tcpdump is not None
         seen = self._sampler is not None and self._sampler.sockets_seen
-        ended = ending.wait(
+        still_open = ending.wait(
             self._tcpdump,
             self.plan.ports,
             patience_s=self.plan.patience_s,
@@ -206,9 +206,9 @@ class Recording:
             loopback=self.plan.interface == "lo",
             interrupted=interrupted,
         )
-        if ended.open_connections:
+        if still_open:
             self.outcome.problems.append(
-                f"{ended.open_connections:,} connections were still open {self.plan.patience_s:g} s after the end: "
+                f"{still_open:,} connections were still open {self.plan.patience_s:g} s after the end: "
                 "their last packets may be missing from the file (--linger sets a longer time)"
             )
 

@@ -24,31 +24,9 @@ _CONGESTION = re.compile(
     r"\b(reno|cubic|bbr[23]?|bic|westwood|htcp|hybla|vegas|nv|scalable|lp|veno|yeah|illinois|dctcp|cdg|prague)\b(?!:)"
 )
 _SPEED = re.compile(r"\b(send|pacing_rate|delivery_rate) (\d+)bps")
-_STATES = (
-    "ESTAB",
-    "SYN-SENT",
-    "SYN-RECV",
-    "FIN-WAIT-1",
-    "FIN-WAIT-2",
-    "TIME-WAIT",
-    "CLOSE-WAIT",
-    "LAST-ACK",
-    "CLOSING",
-)
-_INTEGERS = (
-    ("cwnd", "cwnd"),
-    ("ssthresh", "ssthresh"),
-    ("mss", "mss"),
-    ("pmtu", "pmtu"),
-    ("unacked", "unacked"),
-    ("lost", "lost"),
-    ("sacked", "sacked"),
-    ("bytes_sent", "bytes_sent"),
-    ("bytes_acked", "bytes_acked"),
-    ("bytes_received", "bytes_received"),
-    ("notsent", "notsent"),
-    ("delivered", "delivered"),
-)
+_STATES = re.compile("ESTAB|SYN-SENT|SYN-RECV|FIN-WAIT-1|FIN-WAIT-2|TIME-WAIT|CLOSE-WAIT|LAST-ACK|CLOSING")
+_INTEGERS: tuple[str, ...] = ("cwnd", "ssthresh", "mss", "pmtu", "unacked", "lost", "sacked")
+_INTEGERS += ("bytes_sent", "bytes_acked", "bytes_received", "notsent", "delivered")
 
 
 def selection(ports: Sequence[int]) -> list[str]:
@@ -88,13 +66,13 @@ def parse(text: str) -> Iterator[dict[str, Any]]:
 
 def _parse_socket(head: list[str], info: str) -> dict[str, Any]:
     """Parse one socket; names are ss's, with units added."""
-    state = head[0] if head[0] in _STATES else None
+    state = head[0] if _STATES.fullmatch(head[0]) else None
     ends = head[3:5] if state else head[2:4]  # ss omits the column if one state is selected
     found: dict[str, Any] = {"local": end(ends[0]) if ends else None, "peer": end(ends[1]) if len(ends) > 1 else None}
     found["state"] = state
     info = " ".join([*head[5 if state else 4 :], info])
     words = dict(_WORDS.findall(info))
-    found |= {name: int(words[word]) for word, name in _INTEGERS if words.get(word, "").isdigit()}
+    found |= {name: int(words[name]) for name in _INTEGERS if words.get(name, "").isdigit()}
     for word, names in (("rtt", ("rtt_us", "rttvar_us")), ("minrtt", ("min_rtt_us",)), ("rto", ("rto_us",))):
         for name, value in zip(names, words.get(word, "").split("/"), strict=False):
             if re.fullmatch(r"\d+(\.\d+)?", value):

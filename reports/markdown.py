@@ -8,7 +8,7 @@ from pathlib import PurePath
 from msgspec.structs import replace
 
 from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
-from ..analyzer.model.finding import SEVERITIES, Finding, Remedy
+from ..analyzer.model.finding import Finding, Remedy
 from ..analyzer.model.text import count, duration, size
 from .shared import client, hops, two_captures
 from .shared.causes import MEANINGS
@@ -16,6 +16,7 @@ from .shared.markdown_escape import Block, code, fence, fitting, folded, items, 
 from .shared.narrowed import describe_selection
 from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
 from .shared.other_requests import describe_requests, describe_total, name_path
+from .shared.quality import format_span, list_flaws, list_implementations, list_not_judged, list_vantages, rank_cost
 from .terminal import draw
 
 MOST_BYTES = 60_000
@@ -102,22 +103,13 @@ def name(analysis: Analysis) -> str:
 
 def capture(analysis: Analysis, *, place: bool = True) -> str:
     """Describe the capture: its size, its quality, and with `place` where it was taken."""
-    facts, totals, quality = analysis.capture, analysis.totals, analysis.quality
-    first, last = facts.first_time_ns, facts.last_time_ns
-    span = duration(last - first) if first is not None and last is not None else "-"
-    flaws = [
-        (facts.dropped_packets or 0, "packets dropped while capturing"),
-        (quality.truncated_packets, "packets truncated"),
-        (quality.missing_bytes, "bytes missing"),
-        (quality.undecoded_bytes, "bytes not decoded"),
-    ]
-    found = ", ".join(f"{n:,} {what}" for n, what in flaws if n) or "nothing missing"
-    vantages = ", ".join(sorted({connection.vantage for connection in analysis.connections}))
-    where = f" Captured at: {vantages}." if place else ""
+    facts, totals = analysis.capture, analysis.totals
+    found = ", ".join(f"{n:,} {what}" for n, _, what in list_flaws(analysis)) or "nothing missing"
+    where = f" Captured at: {list_vantages(analysis)}." if place else ""
     return (
-        f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {span} ({', '.join(facts.link_types)}); "
-        f"{count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}. "
-        f"Quality of the capture: {found}.{where}"
+        f"{count(facts.packets, 'packet')}, {size(facts.bytes)} in {format_span(analysis)} "
+        f"({', '.join(facts.link_types)}); {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
+        f"{count(totals.messages, 'message')}. Quality of the capture: {found}.{where}"
     )
 
 
@@ -136,8 +128,7 @@ def budget(analysis: Analysis) -> str:
 
 def costly(analysis: Analysis) -> list[Finding]:
     """List the findings above `info`, costliest first; a part of another finding follows it."""
-    found = [finding for finding in analysis.findings if finding.severity != "info"]
-    return sorted(found, key=lambda f: (-(f.lost_ns or 0), -SEVERITIES.index(f.severity), f.part_of is not None))
+    return sorted((finding for finding in analysis.findings if finding.severity != "info"), key=rank_cost)
 
 
 def remarks(analysis: Analysis) -> list[Finding]:
@@ -243,13 +234,7 @@ def connections(analysis: Analysis) -> str:
 
 def _show_connection(c: ConnectionFacts) -> list[str]:
     marks = " TLS" * c.tls + " (opened before)" * (not c.complete)
-    names = [
-        (code(implementation) + " (inferred)" * inferred) if implementation else "unknown"
-        for implementation, inferred in (
-            (c.client_implementation, c.client_implementation_inferred),
-            (c.server_implementation, c.server_implementation_inferred),
-        )
-    ]
+    names = [code(name) + " (inferred)" * inferred if name else "unknown" for name, inferred in list_implementations(c)]
     return [
         str(c.connection),
         f"{code(c.client)} → {code(c.server)}{marks}",
@@ -268,13 +253,8 @@ def _count_rest(number: int, noun: str) -> str:
 
 def not_judged(analysis: Analysis) -> list[str]:
     """List the findings that the capture cannot decide, one line for each reason."""
-    reasons: dict[str, list[str]] = {}
-    for skipped in analysis.skipped:
-        ids = reasons.setdefault(skipped.reason, [])
-        if skipped.id not in ids:
-            ids.append(skipped.id)
-    lines = [f"{', '.join(map(code, ids))}: {prose(reason, NOTE)}" for reason, ids in reasons.items()]
-    return _limit(lines)
+    found = list_not_judged(analysis)
+    return _limit([f"{', '.join(map(code, ids))}: {prose(reason, NOTE)}" for ids, reason in found])
 
 
 def notes(analysis: Analysis) -> list[str]:

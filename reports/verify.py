@@ -15,7 +15,7 @@ from ..analyzer import _core
 from ..analyzer.model.text import count, safe
 from ..analyzer.verify.difference import Comparison, Difference
 from .analysis_json import encode, read_schema
-from .terminal import draw
+from .shared.drawing import draw, pair
 
 SCHEMA = "grpcdiag.verification/1"
 """Name and version of the structure."""
@@ -137,11 +137,7 @@ def _show_group(kind: _Kind, differences: list[Difference], limit: int) -> Rende
     else:
         head.append("  unexplained", style="bold red")
     shown = differences[:limit] if limit else differences
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for difference in shown:
-        table.add_row(f" #{difference.packet}", _show_difference(difference))
+    table = pair(((f" #{one.packet}", _show_difference(one)) for one in shown), justify="right")
     left = len(differences) - len(shown)
     more = [Text(f"... and {left:,} more: {_list_packets(differences[len(shown) :])}", style="dim")] if left else []
     return Group(head, table, *more)

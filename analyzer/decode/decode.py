@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 from .errors import CaptureError, NoGrpcError
-from .runner import STEP, DecodeOptions, Progress, Reading, Run
+from .runner import DecodeOptions, Progress, Reading, Run
 
 __all__ = ["CaptureError", "Progress", "decode", "stream"]
 
@@ -46,23 +46,17 @@ def stream(
     wanted = {table: table == name for table in _STREAMED.values()}
     run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
-    while run.step(STEP):
-        columns = run.take(name)
+    for take in run.read(progress):
+        columns = take(name)
         rows += len(columns["connection"])
         yield table_of(kind, columns)
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    result = run.finish()
-    rows += len(result[name]["connection"])
-    yield table_of(kind, result[name])
     if require_rows and not rows:
-        raise NoGrpcError(why_no_grpc(tables_of(result)))
+        raise NoGrpcError(why_no_grpc(tables_of(run.result)))
 
 
 def decode_rows(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> Tables:
     """Decode a capture with a row for every packet, frame and RPC, all in memory. Raises CaptureError."""
     run = Run(paths, frames=True, packets=True, rpc_rows=True, file_times=True, **how)
-    while run.step(STEP):
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    return tables_of(run.finish())
+    for _ in run.read(progress):
+        pass
+    return tables_of(run.result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from .. import _core
@@ -126,12 +126,27 @@ class Run:
         self._run = _run_interruptibly(lambda: _core.Run(list(paths), **wanted))
         self.bytes_total = self._run.bytes_total
         self.bytes_read = 0
+        self.result: dict[str, Any] = {}
 
     def step(self, packets: int = STEP) -> bool:
         """Read up to that many packets; False at the end."""
         going = _run_interruptibly(lambda: self._run.step(packets))
         self.bytes_read = self._run.bytes_read
         return going
+
+    def read(self, progress: Progress | None, kept: RpcColumns | None = None) -> Iterator[Callable[[str], Any]]:
+        """Read to the end; yield for each piece, the last one too, what gives the columns of a table.
+
+        `kept` takes the rows of RPCs. `result` has what the core found when the last piece is given.
+        """
+        while self.step():
+            if kept:
+                kept.take(self)
+            yield self.take
+            if progress:
+                progress(self.bytes_read, self.bytes_total)
+        self.result = kept.finish(self) if kept else self.finish()
+        yield self.result.__getitem__
 
     def take(self, table: str) -> dict[str, Any]:
         """See `_core.Run.take`."""

@@ -16,6 +16,29 @@ Rows = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
 
 
+class StormLimits(Struct, frozen=True, eq=False):
+    """The limits of detectors of storms; what differs between them has its value there."""
+
+    told_packets: int = 100
+    packets: int = 500
+    per_second: float = 200.0
+    share: float = 1.0
+    told_share: float = 0.1
+    """Reported from this share of all packets with payload (heuristic: a tenth)."""
+    duration_ns: int = 1_000_000_000
+    """Shortest storm (heuristic: a shorter capture shows no rate)."""
+    critical_share: float = 0.9
+    """Critical from this share (heuristic: ten packets where one would do)."""
+    paced_share: float = 0.25
+    """The share where streams are many and slow (heuristic: a quarter of all packets is not needed)."""
+    streams: int = 16
+    """Fewest streams open at once (heuristic: as for `small-packets`)."""
+    messages_per_stream: int = 5
+    """Fewest messages of a long stream (heuristic: a unary call has one)."""
+    stream_interval_ns: int = 50_000_000
+    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
+
+
 def sum_directions(column: npt.NDArray[np.unsignedinteger]) -> Ints:
     """Sum a column of `directions` over both directions: one element per connection."""
     summed: Ints = column.astype(np.int64).reshape(-1, 2).sum(axis=1)
@@ -57,6 +80,16 @@ def mark_slow_streams(tables: Tables, streams: int, messages_per_stream: int, in
     first = np.where(d.first_message_time_ns[0::2] > 0, d.first_message_time_ns[0::2], d.first_message_time_ns[1::2])
     open_streams = connections.max_concurrent_rpcs.astype(np.int64)
     return many & ((last - first) * open_streams >= messages * interval_ns)
+
+
+def find_storms(tables: Tables, load: Load, limits: StormLimits) -> tuple[Rows, bool]:
+    """Find the connections with storms; without any, those whose control packets are worth a remark."""
+    reported = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
+    many = reported & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
+    many &= load.duration_ns >= limits.duration_ns
+    slow = mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
+    storm = many & ((load.share >= limits.share) | (slow & (load.share >= limits.paced_share)))
+    return np.flatnonzero(storm if storm.any() else reported), bool(storm.any())
 
 
 def show_span(tables: Tables, row: int, what: str) -> Iterator[Evidence]:

@@ -17,10 +17,22 @@ from ..model.budget import CAUSES
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skipped
 from ..tables import Ints, Tables
 from ..tables.durations import total_ns
-from . import _congestion, _shared, _stalls, capture_quality, loss_recovery
-from . import connection_churn as churn
-from . import receive_window_stall as receive
-from . import slow_start_after_idle as restart
+from . import (
+    _congestion,
+    _shared,
+    _stalls,
+    capture_quality,
+    loss_recovery,
+)
+from . import (
+    connection_churn as churn,
+)
+from . import (
+    receive_window_stall as receive,
+)
+from . import (
+    slow_start_after_idle as restart,
+)
 
 
 class Limits(Struct, frozen=True, eq=False):
@@ -75,8 +87,6 @@ def _make_finding(tables: Tables, rows: Ints, connections: Scope, say: _Words) -
         severity="warning" if share >= _LIMITS.warning_share else "info",
         confidence=confidence,
         scope=connections,
-        lost_ns=None,
-        share=None,
         metrics={
             "waits": len(rows),
             "wait_ns": total_ns(waits.duration_ns[rows]),
@@ -268,8 +278,6 @@ def _make_churn_finding(tables: Tables, group: Ints, at_once: int, setup: Ints, 
         severity="warning" if share >= _LIMITS.churn_share else "info",
         confidence="low",
         scope=Scope(tuple(group.tolist()), ()),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(group),
             "open_at_once": at_once,

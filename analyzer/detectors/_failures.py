@@ -209,9 +209,9 @@ def methods_of(tables: Tables, rpcs: Counts) -> tuple[str, ...]:
     return tuple(sorted(name for name in by_method(tables, rpcs) if name != "unknown"))
 
 
-def severity_of_count(count: int, of: int, few: int, warning: float, critical: float) -> Severity:
+def severity_of_count(count: int, of: int, few: int, rates: Rates) -> Severity:
     """Rate the severity of a share of RPCs; fewer than `few` prove no pattern."""
-    return "info" if count < few else severity(count / max(of, 1), warning, critical)
+    return "info" if count < few else severity(count / max(of, 1), rates.warning_share, rates.critical_share)
 
 
 def severity_of_loss(lost: int, of: int, few: int, critical: float) -> Severity:

@@ -55,9 +55,8 @@ def name_hosts(tables: Tables, connections: Sequence[int] | Counts | Ints, direc
 
 def implementation(tables: Tables, connection: int, direction: int) -> str | None:
     """Find the gRPC implementation at the end that sends in `direction`, as far as it is known or inferred."""
-    if direction == 0:
-        return figures.client_implementation(tables, connection)[0]
-    return figures.server_implementation(tables, connection)[0]
+    find = figures.server_implementation if direction else figures.client_implementation
+    return find(tables, connection)[0]
 
 
 def senders_are_near(tables: Tables, connections: Counts, directions: Ints, round_trips_ns: Ints) -> bool:

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterable
 
 from ..model.finding import Remedy
-from ..summary import figures
 from ..tables import Tables
+from ._shared import implementation
 
 C_CORE = "C-core (C++, Python, Ruby, PHP)"
 """How remedies name the implementations that share grpc-core."""
@@ -58,9 +58,7 @@ def recognise(*names: str | None) -> str | None:
 
 def recognise_end(tables: Tables, connection: int, direction: int) -> str | None:
     """Recognise the software at the end of a connection that sends in `direction`."""
-    if direction == 0:
-        return recognise(figures.client_implementation(tables, connection)[0])
-    return recognise(figures.server_implementation(tables, connection)[0])
+    return recognise(implementation(tables, connection, direction))
 
 
 def recognise_server(tables: Tables, connections: Iterable[int]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -14,24 +13,21 @@ from ..tables import Counts, Ints, Tables
 from ..tables.durations import total_ns
 from . import _shared
 
-_MANY = 10_000
-"""Blocked intervals from which methods are named by connection and no longer by stream."""
+
+class TimeLimits(Struct, frozen=True, eq=False):
+    """From which share of RPC time a finding matters."""
+
+    warning_share: float = 0.02
+    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
+    critical_share: float = 0.20
+    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
 
 
-class Thresholds(Protocol):
-    """The limits that every detector of stalls has."""
+class StallLimits(TimeLimits, frozen=True, eq=False):
+    """The limits of detectors of blocked intervals."""
 
-    @property
-    def warning_share(self) -> float:
-        """A warning from this share of RPC time."""
-
-    @property
-    def critical_share(self) -> float:
-        """Critical from this share of RPC time."""
-
-    @property
-    def examples(self) -> int:
-        """Blocked intervals shown as evidence."""
+    examples: int = 3
+    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 class Stalls(Struct, frozen=True, eq=False):

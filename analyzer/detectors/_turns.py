@@ -31,6 +31,21 @@ GAP_NS = 2_000_000
 reaction time that a host is allowed elsewhere too; a library takes tens or hundreds of microseconds)."""
 
 
+class GapLimits(Struct, frozen=True, eq=False):
+    """The limits of detectors of idle clients."""
+
+    held_share: float = 0.15
+    """Share of the active time in which the client is idle (heuristic: below it another limit is more likely)."""
+    gaps: int = 100
+    """Times the client was idle (heuristic: fewer show no pattern)."""
+    callers_per_round: float = 0.5
+    """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
+    most_paused: float = 0.5
+    """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
+    examples: int = 3
+    """Gaps shown as evidence (heuristic: enough to see a pattern)."""
+
+
 class Turn(Struct, frozen=True, eq=False):
     """Activity and idle time of some connections, one element per element of `rows`."""
 

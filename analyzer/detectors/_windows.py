@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -13,23 +12,20 @@ from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..model.text import size
 from ..tables import WINDOW_NOT_KNOWN, Ints, Tables
 from . import _shared, _stalls
-from ._stalls import Stalls, Thresholds
+from ._stalls import StallLimits, Stalls
 
 _UNREAD = 0.5
 """Share of a window that a prompt reader may have received and not given back (nghttp2 sends a WINDOW_UPDATE when half
 of the window was read, nghttp2_should_send_window_update; other libraries sooner)."""
 
 
-class ReaderThresholds(Thresholds, Protocol):
+class ReaderLimits(StallLimits, frozen=True, eq=False):
     """The limits of detectors that distinguish a small window from a slow reader."""
 
-    @property
-    def late_round_trips(self) -> float:
-        """Round trips after which a WINDOW_UPDATE or ACK is late."""
-
-    @property
-    def late_least_ns(self) -> int:
-        """Extra time that a prompt reader may take."""
+    late_round_trips: float = 1.5
+    """Round trips after which a WINDOW_UPDATE is late (heuristic: it takes one, and queues add to it)."""
+    late_least_ns: int = 1_000_000
+    """Extra time that a prompt reader may take (heuristic: a scheduler's delay on a busy host)."""
 
 
 class Window(Struct, frozen=True, eq=False):
@@ -50,7 +46,7 @@ class Window(Struct, frozen=True, eq=False):
     references: tuple[str, ...]
 
 
-def detect_window(tables: Tables, limits: ReaderThresholds, window: Window) -> Iterator[Finding | Skipped]:
+def detect_window(tables: Tables, limits: ReaderLimits, window: Window) -> Iterator[Finding | Skipped]:
     """Yield one finding about all senders blocked by a window, or why some could not be judged."""
     waits = tables.waits
     if not len(waits.cause):
@@ -98,7 +94,7 @@ class _Words(Struct, frozen=True, eq=False):
     reading: _Reading | None = None
 
 
-def _make_finding(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> Finding:
+def _make_finding(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> Finding:
     words = _choose_words(tables, limits, window, stalls)
     connection, direction = stalls.first
     total = _shared.milliseconds(stalls.lost_ns)
@@ -139,7 +135,7 @@ _PROVED = (
 )
 
 
-def _measure_late_share(tables: Tables, limits: ReaderThresholds, rows: Ints) -> float:
+def _measure_late_share(tables: Tables, limits: ReaderLimits, rows: Ints) -> float:
     """Return the share of the blocked time in intervals that are longer than a prompt reader needs."""
     waits = tables.waits
     duration, rtt = waits.duration_ns[rows], waits.rtt_ns[rows]
@@ -189,7 +185,7 @@ def _are_both_shut(tables: Tables, window: Window, rows: Ints) -> bool:
 _BOTH = " The stream window and the connection window were both used up: to enlarge one alone will not help."
 
 
-def _choose_words(tables: Tables, limits: ReaderThresholds, window: Window, stalls: Stalls) -> _Words:
+def _choose_words(tables: Tables, limits: ReaderLimits, window: Window, stalls: Stalls) -> _Words:
     connection, direction = stalls.first
     blocked, reader = _shared.host(tables, connection, direction), _shared.host(tables, connection, 1 - direction)
     figures = _stalls.measure(tables, stalls)

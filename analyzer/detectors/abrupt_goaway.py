@@ -142,8 +142,6 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
         severity=_rate_severity(len(refused), len(lost), everything, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.astype(np.uint32))),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(connections),
             "refused_rpcs": len(refused),

@@ -90,8 +90,6 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that were cancelled, but not by their deadline."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     given_up = (rows.status == common.CANCELLED) | (rows.source == common.CLIENT_RESET)
     rows = rows.where(given_up & ~common.missed(rows, limits.early_share, limits.early_ns))
@@ -128,8 +126,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         severity=grave,
         confidence=lower("low" if hidden else "medium" if timer else "high", quality_allows(tables)),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(rows, everything)
         | ({"hedged_rpcs": int(hedged.sum())} if hedged.any() else {})
         | {"cancelled_by_method": common.listed(methods)},

@@ -226,8 +226,6 @@ def _make_finding(tables: Tables, problems: list[_Problem], limits: Limits) -> F
         severity="warning" if grave else "info",
         confidence="high",
         scope=Scope(tuple(touched), ()),
-        lost_ns=None,
-        share=None,
         metrics={problem.name: problem.count for problem in problems} | hidden,
         evidence=tuple(dict.fromkeys(e for problem in problems for e in _show_problem(tables, problem, limits))),
         explanation=f"Problems of the capture: {words}. They hide {consequence}."

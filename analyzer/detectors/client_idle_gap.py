@@ -50,7 +50,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
@@ -67,17 +66,9 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_turns.GapLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    held_share: float = 0.15
-    """Share of the active time in which the client is idle (heuristic: below it another limit is more likely)."""
-    gaps: int = 100
-    """Times the client was idle (heuristic: fewer show no pattern)."""
-    callers_per_round: float = 0.5
-    """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
-    most_paused: float = 0.5
-    """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
     callers: int = 6
     """A warning from this many RPCs or streams open at once (heuristic: as for `shared-connection`)."""
     warning_share: float = 0.3
@@ -88,8 +79,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Silence per request from which it costs time (as for `shared-connection`)."""
     gap_ns: int = _turns.GAP_NS
     """Mean silence from which a timer is more likely (as for `shared-connection`)."""
-    examples: int = 3
-    """Gaps shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

@@ -159,8 +159,6 @@ def _make_finding(tables: Tables, groups: list[_Group], limits: Limits) -> Findi
         severity=severity,
         confidence=_rate_confidence(tables, groups),
         scope=Scope(tuple(rows.tolist()), ()),
-        lost_ns=None,
-        share=None,
         metrics={
             "attempts": len(rows),
             **{f"{kind}_attempts": n for kind, n in _count_kinds(groups).items()},
@@ -254,8 +252,6 @@ def _find_names(tables: Tables, limits: Limits) -> Iterator[Finding]:
         severity="critical",
         confidence=quality_allows(tables),
         scope=Scope((), ()),
-        lost_ns=None,
-        share=None,
         metrics={"questions": len(rows), "no_such_name": missing, "unanswered": unanswered},
         evidence=tuple(_lookups.show_end(tables, row) for row in rows[: limits.examples].tolist()),
         explanation=f"{words}. No connection was opened.",

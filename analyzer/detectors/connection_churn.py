@@ -188,8 +188,6 @@ def _make_finding(tables: Tables, churn: _Churn, limits: Limits) -> Finding:
         severity=_rate_severity(tables, churn, limits),
         confidence=quality_allows(tables),
         scope=Scope(tuple(churn.connections.tolist()), methods_of_connections(tables, churn.connections.tolist())),
-        lost_ns=None,
-        share=None,
         metrics=_collect_metrics(tables, churn, per, trips),
         evidence=tuple(
             e for place in range(min(limits.examples, count)) for e in _show_connection(tables, churn, place)

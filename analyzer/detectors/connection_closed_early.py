@@ -185,8 +185,6 @@ def _make_finding(tables: Tables, ends: list[_End], limits: Limits) -> Finding:
         severity=_rate_severity(ends, everything, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, lost)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, ends, lost),
         evidence=tuple(e for end in ends[: limits.examples] for e in _show_end(tables, end)),
         explanation=f"{words} {_describe_loss(tables, lost, many)}{limit}",
@@ -297,8 +295,6 @@ def _report_graceful(tables: Tables, rows: list[int], limits: Limits) -> Finding
         severity="info",
         confidence="medium" if guess else quality_allows(tables),
         scope=Scope(tuple(int(c) for c in distinct(connections)), ()),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(rows),
             "lost_rpcs": 0,

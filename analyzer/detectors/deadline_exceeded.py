@@ -80,8 +80,6 @@ class Limits(common.Rates, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that reached their deadline."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     rows = rows.where(common.missed(rows, limits.early_share, limits.early_ns))
     if len(rows):
@@ -97,13 +95,9 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs reached their deadline{deadline}",
-        severity=common.severity_of_count(
-            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
-        ),
+        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, rows, methods),
         evidence=tuple(common.spans(tables, rows, limits.examples)),
         explanation=(

@@ -45,8 +45,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
@@ -59,15 +57,8 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_stalls.StallLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
-
-    warning_share: float = 0.02
-    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
-    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 3
-    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

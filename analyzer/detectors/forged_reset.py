@@ -101,8 +101,6 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             _shared.quality_allows(tables),
         ),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics={
             "resets": len(rows),
             "connections": len(connections),

@@ -96,8 +96,6 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         severity=_rate_severity(share, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(connections),
             "half_closed_streams": int(turns.half_closed[rows].sum()),

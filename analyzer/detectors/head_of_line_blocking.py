@@ -38,8 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Skipped
 from ..tables import Tables
@@ -53,15 +51,8 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_stalls.StallLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
-
-    warning_share: float = 0.02
-    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
-    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
-    examples: int = 3
-    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -119,24 +110,13 @@ def _show_interval(tables: Tables, row: int) -> Iterator[Evidence]:
     )
 
 
+_POOL = "on the second channel: otherwise identical channels share one connection"
 _SEPARATE = (
     ("grpc-go", "a second grpc.NewClient", "each ClientConn has its own connection"),
     ("grpc-java", "a second ManagedChannel", "each channel has its own connection"),
-    (
-        "grpc-c++",
-        "grpc.use_local_subchannel_pool=1",
-        "on the second channel: otherwise identical channels share one connection",
-    ),
-    (
-        "grpc-python",
-        "grpc.use_local_subchannel_pool=1",
-        "on the second channel: otherwise identical channels share one connection",
-    ),
-    (
-        "grpc-node",
-        "grpc.use_local_subchannel_pool: 1",
-        "on the second channel: otherwise identical channels share one connection",
-    ),
+    ("grpc-c++", "grpc.use_local_subchannel_pool=1", _POOL),
+    ("grpc-python", "grpc.use_local_subchannel_pool=1", _POOL),
+    ("grpc-node", "grpc.use_local_subchannel_pool: 1", _POOL),
     ("tonic", "a second Channel", "clones of a Channel share its connection"),
     ("grpc-dotnet", "a second GrpcChannel", "with an HttpHandler of its own"),
 )

@@ -138,8 +138,6 @@ def _make_finding(tables: Tables, rows: _control.Rows, limits: Limits) -> Findin
         severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
-        lost_ns=None,
-        share=None,
         metrics=metrics,
         evidence=tuple(_show_headers(tables, row, limits)),
         explanation=(

@@ -122,8 +122,6 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         severity=_failures.severity_of_loss(lost, tables.rpc_count, limits.few, limits.critical_share),
         confidence=_shared.lower(_rate_proof(waited, limits), _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(connections),
             "affected_rpcs": lost,

@@ -154,8 +154,6 @@ def _make_finding(tables: Tables, pool: _Pool, limits: Limits) -> Finding:
         severity="info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics={
             "servers": pool.servers,
             "unused_servers": unused,

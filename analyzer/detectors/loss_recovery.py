@@ -71,7 +71,7 @@ from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Skippe
 from ..model.text import count
 from ..summary.figures import TLS
 from ..tables import Ints, Tables
-from . import _figures
+from . import _figures, _stalls
 from ._shared import host, lower, methods_of_connections, milliseconds, quality_allows, severity, share_of_time
 
 ID = "loss-recovery"
@@ -95,13 +95,9 @@ _LOSS = CAUSES.index("loss_recovery")
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_stalls.TimeLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.02
-    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
-    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     repeated_share: float = 0.001
     """Reported without a waiting RPC from this share of retransmitted packets (heuristic: more than a stray one)."""
     repeated_warning: float = 0.01
@@ -161,8 +157,6 @@ def _report_hidden(tables: Tables, cost: _Cost, metrics: dict[str, int | float |
         severity="warning" if share >= limits.repeated_warning else "info",
         confidence=lower("medium", quality_allows(tables)),
         scope=Scope(scope, methods_of_connections(tables, scope)),
-        lost_ns=None,
-        share=None,
         metrics=metrics,
         evidence=tuple(_show_losses(tables, cost, limits.examples)),
         explanation=(

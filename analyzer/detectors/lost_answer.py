@@ -75,8 +75,6 @@ class Limits(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that a server reset with NO_ERROR before their trailers."""
-    if not len(tables.failures.rpc):
-        return
     rows = _failures.failed(tables)
     lost = (rows.row >= 0) & (rows.reset_by == _SERVER) & (rows.reset_code == _NO_ERROR)
     lost &= ~np.isin(rows.source, (_failures.TRAILERS, _failures.HTTP_STATUS))
@@ -96,8 +94,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
         severity=_failures.severity_of_loss(len(rows), everything, limits.few, limits.critical_share),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics={
             "lost_answers": len(rows),
             "answers_begun": begun,

@@ -181,8 +181,6 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
         severity="warning",
         confidence=_shared.lower("medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
-        lost_ns=None,
-        share=None,
         metrics={"connections": len(rows), "max_concurrent_streams": limit, "at_limit_ns": at_limit},
         evidence=tuple(_show_full(tables, row, limit)),
         explanation=(

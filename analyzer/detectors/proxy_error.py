@@ -79,8 +79,6 @@ class Limits(common.Rates, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that got an HTTP status instead of a response of their protocol."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     rows = rows.where(common.refused(rows))
     if len(rows):
@@ -97,24 +95,20 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     ((most, number),) = statuses.most_common(1)
     mostly = f", most {most}" if 2 * number > len(rows) else ""
     median = float(np.median(rows.duration_ns))
-    reason = _explain_status(most)
+    reason, named = _explain_status(most), (rows.answered_by != NO_AGENT).any()
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs got an HTTP status from {by}{mostly}",
-        severity=common.severity_of_count(
-            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
-        ),
+        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
         confidence=quality_allows(tables),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, rows, statuses) | {"answered_by": ", ".join(who) or "unknown"},
         evidence=tuple(_show_examples(tables, rows, statuses, limits)),
         explanation=(
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got an HTTP status instead of a gRPC response from "
             f"{by}: {answers}. {reason} gRPC reads these statuses as {', '.join(_list_grpc_statuses(rows))}. "
             f"The RPCs took {milliseconds(median)} (median)."
-            + ("" if _are_named(rows) else " The responses do not name the software that sent them.")
+            + ("" if named else " The responses do not name the software that sent them.")
         ),
         remedies=_list_remedies(most, who, median),
         references=("grpc/grpc doc/http-grpc-status-mapping.md", "RFC 9110 section 15"),
@@ -122,10 +116,6 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
             f"{len(rows):,} of {everything:,} RPCs ({share:.1%}) got HTTP {_list_codes(statuses)} from {by}. {reason}"
         ),
     )
-
-
-def _are_named(rows: Failed) -> bool:
-    return bool((rows.answered_by != NO_AGENT).any())
 
 
 def _list_codes(statuses: Counter[int]) -> str:

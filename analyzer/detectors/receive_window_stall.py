@@ -49,8 +49,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Tables
@@ -63,19 +61,11 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_windows.ReaderLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.02
-    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
-    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     late_round_trips: float = 1.5
     """Round trips after which an ACK that opens the window is late (heuristic: it takes one, and queues add to it)."""
-    late_least_ns: int = 1_000_000
-    """Extra time that a prompt reader may take (heuristic: a scheduler's delay on a busy host)."""
-    examples: int = 3
-    """Blocked intervals shown as evidence, the longest ones (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

@@ -90,8 +90,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, waiting: _turns.Rows, limit
         severity="info",
         confidence=_shared.lower("medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(rows),
             "callers": callers,

@@ -105,8 +105,6 @@ def _make_finding(tables: Tables, found: Retries, limits: Limits) -> Finding:
         severity=_shared.severity(share, limits.warning_share, limits.critical_share) if proven else "info",
         confidence=_shared.lower("medium" if len(found.unpaired) else "high", _shared.quality_allows(tables)),
         scope=Scope(tuple(_shared.distinct(rpcs.connection[again]).tolist()), _failures.methods_of(tables, again)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, found, retries, requests) | {"retried_share": share},
         evidence=tuple(_show_retries(tables, found, limits)),
         explanation=" ".join(_explain(tables, found, requests, retries, are)),

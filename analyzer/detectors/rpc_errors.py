@@ -104,8 +104,6 @@ class Limits(common.Rates, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that ended with an error status."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
     rows = rows.where(~np.isin(rows.status, others) & ~common.refused(rows))
@@ -125,13 +123,9 @@ def _make_finding(tables: Tables, rows: Failed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} of {everything:,} RPCs ended with an error status{mostly}",
-        severity=common.severity_of_count(
-            len(rows), everything, limits.few, limits.warning_share, limits.critical_share
-        ),
+        severity=common.severity_of_count(len(rows), everything, limits.few, limits),
         confidence=quality_allows(tables),
         scope=Scope(common.connections_of(tables, rows.rpc), common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         metrics={
             "failed_rpcs": len(rows),
             "rpcs": everything,
@@ -202,15 +196,11 @@ def _explain_endings(rows: Failed, first: str) -> str:
     """Explain the most frequent status, or that the server sent none."""
     without = int(common.without_trailers(rows).sum())
     if not without:
-        return _explain_status(first)
+        return _HINTS.get(first, f"{first} is set by the application itself.")
     return (
         f"{without:,} of them ended with END_STREAM without trailers, so without a status: a proxy gave up its "
         "backend, or a server broke off. gRPC reads this as UNKNOWN, grpc-go as INTERNAL."
     )
-
-
-def _explain_status(status: str) -> str:
-    return _HINTS.get(status, f"{status} is set by the application itself.")
 
 
 def _explain_retries(retries: int) -> str:

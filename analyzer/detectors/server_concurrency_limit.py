@@ -236,8 +236,6 @@ def _make_finding(tables: Tables, fit: _Fit) -> Finding:
         severity="info",
         confidence=_shared.lower("medium" if fit.limit > 1 else "low", _shared.quality_allows(tables)),
         scope=Scope(connections, _shared.names(tables, [method.number])),
-        lost_ns=None,
-        share=None,
         metrics={
             "limit": fit.limit,
             "calls_judged": len(rows),

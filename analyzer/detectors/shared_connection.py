@@ -64,10 +64,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
-from ..model.finding import Finding, Remedy, Scope, Severity, Skipped
+from ..model.finding import Finding, Remedy, Scope, Skipped
 from ..tables import Mask, Tables
 from ..tables.durations import total_ns
 from . import _figures, _settings, _shared, _software, _turns
@@ -81,27 +80,17 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_turns.GapLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     callers: int = 6
     """RPCs or streams open at once (heuristic: YDB's post shows the effect from about ten; small tests use four)."""
-    held_share: float = 0.15
-    """Share of the active time in which the client is idle (heuristic: below it another limit is more likely)."""
     critical_share: float = 0.5
     """Critical from this share (heuristic: most of the time only the client can be busy)."""
-    gaps: int = 100
-    """Times the client was idle (heuristic: fewer show no pattern)."""
-    callers_per_round: float = 0.5
-    """Requests per round for each caller (heuristic: callers in step reach one, independent timers nearly none)."""
-    most_paused: float = 0.5
-    """Share of the time in pauses (heuristic: from here on timers set the pace, not the callers)."""
     request_ns: int = _turns.REQUEST_NS
     """Silence per request from which it costs time (measured, see `REQUEST_NS`)."""
     gap_ns: int = _turns.GAP_NS
     """Mean silence from which a timer is more likely (see `GAP_NS`)."""
-    examples: int = 3
-    """Gaps shown as evidence (heuristic: enough to see a pattern)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -154,7 +143,7 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
     return Finding(
         id=ID,
         title=f"{callers} callers share one connection that waits for the client {held:.0%} of the time",
-        severity=_rate_severity(held, limits) if costs else "info",
+        severity=_shared.severity(held, limits.held_share, limits.critical_share) if costs else "info",
         confidence=_shared.lower(
             "medium" if _is_near_client(tables, rows, seen.p50_ns) else "low", _shared.quality_allows(tables)
         ),
@@ -177,10 +166,6 @@ def _make_finding(tables: Tables, rows: _turns.Rows, limits: Limits, *, costs: b
             f"({remedies[0].implementation}: {remedies[0].knob})."
         ),
     )
-
-
-def _rate_severity(held: float, limits: Limits) -> Severity:
-    return _shared.severity(held, limits.held_share, limits.critical_share)
 
 
 def _is_near_client(tables: Tables, rows: _turns.Rows, gap_ns: int) -> bool:

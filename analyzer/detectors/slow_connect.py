@@ -124,7 +124,8 @@ def _find_slow(tables: Tables, limits: Limits) -> Iterator[_Slow]:
     failures = _attempts.find_failures(tables, limits.unanswered_ns)
     attempts = _attempts.find_attempts_before(tables, failures)
     lookups = _lookups.find_lookups_before(tables, np.flatnonzero(ready), attempts, limits.at_once_ns)
-    slow = ready & (_measure_slowest(tables) >= limits.step_ns)
+    slowest = np.maximum.reduce([_measure_syn(tables), _measure_tls(tables), _measure_settings(tables)])
+    slow = ready & (slowest >= limits.step_ns)
     slow[list(attempts)] |= ready[list(attempts)]
     slow[list(lookups)] |= ready[list(lookups)]
     others = _Others.collect(tables, first_rpc)
@@ -181,15 +182,13 @@ def _find_first_rpcs(tables: Tables) -> Ints:
 def _measure_syn(tables: Tables) -> Ints:
     """Measure the time from the first SYN to the last one."""
     c = tables.connections
-    again: Ints = np.where((tables.setups.syns > 1) & (c.opened_time_ns >= 0), c.opened_time_ns - c.first_time_ns, 0)
-    return again
+    return np.where((tables.setups.syns > 1) & (c.opened_time_ns >= 0), c.opened_time_ns - c.first_time_ns, 0)
 
 
 def _measure_tls(tables: Tables) -> Ints:
     """Measure the time from the ClientHello to the ServerHello beyond a round trip."""
     c = tables.connections
-    beyond: Ints = np.where(c.tls_server_hello_ns >= 0, c.tls_server_hello_ns - np.maximum(c.handshake_rtt_ns, 0), 0)
-    return beyond
+    return np.where(c.tls_server_hello_ns >= 0, c.tls_server_hello_ns - np.maximum(c.handshake_rtt_ns, 0), 0)
 
 
 def _measure_settings(tables: Tables) -> Ints:
@@ -198,12 +197,6 @@ def _measure_settings(tables: Tables) -> Ints:
     known = (s.client_settings_time_ns >= 0) & (s.server_settings_time_ns >= 0)
     late = s.server_settings_time_ns - s.client_settings_time_ns - np.maximum(tables.connections.handshake_rtt_ns, 0)
     return np.where(known, late, 0)
-
-
-def _measure_slowest(tables: Tables) -> Ints:
-    """Return the longest of the steps of each connection itself."""
-    own: Ints = np.maximum(np.maximum(_measure_syn(tables), _measure_tls(tables)), _measure_settings(tables))
-    return own
 
 
 def _waited(tables: Tables, row: int, rpc: int, limits: Limits) -> bool:
@@ -295,6 +288,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
     kinds = Counter(slow.steps[0].kind for slow in found)
     kind = max(kinds, key=lambda kind: sum(slow.excess_ns for slow in found if slow.steps[0].kind == kind))
     worst = next(slow for slow in found if slow.steps[0].kind == kind)
+    shown = [worst, *(slow for slow in found if slow is not worst)]
     delay = sum(slow.excess_ns for slow in found)
     share = delay / (delay + rpc_time(tables)) if delay else 0.0
     rows = sorted({row for slow in found for row in (slow.connection, *slow.attempts)})
@@ -308,8 +302,6 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
         severity=_rate_severity(share, len(found), limits),
         confidence=_rate_confidence(tables, found),
         scope=Scope(tuple(rows), methods_of_connections(tables, rows)),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(found),
             "delay_ns": delay,
@@ -318,7 +310,7 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             "delay_share_of_delay_and_rpc_time": round(share, 5),
             **{f"{name}_connections": number for name, number in sorted(kinds.items())},
         },
-        evidence=tuple(_show(tables, _choose(found, worst, limits))),
+        evidence=tuple(_show(tables, shown[: limits.examples])),
         explanation=(
             f"{many} before the first RPC. On connection {worst.connection} ({ends}) "
             f"{'; '.join(step.words for step in worst.steps)}. {_say_first(tables, worst)}"
@@ -330,11 +322,6 @@ def _make_finding(tables: Tables, found: list[_Slow], limits: Limits) -> Finding
             f"{ADVICE[kind]}."
         ),
     )
-
-
-def _choose(found: list[_Slow], worst: _Slow, limits: Limits) -> list[_Slow]:
-    """Choose the connections that are shown: the worst first."""
-    return [worst, *(slow for slow in found if slow is not worst)][: limits.examples]
 
 
 def _rate_severity(share: float, connections: int, limits: Limits) -> Severity:

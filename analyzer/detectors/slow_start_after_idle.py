@@ -86,13 +86,9 @@ INITIAL_SEGMENTS = 10
 _CONGESTION_WINDOW = CAUSES.index("congestion_window")
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_stalls.TimeLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    warning_share: float = 0.02
-    """A warning from this share of RPC time lost (heuristic: above the variation between equal runs)."""
-    critical_share: float = 0.20
-    """Critical from this share of RPC time lost (heuristic: a fifth of all RPC time)."""
     examples: int = 3
     """Bursts shown as evidence (heuristic: enough to see a pattern)."""
 

@@ -189,8 +189,6 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
         severity=_shared.severity(factor, limits.warning_factor, limits.critical_factor),
         confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, wasted, worst, len(connections)),
         evidence=tuple(_show_gaps(tables, row, limits)),
         explanation=_explain(tables, worst, needed, spread=spread),

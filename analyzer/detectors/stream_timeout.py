@@ -101,8 +101,6 @@ class _Timed(Struct, frozen=True, eq=False):
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the RPCs that the same timer ended."""
-    if not len(tables.failures.rpc):
-        return
     rows = common.failed(tables)
     over = common.past_deadline(rows, limits.early_share, limits.early_ns)
     rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~over)
@@ -176,13 +174,9 @@ def _make_finding(tables: Tables, timed: _Timed, limits: Limits) -> Finding:
     return Finding(
         id=ID,
         title=f"{len(rows):,} RPCs were ended {when.format(milliseconds(median))}",
-        severity=common.severity_of_count(
-            len(rows), everything, limits.rpcs, limits.warning_share, limits.critical_share
-        ),
+        severity=common.severity_of_count(len(rows), everything, limits.rpcs, limits),
         confidence=lower("medium" if sent else "high", quality_allows(tables)),
         scope=Scope(connections, common.methods_of(tables, rows.rpc)),
-        lost_ns=None,
-        share=None,
         part_of="proxy-error" if common.refused(rows).all() else None,  # which counts every such response
         metrics={
             "ended_rpcs": len(rows),

@@ -169,8 +169,6 @@ def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding
         severity=_rate_severity(tables, closed, limits),
         confidence=_rate_confidence(tables, trips, limits),
         scope=Scope(connections, methods_of_connections(tables, connections)),
-        lost_ns=None,
-        share=None,
         metrics=_measure(tables, trips, purpose),
         evidence=tuple(e for trip in trips[: limits.examples] for e in _show_pings(tables, trip)),
         explanation=words + _describe_consequence(tables, closed),

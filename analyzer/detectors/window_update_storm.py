@@ -48,7 +48,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from msgspec import Struct
 
 from ..model.detector import About
 from ..model.finding import Finding, Remedy, Scope, Skipped
@@ -66,31 +65,17 @@ ABOUT = About(
 )
 
 
-class Limits(Struct, frozen=True, eq=False):
+class Limits(_control.StormLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     told_packets: int = 100
     """Reported from this many WINDOW_UPDATE packets (heuristic: fewer show no pattern)."""
-    told_share: float = 0.1
-    """Reported from this share of all packets with payload (heuristic: a tenth)."""
     packets: int = 500
     """Fewest WINDOW_UPDATE packets of a storm (heuristic: as for `ping-storm`)."""
     per_second: float = 200.0
     """Fewest WINDOW_UPDATE packets per second of a storm (heuristic: as for `ping-storm`)."""
-    duration_ns: int = 1_000_000_000
-    """Shortest storm (heuristic: a shorter capture shows no rate)."""
     share: float = 0.4
     """Share of all packets with payload (a BDP estimator reaches a third; one per DATA packet makes half)."""
-    critical_share: float = 0.9
-    """Critical from this share (heuristic: ten packets where one would do)."""
-    paced_share: float = 0.25
-    """The share where streams are many and slow (heuristic: a quarter of all packets is not needed)."""
-    streams: int = 16
-    """Fewest streams open at once (heuristic: as for `small-packets`)."""
-    messages_per_stream: int = 5
-    """Fewest messages of a long stream (heuristic: a unary call has one)."""
-    stream_interval_ns: int = 50_000_000
-    """Shortest time between messages of a slow stream (heuristic: five times the 10 ms that a message may wait)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -99,15 +84,9 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     if int(d.window_update_packets.max(initial=0)) < limits.told_packets // 2:
         return
     load = _control.measure_load(tables, _control.sum_directions(d.window_update_packets))
-    reported = (load.packets >= limits.told_packets) & (load.share >= limits.told_share)
-    many = reported & (load.packets >= limits.packets) & (load.per_second >= limits.per_second)
-    many &= load.duration_ns >= limits.duration_ns
-    slow = _control.mark_slow_streams(tables, limits.streams, limits.messages_per_stream, limits.stream_interval_ns)
-    storm = many & ((load.share >= limits.share) | (slow & (load.share >= limits.paced_share)))
-    if storm.any():
-        yield _make_finding(tables, load, np.flatnonzero(storm), limits, storm=True)
-    elif reported.any():
-        yield _make_finding(tables, load, np.flatnonzero(reported), limits, storm=False)
+    rows, storm = _control.find_storms(tables, load, limits)
+    if len(rows):
+        yield _make_finding(tables, load, rows, limits, storm=storm)
 
 
 def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limits: Limits, *, storm: bool) -> Finding:
@@ -124,8 +103,6 @@ def _make_finding(tables: Tables, load: _control.Load, rows: _control.Rows, limi
         severity="critical" if critical else "warning" if storm else "info",
         confidence=_shared.quality_allows(tables),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
-        lost_ns=None,
-        share=None,
         metrics={
             "connections": len(rows),
             "window_update_only_packets": count,

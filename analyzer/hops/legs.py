@@ -173,4 +173,5 @@ def _take_last(tables: Tables, last: _Mask, counted: tuple[Any, ...], seen: Read
         else method
         for method in counted
     )
-    return part(tables, last, everywhere, mixed, seen, everywhere)
+    others = np.ones(len(tables.other_requests.connection), dtype=bool)
+    return part(tables, last, everywhere, mixed, seen, everywhere, others)

@@ -66,9 +66,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     """See `Confidence`."""
     scope: Scope
     """What it is about."""
-    lost_ns: Count | None
+    lost_ns: Count | None = None
     """Time that the RPCs would not have needed, counted once; None when no latency cost was measured."""
-    share: float | None
+    share: float | None = None
     """`lost_ns` as a share of all RPC time."""
     at_least: bool = False
     """Whether more time may be lost than `lost_ns`: the rest is not in the packets."""

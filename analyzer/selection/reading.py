@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run
 from ..tables import Ints, Tables, tables_of
 from .selection import Selection
 
@@ -48,23 +48,14 @@ def read(
     turns: list[tuple[Ints, Ints, Ints]] = []
     frames: list[tuple[Ints, Ints]] = []
     ends: list[tuple[Ints, Ints]] = []
-    kept = RpcColumns()
-    more = True
-    while more:
-        more = run.step(STEP)
-        kept.take(run)
-        turns.append(_turns(run.take("messages"), chosen))
-        _add_frames(run.take("frames"), chosen, frames, ends)
+    for take in run.read(progress, RpcColumns()):
+        turns.append(_turns(take("messages"), chosen))
+        _add_frames(take("frames"), chosen, frames, ends)
         if len(frames) > _PIECES:
             frames = [_summed(frames)]
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    result = kept.finish(run)
-    turns.append(_turns(result["messages"], chosen))
-    _add_frames(result["frames"], chosen, frames, ends)
     columns = [np.concatenate(column) for column in zip(*turns, strict=True)]
     ended = [np.concatenate(column) for column in zip(*ends, strict=True)]
-    return Read(tables_of(result), (columns[0], columns[1], columns[2]), _summed(frames), (ended[0], ended[1]))
+    return Read(tables_of(run.result), (columns[0], columns[1], columns[2]), _summed(frames), (ended[0], ended[1]))
 
 
 def _wanted(columns: dict[str, Any], chosen: Selection) -> Mask:

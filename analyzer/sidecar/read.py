@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from ..model.analysis import RecordingFacts
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Ints, Measured, Tables
+from ..tables.grouping import group_rows
 from .names import SCHEMA
 
 CLOCK_NS = 2_000_000_000
@@ -215,17 +216,12 @@ def _add_dropped_packets(tables: Tables, sidecar: Sidecar) -> Mapping[str, Any]:
 def _match_samples(tables: Tables, sidecar: Sidecar) -> Iterable[tuple[Ints, Windows]]:
     """Yield the blocked intervals and samples of each end that was sampled."""
     waits = tables.waits
-    ends = waits.connection.astype(np.int64) * 2 + waits.direction
-    order = np.argsort(ends, kind="stable")
-    if not len(order):
-        return
-    starts = np.flatnonzero(np.r_[True, np.diff(ends[order]) != 0])
-    for start, stop in zip(starts, np.r_[starts[1:], len(order)], strict=True):
-        connection, direction = divmod(int(ends[order[start]]), 2)
+    for end, rows in group_rows(waits.connection.astype(np.int64) * 2 + waits.direction).items():
+        connection, direction = divmod(end, 2)
         names = tables.client(connection), tables.server(connection)
         windows = sidecar.windows.get((names[direction], names[1 - direction]))
         if windows is not None:
-            yield order[start:stop], windows
+            yield rows, windows
 
 
 def _find_in_idle_time(tables: Tables, rows: Ints, windows: Windows) -> tuple[npt.NDArray[np.bool_], Ints]:

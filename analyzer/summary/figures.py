@@ -279,7 +279,7 @@ def connection(tables: Tables, row: int) -> ConnectionFacts:
         server_implementation_inferred=server_inferred,
         peer_max_concurrent_streams=known(c.peer_max_concurrent_streams),
         budget=named(tables.connection_budgets[row]),
-        **_count(tables, row),
+        **{name: int(getattr(tables.connections, name)[row]) for name in _COUNTS},
     )
 
 
@@ -298,10 +298,6 @@ _COUNTS = (
     "urgent_packets",
     "missing_bytes",
 )
-
-
-def _count(tables: Tables, row: int) -> dict[str, int]:
-    return {name: int(getattr(tables.connections, name)[row]) for name in _COUNTS}
 
 
 def server_implementation(tables: Tables, row: int) -> tuple[str | None, bool]:

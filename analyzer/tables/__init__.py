@@ -13,77 +13,59 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from .. import _core
-from .calls import Delays, Failures, Messages, Method, Names, OpenRpcs, OtherRequests, Rpcs, names_of
-from .columns import (
-    BEGUN_BEFORE,
-    COMPLETE,
-    DIRECTIONS,
-    END_MISSING,
-    HEADERS_UNKNOWN,
-    LAYERS,
-    METHOD_UNKNOWN,
-    NO_AGENT,
-    NO_METHOD,
-    NOT_SEEN,
-    PAUSE_NS,
-    PROTOCOLS,
-    TOUCHES_GAP,
-    WINDOW_NOT_KNOWN,
-    Codes,
-    Counts,
-    Ints,
-    Mask,
-    Shorts,
-    Sizes,
-)
-from .connections import (
-    Closings,
-    ConnectionMethods,
-    Connections,
-    Directions,
-    Idles,
-    LookupAddresses,
-    Lookups,
-    Records,
-    Setups,
-    Stalls,
-    Turns,
-    Unanswered,
-    Undelivered,
-)
+from .calls import Delays as Delays
+from .calls import Failures as Failures
+from .calls import Messages as Messages
+from .calls import Method as Method
+from .calls import Names as Names
+from .calls import OpenRpcs as OpenRpcs
+from .calls import OtherRequests as OtherRequests
+from .calls import Rpcs as Rpcs
+from .calls import names_of as names_of
+from .columns import BEGUN_BEFORE as BEGUN_BEFORE
+from .columns import COMPLETE as COMPLETE
+from .columns import DIRECTIONS as DIRECTIONS
+from .columns import END_MISSING as END_MISSING
+from .columns import HEADERS_UNKNOWN as HEADERS_UNKNOWN
+from .columns import LAYERS as LAYERS
+from .columns import METHOD_UNKNOWN as METHOD_UNKNOWN
+from .columns import NO_AGENT as NO_AGENT
+from .columns import NO_METHOD as NO_METHOD
+from .columns import NOT_SEEN as NOT_SEEN
+from .columns import PAUSE_NS as PAUSE_NS
+from .columns import PROTOCOLS as PROTOCOLS
+from .columns import TOUCHES_GAP as TOUCHES_GAP
+from .columns import WINDOW_NOT_KNOWN as WINDOW_NOT_KNOWN
+from .columns import Codes as Codes
+from .columns import Counts as Counts
+from .columns import Ints as Ints
+from .columns import Mask as Mask
+from .columns import Shorts as Shorts
+from .columns import Sizes as Sizes
+from .connections import Closings as Closings
+from .connections import ConnectionMethods as ConnectionMethods
+from .connections import Connections as Connections
+from .connections import Directions as Directions
+from .connections import Idles as Idles
+from .connections import LookupAddresses as LookupAddresses
+from .connections import Lookups as Lookups
+from .connections import Records as Records
+from .connections import Setups as Setups
+from .connections import Stalls as Stalls
+from .connections import Turns as Turns
+from .connections import Unanswered as Unanswered
+from .connections import Undelivered as Undelivered
 from .durations import MOST_NS, clip_ns
-from .waits import Measured, Waits
-from .wire import Frames, Goaways, Packets, Pings, Problems, Queues
+from .waits import Measured as Measured
+from .waits import Waits as Waits
+from .wire import Frames as Frames
+from .wire import Goaways as Goaways
+from .wire import Packets as Packets
+from .wire import Pings as Pings
+from .wire import Problems as Problems
+from .wire import Queues as Queues
 
-Table = TypeVar(
-    "Table",
-    Connections,
-    Rpcs,
-    Messages,
-    Frames,
-    Packets,
-    Waits,
-    Directions,
-    Turns,
-    Setups,
-    Lookups,
-    LookupAddresses,
-    Idles,
-    Records,
-    Stalls,
-    Unanswered,
-    Undelivered,
-    Closings,
-    OpenRpcs,
-    Pings,
-    Goaways,
-    Delays,
-    OtherRequests,
-    Queues,
-    Failures,
-    ConnectionMethods,
-    Problems,
-)
+Table = TypeVar("Table", bound=Struct)
 
 
 def table_of(kind: type[Table], columns: Mapping[str, Any]) -> Table:
@@ -224,15 +206,11 @@ class Tables(Struct, frozen=True, eq=False, weakref=True):
         return f"[{address}]:{ports[connection]}" if ":" in address else f"{address}:{ports[connection]}"
 
 
-def _format_label(number: int | None) -> str | None:
-    return None if number is None else f"method #{number}"
-
-
 def _make_method(found: dict[str, Any]) -> Method:
     latency, turnaround = _clip_quantiles(found["latency"]), _clip_quantiles(found["turnaround"])
     budget = found["budget"]
     columns = {
-        "label": _format_label(found["label"]),
+        "label": None if found["label"] is None else f"method #{found['label']}",
         "statuses": tuple(found["statuses"]),
         "budget": tuple(budget if max(budget) <= MOST_NS else map(clip_ns, budget)),
         "latency_intervals": latency and latency.pop("intervals"),
@@ -253,115 +231,24 @@ def _clip_quantiles(quantiles: dict[str, Any] | None) -> dict[str, Any] | None:
     return found | {"intervals": known}
 
 
+_TABLES: dict[str, type[Struct]] = {
+    name: globals()[kind]
+    for name, kind in Tables.__annotations__.items()  # texts: evaluating all of them takes milliseconds
+    if isinstance(globals().get(kind), type)
+}
+"""The fields of `Tables` that are tables."""
+
+
 def tables_of(result: Mapping[str, Any]) -> Tables:
     """Build the tables from the result of the core's run."""
     frame_names = [*_core.FRAME_TYPES, "UNKNOWN"]
-    problems = result["problems"]
-    return Tables(
-        capture=result["capture"],
-        connections=table_of(Connections, result["connections"]),
-        connection_budgets=result["connection_budgets"],
-        rpcs=table_of(Rpcs, result["rpcs"]),
-        deadlines=result["deadlines"],
-        rpc_budgets=result["rpc_budgets"],
-        request_budgets=result["request_budgets"],
-        request_ends=result["request_ends"],
-        messages=table_of(Messages, result["messages"]),
-        frames=table_of(Frames, result["frames"]),
-        packets=table_of(Packets, result["packets"]),
-        waits=table_of(Waits, result["waits"]),
-        record_waits=table_of(Waits, result["record_waits"]),
-        records=table_of(Records, result["records"]),
-        directions=table_of(Directions, result["directions"]),
-        turns=table_of(Turns, result["turns"]),
-        setups=table_of(Setups, result["setups"]),
-        lookups=table_of(Lookups, result["lookups"]),
-        lookup_addresses=table_of(LookupAddresses, result["lookup_addresses"]),
-        lookup_names=tuple(result["lookup_names"]),
-        idles=table_of(Idles, result["idles"]),
-        stalls=table_of(Stalls, result["stalls"]),
-        unanswered=table_of(Unanswered, result["unanswered"]),
-        undelivered=table_of(Undelivered, result["undelivered"]),
-        closings=table_of(Closings, result["closings"]),
-        open_rpcs=table_of(OpenRpcs, result["open_rpcs"]),
-        pings=table_of(Pings, result["pings"]),
-        goaways=table_of(Goaways, result["goaways"]),
-        goaway_reasons=tuple(result["goaway_reasons"]),
-        delays=table_of(Delays, result["delays"]),
-        other_requests=table_of(OtherRequests, result["other_requests"]),
-        paths=tuple(result["paths"]),
-        queues=table_of(Queues, result["queues"]),
-        connection_methods=table_of(ConnectionMethods, result["connection_methods"]),
-        failures=table_of(Failures, result["failures"]),
-        failure_budgets=result["failure_budgets"],
-        problems=table_of(Problems, problems),
-        problem_kinds=tuple(problems["kinds"]),
-        problem_counts=tuple(problems["counts"]),
-        methods=tuple(_make_method(method) for method in result["methods"]),
-        addresses=tuple(result["addresses"]),
-        errors=tuple(result["errors"]),
-        agents=tuple(result["agents"]),
-        frame_counts={name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n},
-        message_count=result["message_count"],
-        begun_before=result["begun_before"],
-        other_streams=result["other_streams"],
-    )
+    found = {name: result[name] for name in Tables.__struct_fields__ if name in result}
+    found |= {name: table_of(kind, result[name]) for name, kind in _TABLES.items()}
+    found |= {name: tuple(result[name]) for name in _TEXTS}
+    found["problem_kinds"], found["problem_counts"] = (tuple(result["problems"][name]) for name in ("kinds", "counts"))
+    found["methods"] = tuple(_make_method(method) for method in result["methods"])
+    found["frame_counts"] = {name: n for name, n in zip(frame_names, result["frame_counts"], strict=True) if n}
+    return Tables(**found)
 
 
-__all__ = [
-    "BEGUN_BEFORE",
-    "COMPLETE",
-    "DIRECTIONS",
-    "END_MISSING",
-    "HEADERS_UNKNOWN",
-    "LAYERS",
-    "METHOD_UNKNOWN",
-    "NOT_SEEN",
-    "NO_AGENT",
-    "NO_METHOD",
-    "PAUSE_NS",
-    "PROTOCOLS",
-    "TOUCHES_GAP",
-    "WINDOW_NOT_KNOWN",
-    "Before",
-    "Closings",
-    "Codes",
-    "ConnectionMethods",
-    "Connections",
-    "Counts",
-    "Delays",
-    "Directions",
-    "Failures",
-    "Frames",
-    "Goaways",
-    "Idles",
-    "Ints",
-    "LookupAddresses",
-    "Lookups",
-    "Mask",
-    "Measured",
-    "Messages",
-    "Method",
-    "Names",
-    "OpenRpcs",
-    "OtherRequests",
-    "Packets",
-    "Pings",
-    "Problems",
-    "Queues",
-    "Records",
-    "Rpcs",
-    "Setups",
-    "Shorts",
-    "Sizes",
-    "Stalls",
-    "Table",
-    "Tables",
-    "Turns",
-    "Unanswered",
-    "Undelivered",
-    "Waits",
-    "names_of",
-    "table_of",
-    "tables_of",
-]
+_TEXTS = ("lookup_names", "goaway_reasons", "paths", "addresses", "errors", "agents")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct
@@ -18,8 +19,6 @@ from .recorded import Recorded, Trace
 
 _SHARED_PACKETS = 4
 """Packets with the same numbers that make two connections one (heuristic: 64 bits each)."""
-
-_NO_ROW = -1
 
 
 class Pair(Struct, frozen=True):
@@ -53,13 +52,8 @@ def pairs(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
     found: list[Pair] = []
     used_first: set[int] = set()
     used_second: set[int] = set()
-    for candidates in (_by_address(first, second), _by_sequence(first, second)):
-        for pair in candidates:
-            if pair.first not in used_first and pair.second not in used_second:
-                found.append(pair)
-                used_first.add(pair.first)
-                used_second.add(pair.second)
-    for pair in _by_packets(first, second, used_first, used_second):
+    late = _by_packets(first, second, used_first, used_second)  # begins when the others are done
+    for pair in chain(_by_address(first, second), _by_sequence(first, second), late):
         if pair.first not in used_first and pair.second not in used_second:
             found.append(pair)
             used_first.add(pair.first)

@@ -63,8 +63,7 @@ def _met(trace: Trace, times: Ints, found: Mask, late: Mask) -> Mask:
     """Mark packets from when their connection is in both captures: from its first common packet if it is late."""
     begin = np.where(late, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     np.minimum.at(begin, trace.connection[found], times[found])
-    met: Mask = times >= np.where(late, begin, np.iinfo(np.int64).min)[trace.connection]
-    return met
+    return times >= np.where(late, begin, np.iinfo(np.int64).min)[trace.connection]
 
 
 def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:

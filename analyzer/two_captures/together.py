@@ -256,8 +256,7 @@ def _find_first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> 
 
 
 def _convert_to_client(clock: Clock, times: Ints) -> Ints:
-    here: Ints = times - clock.ahead(times - clock.offset_ns)
-    return here
+    return times - clock.ahead(times - clock.offset_ns)
 
 
 def _find_time_span(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..decode.decode import decode
 from ..decode.errors import NoGrpcError
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run
 from ..selection.narrow import select_rpcs
 from ..selection.selection import Selection
 from ..summary.figures import why_no_grpc
@@ -160,18 +160,11 @@ def _slowest(tables: Tables, number: int, chosen: Selection) -> dict[int, _Filte
 
 def _read(paths: Sequence[str], filters: Sequence[_Filter], progress: Progress | None, how: DecodeOptions) -> Tables:
     run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
-    kept = RpcColumns()
-    while run.step(STEP):
-        kept.take(run)
-        frames, packets = run.take("frames"), run.take("packets")
+    for take in run.read(progress, RpcColumns()):
+        frames, packets = take("frames"), take("packets")
         for wanted in filters:
             wanted.add(frames, packets)
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    result = kept.finish(run)
-    for wanted in filters:
-        wanted.add(result["frames"], result["packets"])
-    return tables_of(result)
+    return tables_of(run.result)
 
 
 def _within(tables: Tables, wanted: _Filter, rpc: int | None) -> Excerpt:

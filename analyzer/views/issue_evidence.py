@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from .. import _core
-from ..decode.runner import STEP, DecodeOptions, Run
+from ..decode.runner import DecodeOptions, Run
 from ..model.analysis import Analysis
 from ..model.finding import Finding
 from ..tables import COMPLETE, Ints, Rpcs, Tables
@@ -99,15 +99,10 @@ def _packets(paths: Sequence[str], wanted: Ints, how: DecodeOptions) -> tuple[di
     run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     rows: dict[int, tuple[int, ...]] = {}
     frames: dict[tuple[int, int, int], list[str]] = {}
-    kept = RpcColumns()
-    going = True
-    while going:
-        going = run.step(STEP)
-        kept.take(run)
-        source: Any = run.take if going else (result := kept.finish(run)).__getitem__
-        _keep_packets(source("packets"), wanted, rows)
-        _keep_frames(source("frames"), wanted, frames)
-    return {number: _facts(number, row, frames) for number, row in rows.items()}, tables_of(result)
+    for take in run.read(None, RpcColumns()):
+        _keep_packets(take("packets"), wanted, rows)
+        _keep_frames(take("frames"), wanted, frames)
+    return {number: _facts(number, row, frames) for number, row in rows.items()}, tables_of(run.result)
 
 
 def _keep_packets(packets: Mapping[str, Any], wanted: Ints, rows: dict[int, tuple[int, ...]]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..decode.decode import decode_rows
 from ..decode.disk_columns import gathered
@@ -147,7 +147,7 @@ def collect_page_data(
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
-        flights = Flights().add(tables.packets)
+        flights = Flights().add(asdict(tables.packets))
         return _page_data(tables, flights, Spans.everything(), bounds)
     tables, flights, spans = read_around(paths, analysis, bounds, progress, how)
     return _page_data(tables, flights, spans, bounds)
@@ -191,8 +191,7 @@ def _page_data(tables: Tables, flights: tuple[Ints, Ints], spans: Spans, bounds:
 
 def _ours(tables: Tables) -> npt.NDArray[np.bool_]:
     protocol = tables.connections.protocol
-    found: npt.NDArray[np.bool_] = np.isin(protocol, [PROTOCOLS.index(name) for name in ("http2", "http1", "tls")])
-    return found
+    return np.isin(protocol, [PROTOCOLS.index(name) for name in ("http2", "http1", "tls")])
 
 
 def _connections(tables: Tables, zero: int, most: int) -> tuple[PageConnection, ...]:

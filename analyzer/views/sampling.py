@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
 
@@ -78,8 +78,7 @@ class Spans(Struct, frozen=True, eq=False):
             return np.zeros(len(connection), dtype=bool)
         begins, ends = _key(self.connection, self.first_packet), _key(self.connection, self.last_packet)
         at = np.searchsorted(begins, _key(connection, last), side="right") - 1
-        found: _Mask = (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
-        return found
+        return (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
 
     def halved(self, connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Spans:
         """Those that matter most, with at most half of some packets."""
@@ -130,23 +129,23 @@ class Flights:
         self._sent = np.full((2, 0), -1, dtype=np.int64)
         self._acked = np.full((2, 0), -1, dtype=np.int64)
 
-    def add(self, packets: Packets) -> tuple[Ints, Ints]:
+    def add(self, packets: Mapping[str, npt.NDArray[Any]]) -> tuple[Ints, Ints]:
         """Bytes of the client, and of the server, that are sent and not acknowledged after each packet."""
-        rows = len(packets.packet)
+        rows = len(packets["packet"])
         if not rows:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        connection = packets.connection.astype(np.int64)
+        connection = packets["connection"].astype(np.int64)
         self._grow(int(connection.max()) + 1)
         order = np.argsort(connection, kind="stable")
         connection = connection[order]
         starts = np.flatnonzero(np.diff(connection, prepend=-1))
         group = np.cumsum(np.diff(connection, prepend=connection[0]) != 0)
-        seq, ack = packets.seq[order].astype(np.int64), packets.ack[order].astype(np.int64)
-        direction, has_ack = packets.direction[order], packets.flags[order] & 16 != 0
+        seq, ack = packets["seq"][order].astype(np.int64), packets["ack"][order].astype(np.int64)
+        direction, has_ack = packets["direction"][order], packets["flags"][order] & 16 != 0
         both = []
         for side in (0, 1):
             mine = direction == side
-            sent = np.where(mine, seq + packets.payload_bytes[order], -1)
+            sent = np.where(mine, seq + packets["payload_bytes"][order], -1)
             acked = np.where(~mine & has_ack, ack, -1)
             # what was sent before a connection's first packet in the capture is not in flight
             acked = np.where(mine & self._first(mine, group, connection, side), seq, acked)
@@ -199,21 +198,10 @@ def _looked_over(
     """What matters, and the tables without frames and packets."""
     index = _Index()
     run = Run(paths, packets=True, rpc_rows=True, **how)
-    kept = RpcColumns()
-    for piece in _pieces(run, "packets", progress):
-        kept.take(run)
-        index.add(piece)
-    result = kept.finish(run)
-    index.add(result["packets"])
-    tables = tables_of(result)
+    for take in run.read(progress, RpcColumns()):
+        index.add(take("packets"))
+    tables = tables_of(run.result)
     return _chosen(index, tables, analysis, bounds), tables
-
-
-def _pieces(run: Run, name: str, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
-    while run.step(STEP):
-        yield run.take(name)
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
 
 
 class _Index:
@@ -303,8 +291,7 @@ def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
     found += [order[methods == method.number][:_SLOWEST_PER_METHOD] for method in tables.methods[:_MOST_METHODS]]
     together = np.concatenate(found)
     _, first = np.unique(together, return_index=True)
-    slowest: Ints = together[np.sort(first)]
-    return slowest
+    return together[np.sort(first)]
 
 
 def _read(
@@ -315,29 +302,18 @@ def _read(
     flights, left = Flights(), 2 * bounds.frames
     frames: list[Mapping[str, Any]] = []
     packets: list[Mapping[str, Any]] = []
-    for piece in _both(run, progress):
-        table = table_of(Packets, piece["packets"])
-        client, server = flights.add(table)
-        columns = dict(piece["packets"]) | {"client_in_flight": client, "server_in_flight": server}
+    for take in run.read(progress):
+        columns = take("packets")
+        client, server = flights.add(columns)
+        columns |= {"client_in_flight": client, "server_in_flight": server}
         packets.append(_within(columns, spans, "packet", "packet"))
-        frames.append({name: column[:left] for name, column in _frames_within(piece["frames"], spans).items()})
+        found = _within(take("frames"), spans, "first_packet", "last_packet")
+        frames.append({name: column[:left] for name, column in found.items()})
         left -= len(frames[-1]["stream"])
     together = {name: np.concatenate([piece[name] for piece in packets]) for name in packets[0]}
     in_flight = together["client_in_flight"], together["server_in_flight"]
     all_frames = {name: np.concatenate([piece[name] for piece in frames]) for name in frames[0]}
     return table_of(Frames, all_frames), table_of(Packets, together), in_flight
-
-
-def _both(run: Run, progress: Progress | None) -> Iterator[Mapping[str, Any]]:
-    while run.step(STEP):
-        yield {"packets": run.take("packets"), "frames": run.take("frames")}
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    yield run.finish()
-
-
-def _frames_within(columns: Mapping[str, Any], spans: Spans) -> dict[str, Any]:
-    return _within(columns, spans, "first_packet", "last_packet")
 
 
 def _within(columns: Mapping[str, Any], spans: Spans, first: str, last: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from .. import _core
 from ..decode.rpc_columns import RpcColumns
-from ..decode.runner import STEP, DecodeOptions, Progress, Run
+from ..decode.runner import DecodeOptions, Progress, Run
 from ..tables import Ints, Tables, tables_of
+from .sampling import Flights
 
 MOST_POINTS = 500_000
 """Points of all counters together; beyond it they are thinned [20 MB of a trace]."""
@@ -21,8 +22,8 @@ _FIRST_WIDTH_NS = 1_000
 _LARGEST_WIDTH_NS = 1 << 60
 """Beyond it there are as many counters as points."""
 _MOST_OFFSET = 1 << 40
-"""Offsets above this are drawn as this: it leaves room for a connection's number in front [1 TB]."""
-_ACK, _RST = 16, 4
+"""Windows above this are drawn as this [1 TB]."""
+_RST = 4
 _END_STREAM = 1
 _HEADERS_OR_DATA = [_core.FRAME_TYPES.index(name) for name in ("DATA", "HEADERS", "CONTINUATION")]
 _CARRIES_END_STREAM = [_core.FRAME_TYPES.index(name) for name in ("DATA", "HEADERS")]
@@ -63,17 +64,11 @@ def read_trace_data(
 ) -> TraceData:
     """Read a capture once. Memory follows its RPCs, waits and connections. Raises CaptureError."""
     run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
-    counters, phases, kept = _Counters(), _Phases(), RpcColumns()
-    while run.step(STEP):
-        kept.take(run)
-        counters.add(run.take("packets"))
-        phases.add(run.take("frames"))
-        if progress:
-            progress(run.bytes_read, run.bytes_total)
-    result = kept.finish(run)
-    counters.add(result["packets"])
-    phases.add(result["frames"])
-    tables = tables_of(result)
+    counters, phases = _Counters(), _Phases()
+    for take in run.read(progress, RpcColumns()):
+        counters.add(take("packets"))
+        phases.add(take("frames"))
+    tables = tables_of(run.result)
     points = counters.points(tables)
     return TraceData(tables, points, counters.width_ns, *phases.of(tables))
 
@@ -82,9 +77,7 @@ class _Counters:
     """Bytes in flight and receive windows, piece by piece; points are thinned when they become too many."""
 
     def __init__(self) -> None:
-        self.ends = np.zeros(0, dtype=np.int64)  # of what a side has sent; per 2 x connection + direction
-        self.known = np.zeros(0, dtype=np.int64)  # of what was acknowledged to it, or sent before the first packet
-        self.seen = np.zeros(0, dtype=np.bool_)
+        self.flights = Flights()
         self.kept: list[Points] = []
         self.count = 0
         self.width_ns = 0
@@ -96,38 +89,11 @@ class _Counters:
         order = np.argsort(packets["connection"], kind="stable")
         columns = {name: column[order] for name, column in packets.items()}
         connection = columns["connection"].astype(np.int64)
-        self._grow(int(connection[-1]) + 1)
-        for direction in (0, 1):
-            self._flight(columns, connection, direction)
+        for direction, flight in enumerate(self.flights.add(packets)):
+            self._keep(4 * connection + 2 * FLIGHT + direction, columns["time_ns"], flight[order])
             self._window(columns, connection, direction)
         if self.count > MOST_POINTS:
             self._thin()
-
-    def _grow(self, connections: int) -> None:
-        more = 2 * connections - len(self.ends)
-        if more > 0:
-            self.ends, self.known = (np.pad(column, (0, more)) for column in (self.ends, self.known))
-            self.seen = np.pad(self.seen, (0, more))
-
-    def _flight(self, columns: Mapping[str, npt.NDArray[Any]], connection: Ints, direction: int) -> None:
-        mine = columns["direction"] == direction
-        side = 2 * connection + direction
-        seq = np.minimum(columns["seq"], _MOST_OFFSET).astype(np.int64)
-        ends = np.where(mine, np.minimum(seq + columns["payload_bytes"], _MOST_OFFSET), 0)
-        acked = np.where(mine | (columns["flags"] & _ACK == 0), 0, np.minimum(columns["ack"], _MOST_OFFSET))
-        self._first(side[mine], seq[mine])
-        ends = np.maximum(_running_most(connection, ends), self.ends[side])
-        known = np.maximum(_running_most(connection, acked.astype(np.int64)), self.known[side])
-        np.maximum.at(self.ends, side, ends)
-        np.maximum.at(self.known, side, known)
-        self._keep(4 * connection + 2 * FLIGHT + direction, columns["time_ns"], np.maximum(ends - known, 0))
-
-    def _first(self, side: Ints, seq: Ints) -> None:
-        """What a side had sent before its first packet is not in flight."""
-        sides, first = np.unique(side, return_index=True)
-        new = ~self.seen[sides]
-        self.known[sides[new]] = seq[first[new]]
-        self.seen[sides] = True
 
     def _window(self, columns: Mapping[str, npt.NDArray[Any]], connection: Ints, direction: int) -> None:
         mine = (columns["direction"] == direction) & (columns["flags"] & _RST == 0)
@@ -161,12 +127,6 @@ class _Counters:
         order = np.argsort(points.counter, kind="stable")
         points = Points(*(column[order] for column in points))
         return thin_points(points, self.width_ns) if self.width_ns else points
-
-
-def _running_most(group: Ints, value: Ints) -> Ints:
-    """Largest value so far within each run of equal numbers of `group`, which rises; values below 2^41."""
-    shifted = (np.cumsum(np.append(0, group[1:] != group[:-1])) << 41) + value
-    return np.maximum.accumulate(shifted) & ((1 << 41) - 1)
 
 
 def _joined(pieces: Sequence[Points]) -> Points:

@@ -20,7 +20,12 @@ def write_schema(attribute_docs: Callable[[type], dict[str, str]]) -> str:
     """Write the schema as text; `attribute_docs` gives the sentences of a type's fields."""
     schema = msgspec.json.schema(analysis.Analysis)
     definitions = schema["$defs"]
-    types = {name: found for module in (analysis, client, finding, quantiles, tls) for name, found in vars(module).items()}
+    types = {name: of for module in (analysis, client, finding, quantiles, tls) for name, of in vars(module).items()}
+    found = definitions["Finding"]["properties"]  # a detector may leave these two out, the document never does
+    required = {*definitions["Finding"]["required"], "lost_ns", "share"}
+    definitions["Finding"]["required"] = [name for name in found if name in required]
+    for name in ("lost_ns", "share"):
+        del found[name]["default"]
     for name, definition in definitions.items():
         sentences = attribute_docs(types[name])
         for field, described in definition["properties"].items():

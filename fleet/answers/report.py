@@ -206,7 +206,7 @@ def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Lose
             p50_ns=_find_middle(p50),
             p99_ns=_find_middle(p99),
             lost_ns=lost,
-            cause=_find_largest(budget) if lost else None,
+            cause=max(WAITING, key=budget.__getitem__) if lost else None,
             budget=_drop_zeros(budget),
             since=since(history.get(name, ())),
         )
@@ -231,10 +231,6 @@ def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[
 def _find_middle(step: int | None) -> int | None:
     """Find the middle of a step of `latencies`."""
     return None if step is None else round(2 ** ((step + 0.5) / sums.STEPS_PER_OCTAVE))
-
-
-def _find_largest(budget: Mapping[str, int]) -> str:
-    return max(WAITING, key=lambda cause: budget[cause])
 
 
 def _drop_zeros(budget: Mapping[str, int | None] | None) -> dict[str, int]:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ...analyzer.model.finding import Finding
 from ..shared.markdown_escape import Block, fitting
+from ..shared.quality import find_main
 from . import sections
-from .contents import Contents, Recorded
-from .forms import FORMS, WORDS, Form, implementations, named, of_implementation
-
-__all__ = [
-    "FORMS",
-    "Contents",
-    "Form",
-    "Recorded",
-    "blanks",
-    "foreign",
-    "named",
-    "of_implementation",
-    "render",
-    "title",
-]
+from .contents import Contents as Contents
+from .contents import Recorded as Recorded
+from .forms import FORMS as FORMS
+from .forms import WORDS, implementations
+from .forms import Form as Form
+from .forms import named as named
+from .forms import of_implementation as of_implementation
 
 MOST_BYTES = 60_000
 """Largest text in bytes: GitHub accepts 65,536 characters."""
@@ -69,7 +61,7 @@ def _write_instructions(contents: Contents) -> str:
 
 def title(contents: Contents) -> str:
     """Suggest a title of plain words for the issue."""
-    finding = _find_main_finding(contents)
+    finding = find_main(contents.analysis)
     text = finding.title if finding else "what you saw, in a few words"
     plain = _strip_markup(text)
     return plain[:1].upper() + plain[1:]
@@ -82,7 +74,7 @@ def _strip_markup(text: str) -> str:
 
 def foreign(contents: Contents) -> Iterator[str]:
     """List reasons not to post the report to this project, for the reporter to consider."""
-    finding, form = _find_main_finding(contents), contents.form
+    finding, form = find_main(contents.analysis), contents.form
     seen = any(name.startswith(form.implementations) for name in implementations(contents.analysis))
     if finding is None:
         yield "grpcdiag found nothing that costs time: describe what you saw that the packets do not show."
@@ -94,8 +86,3 @@ def foreign(contents: Contents) -> Iterator[str]:
         )
     if form.implementations and not seen:
         yield f"No end of the captured connections is known to run {form.name}."
-
-
-def _find_main_finding(contents: Contents) -> Finding | None:
-    analysis = contents.analysis
-    return next((f for f in analysis.findings if f.id == analysis.verdict.finding), None)

@@ -13,8 +13,5 @@ def list_ruled_out(analysis: Analysis) -> Iterator[tuple[str, str, str]]:
     answered = {finding.id for finding in analysis.findings} | {skipped.id for skipped in analysis.skipped}
     for detector in DETECTORS:
         if detector.id not in answered:
-            yield detector.id, _take_first_paragraph(detector.page), detector.about.figure(analysis)
-
-
-def _take_first_paragraph(page: str) -> str:
-    return page.strip().split("\n\n")[0].replace("\n", " ")
+            first = detector.page.strip().split("\n\n")[0].replace("\n", " ")
+            yield detector.id, first, detector.about.figure(analysis)

@@ -10,6 +10,7 @@ from ...analyzer.model.text import count, duration
 from ...analyzer.views.issue_evidence import PacketFacts, Work
 from .. import markdown, timeline
 from ..shared.markdown_escape import Block, code, fence, folded, items, prose, sentence, shortened, table
+from ..shared.quality import find_main, list_implementations
 from .contents import Contents
 from .forms import FORMS, implementations, of_implementation
 from .ruled_out import list_ruled_out
@@ -49,11 +50,10 @@ def grpc_version(contents: Contents) -> Iterator[Block]:
     """Name the implementations at both ends, and say how they are known."""
     c = contents.analysis.connections
     lines = []
-    for side, known in (
-        ("Client", {(x.client_implementation, x.client_implementation_inferred) for x in c}),
-        ("Server", {(x.server_implementation, x.server_implementation_inferred) for x in c}),
-    ):
-        for implementation, inferred in sorted(known, key=str)[:MOST_IMPLEMENTATIONS]:
+    for place, side in enumerate(("Client", "Server")):
+        for implementation, inferred in sorted({list_implementations(x)[place] for x in c}, key=str)[
+            :MOST_IMPLEMENTATIONS
+        ]:
             lines.append(f"{side}: {_describe_implementation(implementation, inferred, contents, side.lower())}")
     yield Block(items(lines))
 
@@ -109,7 +109,7 @@ def node_environment(contents: Contents) -> Iterator[Block]:
     names = sorted({x.client_implementation for x in contents.analysis.connections if x.client_implementation})
     seen = ", ".join(code(name) for name in names[:MOST_IMPLEMENTATIONS])
     package = f"{seen} (client's user-agent header in the capture)" if seen else blank("such as @grpc/grpc-js@1.12.0")
-    servers = {(x.server_implementation, x.server_implementation_inferred) for x in contents.analysis.connections}
+    servers = {list_implementations(connection)[1] for connection in contents.analysis.connections}
     lines = [
         f" - OS name, version and architecture: {kernel}{blank('such as Linux Debian 13 amd64')}",
         f" - Node version: {blank('output of node --version')}",
@@ -197,7 +197,7 @@ def recorded(contents: Contents) -> Iterator[Block]:
 
 def expected(contents: Contents) -> Iterator[Block]:
     """Ask for the reporter's expectation, after the cost that the packets show."""
-    finding = _find_main_finding(contents)
+    finding = find_main(contents.analysis)
     lost = ""
     if finding and finding.lost_ns and finding.share:
         lost = (
@@ -212,14 +212,9 @@ def expected(contents: Contents) -> Iterator[Block]:
 # what was seen
 
 
-def _find_main_finding(contents: Contents) -> Finding | None:
-    """Find the finding that the verdict is about."""
-    return next((f for f in contents.analysis.findings if f.id == contents.analysis.verdict.finding), None)
-
-
 def summary(contents: Contents) -> Iterator[Block]:
     """State the verdict, and how it was obtained."""
-    finding = _find_main_finding(contents)
+    finding = find_main(contents.analysis)
     if finding is None:
         yield Block(blank("what you saw, such as latencies that your program measured; the packets show no cause"))
     sure = f" Confidence: {finding.confidence}." if finding else ""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, size
+from ..shared.quality import list_flaws
 from .because import Difference, differences, text
 from .figures import Changed, Figure, Shift, Spent, budgets, changes, figures, shifts, unit
 from .regression import Outcome, Rule, judge
@@ -108,15 +109,10 @@ def _list_programs(run: Run) -> str:
 
 
 def _list_flaws(run: Run) -> Iterator[str]:
-    quality, capture = run.analysis.quality, run.analysis.capture
-    flaws = [
-        (capture.dropped_packets or 0, "packets dropped while capturing"),
-        (quality.truncated_packets, "packets truncated"),
-        (quality.missing_bytes, "bytes missing"),
-        (quality.undecoded_bytes, "bytes not decoded"),
-        (run.analysis.totals.rpcs_begun_before, "RPCs started before the capture"),
-        (run.analysis.totals.rpcs_without_known_end, "RPCs without a known end"),
-    ]
+    totals = run.analysis.totals
+    flaws = [(number, what) for number, _, what in list_flaws(run.analysis)]
+    flaws += [(totals.rpcs_begun_before, "RPCs started before the capture")]
+    flaws += [(totals.rpcs_without_known_end, "RPCs without a known end")]
     found = [f"{number:,} {what}" for number, what in flaws if number]
     if found:
         yield f"{run.label}: {', '.join(found)}; counts of packets and messages may be too low"

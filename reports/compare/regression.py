@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...analyzer.model.finding import SEVERITIES
 from ...analyzer.model.text import duration
@@ -46,7 +46,7 @@ class Outcome(Struct, frozen=True):
     """The result of a rule for one capture against the first one."""
 
     rule: str
-    run: str
+    run: str = field(name="capture")
     met: bool
     """Also true where the rule cannot be judged: a gate must not pass because figures are missing."""
     judged: bool

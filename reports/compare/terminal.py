@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
-from ..terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
+from ..shared.drawing import CAUSE_STYLES, SEVERITY_STYLES, draw, pair
 from .comparison import Comparison
 from .figures import Changed, Figure, Shift, weight
 from .run import Run
@@ -51,10 +51,10 @@ def _list_parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
     rest = [d for d in c.differences if d.sentence not in c.verdict and not (c.scaling and d.what == "throughput")]
     if rest:
         yield Text("other differences", style="bold")
-        yield _list_lines([Text(safe(d.sentence)) for d in rest[:MOST_DIFFERENCES]])
+        yield pair(((" -", Text(safe(d.sentence))) for d in rest[:MOST_DIFFERENCES]), gap=1)
         yield from _count_rest(len(rest) - MOST_DIFFERENCES, "more difference")
     if c.notes:
-        yield _list_lines([Text(f"note: {safe(note)}", style="dim") for note in c.notes])
+        yield pair(((" -", Text(f"note: {safe(note)}", style="dim")) for note in c.notes), gap=1)
     if c.scaling:
         yield from (Text(), _show_scaling(c.scaling), Text(), _draw_curve(c.scaling))
     shown = c.runs[:fitting]
@@ -70,17 +70,8 @@ def _list_parts(c: Comparison, fitting: int) -> Iterator[RenderableType]:
         yield from (Text(), _show_outcomes(c))
 
 
-def _list_lines(lines: Sequence[Text]) -> Table:
-    table = Table.grid(padding=(0, 1, 0, 0))
-    for line in lines:
-        table.add_row(" -", line)
-    return table
-
-
 def _show_captures(runs: Sequence[Run]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    rows: list[tuple[Text, Text]] = []
     for run in runs:
         files = run.analysis.files
         named = Text(safe(files[0]) + (f" and {len(files) - 1} more" if len(files) > 1 else ""), style="bold")
@@ -89,8 +80,8 @@ def _show_captures(runs: Sequence[Run]) -> Table:
             f"{count(run.connections, 'connection')} in {duration(run.span_ns)}",
             style="not bold",
         )
-        table.add_row(Text(run.label, style="bold"), named)
-    return table
+        rows.append((Text(run.label, style="bold"), named))
+    return pair(rows)
 
 
 def _make_table() -> Table:
@@ -300,9 +291,6 @@ def _draw_curve(s: Scaling) -> Text:
     lines = [f"  {sides.get(number, ''):>{width}} |{''.join(row).rstrip()}" for number, row in enumerate(grid)]
     axis = f"  {'':>{width}} +{'-' * (_COLUMNS + 1)}"
     ends = f"  {'':>{width}}  0{f'{far:,} {s.by}':>{_COLUMNS}}"
-    title = f"{s.unit}s per second; . is the ideal: the rate per {s.by.removesuffix('s')} of {_find_base(s)}"
+    base = next(point.run for point in s.points if abs(point.of_ideal - 1) < 1e-9)
+    title = f"{s.unit}s per second; . is the ideal: the rate per {s.by.removesuffix('s')} of {base}"
     return Text("\n".join([title, *lines, axis, ends]))
-
-
-def _find_base(s: Scaling) -> str:
-    return next(point.run for point in s.points if abs(point.of_ideal - 1) < 1e-9)

@@ -18,7 +18,7 @@ from ...analyzer.model import text as words
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
-from ..shared import client, hops, other_requests, two_captures
+from ..shared import client, hops, other_requests, quality, two_captures
 from ..shared.causes import MEANINGS
 from . import said
 from .columns import deflated, packed
@@ -61,6 +61,7 @@ def build_page(analysis: Analysis, page: PageData) -> str:
             measured=client,
             other=other_requests,
             proxies=hops,
+            quality=quality,
             meanings=MEANINGS,
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),

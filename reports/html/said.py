@@ -8,9 +8,10 @@ from typing import Any
 
 from ...analyzer import _core
 from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
-from ...analyzer.model.finding import SEVERITIES, Evidence, Finding
+from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, safe
 from ...analyzer.views.page_data import PageData
+from ..shared.quality import find_main, list_flaws, list_not_judged, rank_cost
 
 MOST_TEXT = 4_000
 """Most characters of a text; explanations are shorter."""
@@ -49,43 +50,20 @@ def method_name(method: str | None, label: str | None) -> str:
 
 def ranked(analysis: Analysis) -> list[Finding]:
     """Sort findings for the page: those that cost time first, those of severity `info` last."""
-    return sorted(analysis.findings, key=_rank_finding)[:MOST_FINDINGS]
-
-
-def _rank_finding(finding: Finding) -> tuple[bool, int, int, bool]:
-    severity = SEVERITIES.index(finding.severity)
-    return finding.severity == "info", -(finding.lost_ns or 0), -severity, finding.part_of is not None
+    return sorted(analysis.findings, key=lambda f: (f.severity == "info", *rank_cost(f)))[:MOST_FINDINGS]
 
 
 def verdict_severity(analysis: Analysis) -> str:
     """Give the severity of the verdict's finding; without one `open` if much time is unexplained, otherwise `fine`."""
-    found = next((f.severity for f in analysis.findings if f.id == analysis.verdict.finding), None)
+    finding = find_main(analysis)
     total = sum(analysis.budget.values())
     dark = sum(analysis.budget.get(cause, 0) for cause in ("capture_gap", "unexplained"))
-    return found or ("open" if dark > MOST_DARK * total else "fine")
-
-
-def span(analysis: Analysis) -> str:
-    """Format the duration of the capture."""
-    first, last = analysis.capture.first_time_ns, analysis.capture.last_time_ns
-    return duration(last - first) if first is not None and last is not None else "-"
+    return finding.severity if finding else ("open" if dark > MOST_DARK * total else "fine")
 
 
 def flaws(analysis: Analysis) -> list[str]:
     """List what is missing from the capture."""
-    quality = analysis.quality
-    counts = (
-        (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),
-        (quality.truncated_packets, "packet truncated", "packets truncated"),
-        (quality.missing_bytes, "byte missing", "bytes missing"),
-        (quality.undecoded_bytes, "byte not decoded", "bytes not decoded"),
-    )
-    return [count(number, one, many) for number, one, many in counts if number]
-
-
-def vantages(analysis: Analysis) -> str:
-    """Say where the capture was taken."""
-    return ", ".join(sorted({connection.vantage for connection in analysis.connections}))
+    return [count(*flaw) for flaw in list_flaws(analysis)]
 
 
 def budget(analysis: Analysis) -> list[dict[str, Any]]:
@@ -106,11 +84,6 @@ def parts(causes: Mapping[str, int]) -> list[dict[str, Any]]:
             )
             begin += width
     return parts
-
-
-def method_budget(method: MethodFacts) -> list[dict[str, Any]]:
-    """List the causes of a method's RPC time, as `parts` does."""
-    return parts(method.budget)
 
 
 def percent(share: float) -> str:
@@ -219,12 +192,7 @@ def packets(connection: ConnectionFacts) -> str:
 
 def not_judged(analysis: Analysis) -> list[tuple[str, str]]:
     """List the findings that the capture cannot decide, grouped by reason."""
-    reasons: dict[str, list[str]] = {}
-    for skipped in analysis.skipped:
-        ids = reasons.setdefault(skipped.reason, [])
-        if skipped.id not in ids:
-            ids.append(skipped.id)
-    return [(", ".join(ids), reason) for reason, ids in reasons.items()]
+    return [(", ".join(ids), reason) for ids, reason in list_not_judged(analysis)]
 
 
 def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
@@ -248,7 +216,7 @@ def distributions(analysis: Analysis, page: PageData) -> list[dict[str, Any]]:
 
 def slowest(page: PageData) -> list[dict[str, Any]]:
     """List the slowest complete RPCs."""
-    rpcs = page.rpcs
+    rpcs, statuses = page.rpcs, dict(enumerate(_core.STATUSES))
     rows = [row for row in (-rpcs.duration_ns).argsort(kind="stable").tolist() if rpcs.complete[row]][:SLOWEST]
     return [
         {
@@ -258,17 +226,13 @@ def slowest(page: PageData) -> list[dict[str, Any]]:
             "stream": int(rpcs.stream[row]),
             "start": relative(int(rpcs.start_ns[row])),
             "duration": int(rpcs.duration_ns[row]),
-            "status": _name_status(int(rpcs.status[row])),
+            "status": statuses.get(int(rpcs.status[row]), "unknown"),
             "first": int(rpcs.first_packet[row]),
             "last": int(rpcs.last_packet[row]),
             "causes": _list_causes(rpcs.shares[row].tolist()),
         }
         for row in rows
     ]
-
-
-def _name_status(code: int) -> str:
-    return _core.STATUSES[code] if code < len(_core.STATUSES) else "unknown"
 
 
 def _list_causes(shares: Sequence[int]) -> str:

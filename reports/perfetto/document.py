@@ -128,7 +128,7 @@ class _Drawing:
     def _write_connection(self, fact: ConnectionFacts, rpcs: Ints, waits: Ints, points: slice) -> Iterator[None]:
         number = _pad_number(fact.connection, self.analysis.connections[-1].connection)
         name = f"connection {number}: {fact.client} -> {fact.server}"
-        group = self.writer.group(name, None, _CONNECTIONS + fact.connection, _describe_connection(fact))
+        group = self.writer.track(name, None, _CONNECTIONS + fact.connection, _describe_connection(fact))
         table, row = self.tables.connections, fact.connection
         begin, end = sorted((self.at(table.first_time_ns[row]), self.at(table.last_time_ns[row])))
         notes: dict[str, Value] = {
@@ -252,7 +252,7 @@ class _Drawing:
                 if known.any():
                     if stops is None:
                         text = f"Known at the start of the {side}'s blocked intervals; drawn until the next one."
-                        stops = self.writer.group(f"{side} windows at stops", group, _AT_STOPS + direction, text)
+                        stops = self.writer.track(f"{side} windows at stops", group, _AT_STOPS + direction, text)
                     estimate = " (estimate)" if rank == 0 and self.tables.measured is None else ""
                     track = self.writer.counter(name + estimate, stops, rank)
                     yield from self._write_values(track, table.start_time_ns[mine][known], windows[known])

@@ -68,13 +68,11 @@ class Writer:
         self._builder, self._count = TraceProtoBuilder(), 0
         return piece
 
-    def group(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
-        """Add a track that contains others in the order of their ranks; it can have slices too."""
-        self._track(name, parent, rank, description)
-        return self._tracks
-
     def track(self, name: str, parent: int | None, rank: int, description: str = "") -> int:
-        """Add a track of slices and instants; the viewer shows tracks with one parent and one name as one."""
+        """Add a track of slices and instants, and of other tracks in the order of their ranks.
+
+        The viewer shows tracks with one parent and one name as one.
+        """
         self._track(name, parent, rank, description)
         return self._tracks
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from io import StringIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.text import count
@@ -65,6 +66,18 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
             out.truncate()
         lines += [line.rstrip() for line in drawn.splitlines() or ("",)]
     return "\n".join(lines) + "\n"
+
+
+def pair(
+    rows: Iterable[tuple[RenderableType, RenderableType]], *, gap: int = 2, justify: JustifyMethod = "left"
+) -> Table:
+    """Lay out pairs in two columns: the first is never wrapped, the second has the rest of the width."""
+    table = Table.grid(padding=(0, gap, 0, 0))
+    table.add_column(no_wrap=True, justify=justify)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def more(number: int, noun: str, plural: str | None = None) -> list[Text]:

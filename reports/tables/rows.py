@@ -11,7 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from ...analyzer import _core
-from ...analyzer.decode.rpc_stream import RpcRows
+from ...analyzer.decode.decode import decode, stream
+from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
+from ...analyzer.hops.look import find_legs
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.summary import figures
@@ -71,6 +73,22 @@ def _write_hex(*words: npt.NDArray[Any]) -> pl.Series:
         "".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)
     ]
     return pl.Series([None], dtype=pl.String).new_from_index(0, len(words[0])).scatter(seen, texts)
+
+
+def read_pieces(files: Sequence[str], table: str, **how: Any) -> Iterator[pl.DataFrame]:
+    """Read a capture, and build `rpcs`, `messages`, `frames`, `packets` or `waits` piece by piece."""
+    match table:
+        case "rpcs":
+            if legs := find_legs(files, **how):
+                return rpc_pieces(legs.tables, parents=legs.parent)
+            return map(rpcs_of, stream_rpcs(files, **how))
+        case "messages":
+            return map(messages, stream(Messages, files, **how))
+        case "frames":
+            return map(frames, stream(Frames, files, **how))
+        case "packets":
+            return map(packets, stream(Packets, files, **how))
+    return map(waits, [decode(files, rpc_rows=False, **how)])
 
 
 def frames(table: Frames) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from ..shared import client, hops, other_requests, two_captures
 from ..shared.causes import MEANINGS
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
+from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
 from .findings import list_findings, show_finding
 
@@ -74,40 +75,31 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += overviews.show_other_requests(analysis, top or other_requests.MOST)
     parts += [Text(), *overviews.connections(analysis.connections, width, most, hops.find_behind(analysis))]
     parts += tls.parts(analysis) if analysis.totals.rpcs else []
-    notes = [f"not judged: {line}" for line in _list_not_judged(analysis)]
+    notes = [f"not judged: {', '.join(ids)}: {safe(reason)}" for ids, reason in list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
 
 
 def _show_capture(analysis: Analysis) -> Text:
     capture, totals = analysis.capture, analysis.totals
-    first, last = capture.first_time_ns, capture.last_time_ns
-    span = duration(last - first) if first is not None and last is not None else "-"
     names = safe(analysis.files[0]) + (f" and {len(analysis.files) - 1} more" if len(analysis.files) > 1 else "")
     line = Text(names, style="bold")
     line.append(
-        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {span}, {'/'.join(capture.link_types)}; "
-        f"{count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, {count(totals.messages, 'message')}",
+        f"  {count(capture.packets, 'packet')}, {size(capture.bytes)} in {format_span(analysis)}, "
+        f"{'/'.join(capture.link_types)}; {count(totals.connections, 'connection')}, {count(totals.rpcs, 'RPC')}, "
+        f"{count(totals.messages, 'message')}",
         style="not bold",
     )
     return line
 
 
 def _show_quality(analysis: Analysis) -> Text:
-    quality, capture = analysis.quality, analysis.capture
-    flaws = [
-        (capture.dropped_packets or 0, "packets dropped while capturing"),
-        (quality.truncated_packets, "packets truncated"),
-        (quality.missing_bytes, "bytes missing"),
-        (quality.undecoded_bytes, "bytes not decoded"),
-    ]
-    found = [f"{n:,} {what}" for n, what in flaws if n]
-    vantages = sorted({connection.vantage for connection in analysis.connections})
+    found = [f"{n:,} {what}" for n, _, what in list_flaws(analysis)]
     line = Text("quality: ", style="dim")
     line.append(", ".join(found) or "nothing missing", style="yellow" if found else "green")
-    line.append(f"; captured at: {', '.join(vantages)}", style="dim")
-    if quality.warnings:
-        line.append(f"; {count(len(quality.warnings), 'note')} below", style="dim")
+    line.append(f"; captured at: {list_vantages(analysis)}", style="dim")
+    if analysis.quality.warnings:
+        line.append(f"; {count(len(analysis.quality.warnings), 'note')} below", style="dim")
     if len(analysis.files) > 1 and not analysis.ends:
         line.append("; packet numbers continue from file to file, as after mergecap", style="dim")
     return line
@@ -130,7 +122,7 @@ def _show_selection(narrowed: Narrowed) -> Text:
 
 
 def _show_verdict(analysis: Analysis) -> Panel:
-    finding = next((f for f in analysis.findings if f.id == analysis.verdict.finding), None)
+    finding = find_main(analysis)
     style = SEVERITY_STYLES[finding.severity] if finding else "green"
     text = Text(safe(analysis.verdict.text))
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
@@ -154,13 +146,3 @@ def _show_budget(budget: Mapping[str, int], width: int) -> RenderableType:
         row = (f"  {cause}", duration(ns), f"{share:.1%}", Text(bar, style=CAUSE_STYLES.get(cause, "")))
         table.add_row(*row, *([Text(MEANINGS.get(cause, ""))] if with_meanings else []))
     return Group(Text(f"time by cause: {duration(total)} of RPC time", style="bold"), table)
-
-
-def _list_not_judged(analysis: Analysis) -> list[str]:
-    """List the findings that the capture cannot decide, one line for each reason."""
-    reasons: dict[str, list[str]] = {}
-    for skipped in analysis.skipped:
-        ids = reasons.setdefault(skipped.reason, [])
-        if skipped.id not in ids:
-            ids.append(skipped.id)
-    return [f"{', '.join(ids)}: {safe(reason)}" for reason, ids in reasons.items()]

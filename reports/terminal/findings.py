@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
-from ...analyzer.model.finding import SEVERITIES, Evidence, Finding, Remedy
+from ...analyzer.model.finding import Evidence, Finding
 from ...analyzer.model.text import count, duration, packet_filter, safe
-from ..shared.drawing import NARROW, SEVERITY_STYLES, more
+from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
+from ..shared.quality import rank_cost
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""
@@ -28,7 +29,7 @@ _INDENT = 3
 
 def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[RenderableType]:
     """Show findings above `info` in full and the others in a line each, at most `top` of either."""
-    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=_rank_finding)
+    costly = sorted((finding for finding in analysis.findings if finding.severity != "info"), key=rank_cost)
     for number, finding in enumerate(costly[:top], start=1):
         yield Text()
         yield from show_finding(number, finding, analysis, width)
@@ -45,19 +46,11 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
         yield from more(len(remarks) - len(remarks[:top]), "finding")
 
 
-def _rank_finding(finding: Finding) -> tuple[int, int, bool]:
-    """Rank findings by lost time, then by severity; a part of another finding follows it."""
-    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
-
-
 def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
     """Show one finding with its evidence and its remedies."""
     style = SEVERITY_STYLES[finding.severity]
     head = Text.assemble((finding.severity, style), (f" {finding.id}", "bold"), f"  {safe(finding.title)}")
-    numbered = Table.grid(padding=(0, 1, 0, 0))
-    numbered.add_column(no_wrap=True)
-    numbered.add_row(Text(f"{number}.", style="bold"), head)
-    yield numbered
+    yield pair([(Text(f"{number}.", style="bold"), head)], gap=1)
     room = width - _INDENT
     start = analysis.capture.first_time_ns or 0
     parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs)), Text(safe(finding.explanation))]
@@ -118,22 +111,13 @@ def _show_filter(finding: Finding) -> Text:
 
 
 def _show_remedies(finding: Finding, width: int) -> RenderableType:
-    shown = [
-        (safe(remedy.implementation), safe(f"{remedy.knob}{_format_present_value(remedy)}: {remedy.note}"))
-        for remedy in finding.remedies[:MOST_REMEDIES]
-    ]
+    shown = []
+    for remedy in finding.remedies[:MOST_REMEDIES]:
+        present = "" if remedy.present is None else f" (is {remedy.present} here)"
+        shown.append((safe(remedy.implementation), safe(f"{remedy.knob}{present}: {remedy.note}")))
     if width < NARROW - _INDENT:
         return Group(*(Text.assemble(" ", (whose, "bold"), f"  {text}") for whose, text in shown))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    for whose, text in shown:
-        table.add_row(Text(f" {whose}", style="bold"), Text(text))
-    return table
-
-
-def _format_present_value(remedy: Remedy) -> str:
-    """Format the setting's value on the host that recorded."""
-    return "" if remedy.present is None else f" (is {remedy.present} here)"
+    return pair((Text(f" {whose}", style="bold"), Text(text)) for whose, text in shown)
 
 
 def _show_commands(finding: Finding, analysis: Analysis) -> RenderableType:
@@ -154,9 +138,7 @@ def _show_commands(finding: Finding, analysis: Analysis) -> RenderableType:
     ]
     if left:
         lines.append(f"grpcdiag analyze --json has {' and '.join(left)}")
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_row(Text("more:", style="dim"), Group(*(Text(line, style="dim") for line in lines)))
-    return table
+    return pair([(Text("more:", style="dim"), Group(*(Text(line, style="dim") for line in lines)))], gap=1)
 
 
 def _show_in_lines(shown: Sequence[Finding], before: Sequence[str], width: int) -> RenderableType:
@@ -169,9 +151,4 @@ def _show_in_lines(shown: Sequence[Finding], before: Sequence[str], width: int) 
         rows.append((named, safe(finding.title) + cost))
     if width < NARROW:
         return Group(*(Text.assemble(name, f"  {text}") for name, text in rows))
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(name, Text(text))
-    return table
+    return pair((name, Text(text)) for name, text in rows)

@@ -13,6 +13,7 @@ from ...analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ...analyzer.model.text import count, duration, safe
 from ..shared.drawing import NARROW, more
 from ..shared.other_requests import describe_requests, describe_total, name_path
+from ..shared.quality import list_implementations
 
 MOST = 20
 """Methods or connections shown; the rest are counted."""
@@ -133,9 +134,5 @@ def _show_connection(c: ConnectionFacts, behind: Container[int], with_names: boo
 
 
 def _name_implementations(c: ConnectionFacts) -> str:
-    ends = (
-        (c.client_implementation, c.client_implementation_inferred),
-        (c.server_implementation, c.server_implementation_inferred),
-    )
-    names = [safe(name) + (" (inferred)" if inferred else "") if name else "unknown" for name, inferred in ends]
+    names = [safe(name) + " (inferred)" * inferred if name else "unknown" for name, inferred in list_implementations(c)]
     return " -> ".join(names)

@@ -11,6 +11,7 @@ from rich.text import Text
 from ...analyzer.model.analysis import Analysis
 from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.model.tls import KEY_LOGS, RecordFacts, Silences, TlsFacts
+from ..shared.drawing import more, pair
 
 MOST = 10
 """Connections shown; the rest are counted."""
@@ -30,10 +31,11 @@ def parts(analysis: Analysis) -> list[RenderableType]:
     for one in analysis.tls.connections[:MOST]:
         for line in _list_rows(one, analysis):
             table.add_row(*line)
-    rest = len(analysis.tls.connections) - MOST
-    more = [Text(f"... and {count(rest, 'more connection')}", style="dim")] if rest > 0 else []
     head = Text(f"{count(len(analysis.tls.connections), 'TLS connection')} without secrets", style="bold")
-    found: list[RenderableType] = [Text(), Group(head, table, *more)]
+    found: list[RenderableType] = [
+        Text(),
+        Group(head, table, *more(len(analysis.tls.connections) - MOST, "connection")),
+    ]
     return found if analysis.totals.rpcs else [*found, Text(), _show_key_logs()]
 
 
@@ -84,11 +86,5 @@ def _describe_silences(silences: Silences) -> str:
 
 
 def _show_key_logs() -> RenderableType:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for log in KEY_LOGS:
-        table.add_row(f"  {log.implementation}", log.how)
-    return Group(
-        Text("how to get the secrets (for tests only: with them anyone can decrypt the traffic)", style="bold"), table
-    )
+    head = Text("how to get the secrets (for tests only: with them anyone can decrypt the traffic)", style="bold")
+    return Group(head, pair((f"  {log.implementation}", log.how) for log in KEY_LOGS))

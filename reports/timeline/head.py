@@ -12,6 +12,7 @@ from ...analyzer.model.text import count, duration, safe, size
 from ...analyzer.summary import figures
 from ...analyzer.tables import COMPLETE, DIRECTIONS, NOT_SEEN, Tables
 from ...analyzer.views.excerpt import Excerpt
+from ..shared.quality import list_implementations
 from .lanes import lanes
 from .page import Page, method_name, wrapped
 
@@ -32,10 +33,7 @@ def list_ends(page: Page) -> list[Text]:
     tables, row = page.excerpt.tables, page.excerpt.connection
     c = figures.connection(tables, row)
     lines = []
-    for side, end, runs, inferred in (
-        ("client", c.client, c.client_implementation, c.client_implementation_inferred),
-        ("server", c.server, c.server_implementation, c.server_implementation_inferred),
-    ):
+    for side, end, (runs, inferred) in zip(DIRECTIONS, (c.client, c.server), list_implementations(c), strict=True):
         name = safe(runs) + (" (inferred)" if inferred else "") if runs else "implementation unknown"
         lines += wrapped(f"{side} {end}  {name}", page.width, "  ")
     mss = tables.connections.mss_client[row], tables.connections.mss_server[row]

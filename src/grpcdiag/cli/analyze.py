@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.selection.selection import Selection
 
-NAME = "analyze"
-
 FAIL_ON = 1
 """Exit code: `--fail-on` is met."""
 

@@ -13,7 +13,20 @@ import typer
 from ..files.atomic_file import replacing, replacing_in
 from ..interruption import scratch
 from .scrub import DIFFERS, SHOWN, write_scrubbed
-from .support.common import NO_GRPC, Files, Ports, Quiet, busy, decoding, fail, one_place, say, spooled, temporary_files
+from .support.common import (
+    NO_GRPC,
+    Files,
+    Ports,
+    Quiet,
+    busy,
+    decoding,
+    fail,
+    one_place,
+    say,
+    spooled,
+    temporary_files,
+    writing,
+)
 from .support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -24,8 +37,6 @@ if TYPE_CHECKING:
     from ..analyzer.views.excerpt import Excerpt
     from ..analyzer.views.issue_evidence import IssueEvidence
     from ..reports.attachment import Contents, Form, Recorded
-
-NAME = "attach"
 
 ISSUE, HTML, JSON = "issue.md", "report.html", "analysis.json"
 """Names of the files."""
@@ -261,7 +272,7 @@ def _publish(folder: Path, output: Path) -> int:
     if packed:
         paths = [_pack(paths, folder / "packed")]
     size = sum(path.stat().st_size for path in paths)
-    try:
+    with writing(output):
         if packed:
             with replacing(output) as out, paths[0].open("rb") as source:
                 shutil.copyfileobj(source, out)
@@ -270,10 +281,6 @@ def _publish(folder: Path, output: Path) -> int:
             for path in paths:
                 with make(path.name) as out, path.open("rb") as source:
                     shutil.copyfileobj(source, out)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
     return size
 
 

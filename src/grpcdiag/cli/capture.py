@@ -7,7 +7,7 @@ import gc
 import re
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -141,7 +141,7 @@ def command(
         fail(str(error), CANNOT_RECORD)
     if then and outcome.files:
         _analyze(outcome.files, quiet)
-    _exit(outcome.code)
+    raise typer.Exit(outcome.code)
 
 
 def _mode(text: str) -> int:
@@ -207,7 +207,3 @@ def _analyze(files: list[str], quiet: bool) -> None:
     except StandardOutputError as error:
         say(f"cannot write standard output: {error.strerror}")
         forget_output()
-
-
-def _exit(code: int) -> NoReturn:
-    raise typer.Exit(code)

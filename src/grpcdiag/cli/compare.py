@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..analyzer.model.analysis import Analysis
     from ..reports.compare.regression import Rule
 
-NAME = "compare"
-
 REGRESSED = 1
 """Exit code: `--fail-on` is met."""
 WRONG_USAGE = 2

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-NAME = "connections"
 
-
-def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
+def _read_pieces(files: list[str], _: str, **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import decode
     from ..reports.tables import rows
 
@@ -25,4 +23,4 @@ def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
     return rows.connection_pieces(tables)
 
 
-command = row_command(NAME, "Write one row per TCP connection.", _read_pieces)
+command = row_command("connections", "Write one row per TCP connection.", _read_pieces)

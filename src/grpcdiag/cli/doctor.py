@@ -14,8 +14,6 @@ from .support.common import coloured, columns, write
 if TYPE_CHECKING:
     from ..capture.doctor import Check
 
-NAME = "doctor"
-
 LACKING = 1
 """Exit code: something needed is missing."""
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}

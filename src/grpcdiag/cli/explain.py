@@ -9,8 +9,6 @@ import typer
 from .support.common import fail, write
 from .support.completion import finding_ids
 
-NAME = "explain"
-
 
 def command(
     finding: Annotated[

@@ -10,17 +10,29 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ..files.atomic_file import replacing_in
-from .support.common import Files, KeyLog, Memory, Ports, Quiet, decoding, fail, how, one_place, progress, say, spooled
+from .support.common import (
+    Files,
+    KeyLog,
+    Memory,
+    Ports,
+    Quiet,
+    decoding,
+    fail,
+    how,
+    one_place,
+    progress,
+    say,
+    spooled,
+    writing,
+)
 from .support.sidecar import find_sidecar
 from .support.tables import Format as RowFormat
-from .support.tables import write_rows
+from .support.tables import read_pieces, write_rows
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ..analyzer.decode.runner import DecodeOptions, Progress
-
-NAME = "export"
 
 
 class Format(StrEnum):
@@ -88,18 +100,15 @@ def _export(
             names, written[table] = write_rows(pieces, RowFormat(format_), out, table)
         described[table] = names
 
-    try:
-        with replacing_in(output, parents=True) as make:
+    with writing(output), replacing_in(output, parents=True) as make:
+        with progress(quiet) as report_progress:
+            for table, frame in _read_whole(files, chosen, tables, report_progress):
+                write(table, [frame], make)
+        for table in (table for table in tables if table in _STREAMED):
             with progress(quiet) as report_progress:
-                for table, frame in _read_whole(files, chosen, tables, report_progress):
-                    write(table, [frame], make)
-            for table in (table for table in tables if table in _STREAMED):
-                with progress(quiet) as report_progress:
-                    write(table, _STREAMS[table](files, chosen, report_progress), make)
-            rows = {str(table): written[table] for table in Table if table in written}
-            write("columns", [_describe_columns({table: described[table] for table in rows})], make)
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror or error}", 2)
+                write(table, read_pieces(files, table, progress=report_progress, **chosen), make)
+        rows = {str(table): written[table] for table in Table if table in written}
+        write("columns", [_describe_columns({table: described[table] for table in rows})], make)
     return rows
 
 
@@ -128,44 +137,6 @@ def _read_whole(
         analysis = of_capture(files, decoded, *find_sidecar(files), report_progress, **chosen)
         of_analysis = {Table.methods: rows.methods, Table.findings: rows.findings, Table.evidence: rows.evidence}
         yield from ((table, of_analysis[table](analysis)) for table in tables if table in of_analysis)
-
-
-def _rpcs(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from .rpcs import read_one_place
-
-    return read_one_place(files, report_progress, **chosen)
-
-
-def _messages(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Messages
-    from ..reports.tables import rows
-
-    return map(rows.messages, stream(Messages, files, progress=report_progress, **chosen))
-
-
-def _frames(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Frames
-    from ..reports.tables import rows
-
-    return map(rows.frames, stream(Frames, files, progress=report_progress, **chosen))
-
-
-def _packets(files: list[str], chosen: DecodeOptions, report_progress: Progress | None) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Packets
-    from ..reports.tables import rows
-
-    return map(rows.packets, stream(Packets, files, progress=report_progress, **chosen))
-
-
-_STREAMS: dict[Table, Callable[[list[str], DecodeOptions, Progress | None], Iterable[pl.DataFrame]]] = {
-    Table.rpcs: _rpcs,
-    Table.messages: _messages,
-    Table.frames: _frames,
-    Table.packets: _packets,
-}
 
 
 def _describe_columns(described: dict[str, list[str]]) -> pl.DataFrame:

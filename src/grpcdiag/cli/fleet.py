@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..fleet.engines.task import Outcome
     from ..fleet.run import Plan, Result, Told
 
-NAME = "fleet"
-
 app = typer.Typer(
     help="Analyze captures of many hosts into one dataset, and report on it.",
     no_args_is_help=True,

@@ -1,25 +1,5 @@
 """`grpcdiag frames`: write one row per HTTP/2 frame."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 from .support.tables import row_command
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import polars as pl
-
-NAME = "frames"
-
-
-def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
-    from ..analyzer.decode.decode import stream
-    from ..analyzer.tables import Frames
-    from ..reports.tables import rows
-
-    return map(rows.frames, stream(Frames, files, require_rows=True, **how))
-
-
-command = row_command(NAME, "Write one row per HTTP/2 frame.", _read_pieces)
+command = row_command("frames", "Write one row per HTTP/2 frame.", require_rows=True)

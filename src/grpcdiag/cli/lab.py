@@ -58,7 +58,7 @@ def command(
     from ..fixtures.lab.perform import PROGRAMS, in_programs_of
 
     if case is None:
-        _print(_list_cases(CASES, NOT_PROVOKED) + _list_implementations())
+        write(_list_cases(CASES, NOT_PROVOKED) + _list_implementations(), None)
         return
     chosen = by_name(case)
     if chosen is None:
@@ -68,7 +68,7 @@ def command(
     if implementation is not None:
         chosen = in_programs_of(chosen, implementation)
     judgement = _perform(chosen, fast, keep, quiet)
-    _print(_format_judgement(chosen, judgement))
+    write(_format_judgement(chosen, judgement), None)
     if not judgement.met:
         raise typer.Exit(NOT_MET)
 
@@ -142,7 +142,3 @@ def _format_judgement(case: Case, judgement: Judgement) -> str:
     return table(judgement.columns, rows, width=width, colour=colour) + sentences(
         statements, width=width, colour=colour
     )
-
-
-def _print(text: str) -> None:
-    write(text, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from .support.common import (
     Files,
@@ -18,16 +18,12 @@ from .support.common import (
     how,
     progress,
 )
-from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, write
+from .support.tables import ROWS_SHOWN, Format, FormatOption, Limit, read_pieces, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import polars as pl
-
-    from ..analyzer.decode.runner import DecodeOptions, Progress
-
-NAME = "rpcs"
 
 
 def command(
@@ -46,7 +42,7 @@ def command(
     chosen = how(port, keylog, memory, show_messages=show_messages)
     with decoding(), progress(quiet) as report_progress:
         pieces = _read_pieces(files, progress=report_progress, **chosen)
-        write(pieces if trace is None else _select_trace(pieces, trace), format_, output, limit, NAME)
+        write(pieces if trace is None else _select_trace(pieces, trace), format_, output, limit, "rpcs")
 
 
 def _select_trace(pieces: Iterable[pl.DataFrame], trace: int) -> Iterator[pl.DataFrame]:
@@ -63,21 +59,7 @@ def _read_pieces(files: list[str], **how: Any) -> Iterable[pl.DataFrame]:
         places = vantages(files, **{name: value for name, value in how.items() if name != "progress"})
         if len(places) > 1:
             return _read_both_ends(places, how)
-    return read_one_place(files, **how)
-
-
-def read_one_place(
-    files: list[str], progress: Progress | None, **chosen: Unpack[DecodeOptions]
-) -> Iterable[pl.DataFrame]:
-    """Read the rows of one capture: in a stream, or all of them to join both legs of calls through a proxy."""
-    from ..analyzer.hops.look import find_legs
-    from ..reports.tables import rows
-
-    if legs := find_legs(files, progress, **chosen):
-        return rows.rpc_pieces(legs.tables, parents=legs.parent)
-    from ..analyzer.decode.rpc_stream import stream_rpcs
-
-    return map(rows.rpcs_of, stream_rpcs(files, progress=progress, **chosen))
+    return read_pieces(files, "rpcs", **how)
 
 
 def _read_both_ends(places: Sequence[Sequence[str]], how: dict[str, Any]) -> Iterable[pl.DataFrame]:

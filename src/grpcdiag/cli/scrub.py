@@ -15,12 +15,10 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..files.atomic_file import replacing
-from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled
+from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled, writing
 
 if TYPE_CHECKING:
     from ..analyzer.scrub import Report
-
-NAME = "scrub"
 
 DIFFERS = 1
 """Exit code: the analysis of the scrubbed capture would differ."""
@@ -105,13 +103,8 @@ def _open_output(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], st
     """Open a file for the scrubbed capture, and give a path to read it; it becomes the output at the end."""
     if output.is_dir() or any(output.exists() and Path(p).exists() and output.samefile(p) for p in paths):
         fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
-    try:
-        with replacing(output) as out, _make_readable(out) as written:
-            yield written
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
+    with writing(output), replacing(output) as out, _make_readable(out) as written:
+        yield written
 
 
 @contextmanager

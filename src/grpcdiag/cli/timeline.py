@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..analyzer.selection.selection import Selection
     from ..analyzer.views.excerpt import Excerpt
 
-NAME = "timeline"
-
 _OF_A_TRACE = 100
 """Most RPCs of a trace that are drawn."""
 _LISTED = 10

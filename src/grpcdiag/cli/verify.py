@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ..analyzer.tables import Tables
     from ..analyzer.verify.difference import Comparison
 
-NAME = "verify"
-
 UNEXPLAINED = 1
 """Exit code: at least one difference is not explained."""
 LACKS_TOOL = 2

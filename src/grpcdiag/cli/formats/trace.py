@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ...files.atomic_file import replacing
-from ..support.common import decoding, fail, one_place, progress, say
+from ..support.common import decoding, fail, one_place, progress, say, writing
 from ..support.sidecar import find_sidecar
 
 if TYPE_CHECKING:
@@ -76,13 +76,8 @@ def _write(pieces: Iterable[bytes], output: Path | None) -> int:
         size = _write_pieces(pieces, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return size
-    try:
-        with replacing(output) as out:
-            return _write_pieces(pieces, out)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
+    with writing(output), replacing(output) as out:
+        return _write_pieces(pieces, out)
 
 
 def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> int:

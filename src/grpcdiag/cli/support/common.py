@@ -235,14 +235,19 @@ def decoding() -> Iterator[None]:
 
 
 @contextmanager
-def temporary_files() -> Iterator[None]:
-    """Turn an error of temporary files into a message and an exit code."""
+def writing(what: object, advice: str = "") -> Iterator[None]:
+    """Turn an error of writing into a message and an exit code."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        fail(f"cannot write temporary files: {error.strerror}; TMPDIR sets their folder", 2)
+        fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
+
+
+def temporary_files() -> AbstractContextManager[None]:
+    """Turn an error of temporary files into a message and an exit code."""
+    return writing("temporary files", "; TMPDIR sets their folder")
 
 
 @contextmanager
@@ -358,13 +363,8 @@ def write(text: str | Iterable[str], output: Path | None) -> None:
         return
     from ...files.atomic_file import replacing
 
-    try:
-        with replacing(output) as out:
-            out.writelines(piece.encode() for piece in pieces)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror}", 2)
+    with writing(output), replacing(output) as out:
+        out.writelines(piece.encode() for piece in pieces)
 
 
 def shows_unicode() -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
 
 import typer
 
@@ -30,6 +30,7 @@ from .common import (
     plain,
     progress,
     shows_unicode,
+    writing,
 )
 
 if TYPE_CHECKING:
@@ -58,8 +59,17 @@ ROWS_SHOWN = 100
 """Rows of a table shown by default."""
 
 
-def row_command(table: str, help_text: str, pieces: Callable[..., Iterable[pl.DataFrame]]) -> Callable[..., None]:
-    """Make a command that writes the rows of `table` from `pieces(files, progress=..., **how)`.
+def read_pieces(files: list[str], table: str, **how: Any) -> Iterable[pl.DataFrame]:
+    """Read a table piece by piece, see `rows.read_pieces`."""
+    from ...reports.tables import rows  # polars is imported only here
+
+    return rows.read_pieces(files, table, **how)
+
+
+def row_command(
+    table: str, help_text: str, read: Callable[..., Iterable[pl.DataFrame]] = read_pieces, **more: Any
+) -> Callable[..., None]:
+    """Make a command that writes the rows of `table` from `read(files, table, progress=..., **how, **more)`.
 
     It refuses captures of the same connections at two places.
     """
@@ -75,8 +85,9 @@ def row_command(table: str, help_text: str, pieces: Callable[..., Iterable[pl.Da
         quiet: Quiet = False,
     ) -> None:
         with decoding(), progress(quiet) as report_progress:
-            one_place(files, how(port, keylog, memory))
-            write(pieces(files, progress=report_progress, **how(port, keylog, memory)), format_, output, limit, table)
+            chosen = how(port, keylog, memory)
+            one_place(files, chosen)
+            write(read(files, table, progress=report_progress, **chosen, **more), format_, output, limit, table)
 
     command.__doc__ = help_text
     return command
@@ -88,13 +99,8 @@ def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, 
         _write(pieces, format_, sys.stdout.buffer, limit, table)
         sys.stdout.buffer.flush()
         return
-    try:
-        with replacing(output) as out:
-            _write(pieces, format_, out, limit, table)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        fail(f"cannot write {output}: {error.strerror or error}", 2)
+    with writing(output), replacing(output) as out:
+        _write(pieces, format_, out, limit, table)
 
 
 def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int, table: str) -> None:

@@ -1,0 +1,57 @@
+"""What every report says of an analysis as a whole: its main finding, what the capture lacks, what was not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...analyzer.model.analysis import Analysis, ConnectionFacts
+from ...analyzer.model.finding import SEVERITIES, Finding
+from ...analyzer.model.text import duration
+
+
+def find_main(analysis: Analysis) -> Finding | None:
+    """Find the finding that the verdict is about."""
+    return next((f for f in analysis.findings if f.id == analysis.verdict.finding), None)
+
+
+def rank_cost(finding: Finding) -> tuple[int, int, bool]:
+    """Rank findings by lost time, then by severity; a part of another finding follows it."""
+    return -(finding.lost_ns or 0), -SEVERITIES.index(finding.severity), finding.part_of is not None
+
+
+def list_flaws(analysis: Analysis) -> list[tuple[int, str, str]]:
+    """List what the capture lacks: how much, with the noun for one and for several."""
+    counts = (
+        (analysis.capture.dropped_packets or 0, "packet dropped while capturing", "packets dropped while capturing"),
+        (analysis.quality.truncated_packets, "packet truncated", "packets truncated"),
+        (analysis.quality.missing_bytes, "byte missing", "bytes missing"),
+        (analysis.quality.undecoded_bytes, "byte not decoded", "bytes not decoded"),
+    )
+    return [flaw for flaw in counts if flaw[0]]
+
+
+def list_vantages(analysis: Analysis) -> str:
+    """List where the capture was taken."""
+    return ", ".join(sorted({connection.vantage for connection in analysis.connections}))
+
+
+def format_span(analysis: Analysis) -> str:
+    """Format the duration of the capture."""
+    first, last = analysis.capture.first_time_ns, analysis.capture.last_time_ns
+    return duration(last - first) if first is not None and last is not None else "-"
+
+
+def list_not_judged(analysis: Analysis) -> Iterator[tuple[Sequence[str], str]]:
+    """List the findings that the capture cannot decide, grouped by reason."""
+    reasons: dict[str, dict[str, None]] = {}
+    for skipped in analysis.skipped:
+        reasons.setdefault(skipped.reason, {})[skipped.id] = None
+    yield from ((tuple(ids), reason) for reason, ids in reasons.items())
+
+
+def list_implementations(c: ConnectionFacts) -> tuple[tuple[str | None, bool], tuple[str | None, bool]]:
+    """Give the implementations of client and server, and whether each is inferred."""
+    return (
+        (c.client_implementation, c.client_implementation_inferred),
+        (c.server_implementation, c.server_implementation_inferred),
+    )
