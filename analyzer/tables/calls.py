@@ -115,8 +115,6 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     headers_unknown: Annotated[Codes, "1 when fields of its request's headers are unknown"]
     stream_window_bytes: Annotated[Ints, "stream window of the sender with a used up window, else `WINDOW_NOT_KNOWN`"]
     connection_window_bytes: Annotated[Ints, "connection window of that sender, else `WINDOW_NOT_KNOWN`"]
-    credited_packet: Annotated[Counts, "last packet that enlarged a window of that sender, 0 for none"]
-    credited_time_ns: Annotated[Ints, "time of that packet"]
 
 
 class OtherRequests(Struct, frozen=True, eq=False):

@@ -33,3 +33,8 @@ impl At {
         Self { ready_packet: hole.packet, ready_time: hole.time.max(self.time), ..self }
     }
 }
+
+/// The packet and time of a place, 0 and -1 where there is none.
+pub fn place(at: Option<At>) -> (u32, i64) {
+    at.map_or((0, -1), |at| (at.packet, at.time))
+}

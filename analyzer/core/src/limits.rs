@@ -234,7 +234,7 @@ pub const RESYNC_STREAMS: u32 = 1 << 14;
 /// Bytes of one direction searched without result before it is taken for another protocol.
 pub const RESYNC_GIVE_UP: u64 = 16 << 20;
 /// Bytes of an HTTP/1.1 head, or of a line in a chunked body, that are read.
-pub const UPGRADE_HEAD: usize = 16 << 10;
+pub const HTTP1_HEAD: usize = 16 << 10;
 /// Requests of an HTTP/1.1 connection whose responses are awaited; browsers and proxies send one at a time.
 pub const HTTP1_REQUESTS: usize = 64;
 

@@ -5,7 +5,6 @@ use crate::grpc::state::Http2;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::state::End;
 use crate::store::context::Context;
-use crate::tcp::closing::Above;
 use crate::tcp::connection::Connection as Tcp;
 use crate::tcp::events::Events;
 use crate::tcp::transport::Transport;
@@ -28,12 +27,23 @@ pub struct Content {
     alert: Option<Alert>,
     /// By side: what was binding when it sent its last data, if it owed more.
     stops: [Option<Stop>; 2],
+    /// What was known at each of TCP's closings.
+    pub closings: Vec<AtClosing>,
+}
+
+/// What is known above TCP when a side closes.
+#[derive(Clone, Copy, Debug)]
+pub struct AtClosing {
+    /// RPCs that are open.
+    pub open_rpcs: u32,
+    /// The side's first PING that its peer has not acknowledged.
+    pub ping: Option<At>,
 }
 
 impl Content {
     /// The content of a connection of which nothing was read.
     pub fn new(http2: Http2) -> Self {
-        Self { http2, tls: None, beginnings: [None; 2], alert: None, stops: [None; 2] }
+        Self { http2, tls: None, beginnings: [None; 2], alert: None, stops: [None; 2], closings: Vec::new() }
     }
 
     /// Whether `side` has begun something that it has not sent completely.
@@ -181,13 +191,15 @@ impl Events for ContentReader<'_> {
         self.shared.tap = tap;
     }
 
-    fn closes(&mut self, side: usize) -> Above {
+    fn closes(&mut self, side: usize) {
         let http2 = &self.content.http2;
-        Above { open_rpcs: http2.application.open_rpcs, ping: http2.sides[1 - side].pinged }
+        let known = AtClosing { open_rpcs: http2.application.open_rpcs, ping: http2.sides[1 - side].pinged };
+        self.content.closings.push(known);
     }
 
     fn drops(&mut self, bytes: usize) {
-        self.content.http2.bytes.undecoded += bytes as u64;
+        let Content { http2, tls, .. } = &mut *self.content;
+        *(if tls.is_some() { &mut http2.bytes.encrypted } else { http2.unread_bytes() }) += bytes as u64;
     }
 
     fn pauses_unjudged(&mut self, tcp: &mut Tcp, side: usize, start: i64, at: At) {

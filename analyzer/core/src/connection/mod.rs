@@ -9,7 +9,7 @@ pub mod shared;
 mod summary;
 pub mod tap;
 
-use crate::at::At;
+use crate::at::{self, At};
 use crate::grpc::state::Http2;
 use crate::http2::connection::state::End;
 use crate::packet::{Segment, TcpFlags};
@@ -122,7 +122,7 @@ impl Connection {
 /// Adds a row for each side whose last packets were retransmitted after a timeout, and got no answer.
 fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
     for (side, sent) in (0..2).filter_map(|side| Some((side, tcp.transport.in_vain_of(side)?))) {
-        let ping = content.http2.sides[1 - side].pinged;
+        let (ping_packet, ping_time_ns) = at::place(content.http2.sides[1 - side].pinged);
         cx.unanswered.push(UnansweredRow {
             connection: tcp.row,
             direction: content.http2.direction(side),
@@ -136,8 +136,8 @@ fn push_unanswered(tcp: &Tcp, content: &Content, cx: &mut Context) {
             again_time_ns: sent.again.time,
             last_packet: sent.last.packet,
             last_time_ns: sent.last.time,
-            ping_packet: ping.map_or(0, |ping| ping.packet),
-            ping_time_ns: ping.map_or(-1, |ping| ping.time),
+            ping_packet,
+            ping_time_ns,
         });
     }
 }
@@ -179,7 +179,8 @@ fn push_undelivered(tcp: &Tcp, content: &Content, cx: &mut Context) {
 }
 
 fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
-    for closing in &tcp.closings {
+    for (closing, known) in tcp.closings.iter().zip(&content.closings) {
+        let (ping_packet, ping_time_ns) = at::place(known.ping);
         cx.closings.push(ClosingRow {
             connection: tcp.row,
             direction: content.http2.direction(closing.side),
@@ -196,9 +197,9 @@ fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
             peer_packet: closing.peer.0,
             peer_time_ns: closing.peer.1,
             peer_idle_ns: closing.peer_idle,
-            open_rpcs: closing.above.open_rpcs,
-            ping_packet: closing.above.ping.map_or(0, |ping| ping.packet),
-            ping_time_ns: closing.above.ping.map_or(-1, |ping| ping.time),
+            open_rpcs: known.open_rpcs,
+            ping_packet,
+            ping_time_ns,
             later_packets: closing.later,
             later_packet: closing.later_at.packet,
             later_time_ns: closing.later_at.time,
@@ -209,7 +210,9 @@ fn push_closings(tcp: &Tcp, content: &Content, cx: &mut Context) {
 /// How open RPCs end: no answer comes after the server's FIN or a reset, but one may after the client's FIN.
 fn end_of_rpcs(tcp: &Tcp, client: usize, replaced: bool, capture_end: CaptureEnd) -> (End, At) {
     let server = 1 - client;
-    let last = tcp.reset.into_iter().chain(tcp.transport.fins[server]).min_by_key(|at| at.time);
+    // a FIN behind bytes that never arrived did not arrive either
+    let fin = tcp.transport.fins[server].filter(|_| !tcp.undelivered[server]);
+    let last = tcp.reset.into_iter().chain(fin).min_by_key(|at| at.time);
     match (last, tcp.closed_by) {
         (Some(at), Some(side)) if side == server => (End::ServerCloses, at),
         (Some(at), _) => (End::ClientCloses, at),

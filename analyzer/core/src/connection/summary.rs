@@ -1,6 +1,6 @@
 //! Makes a connection's rows of the tables of connections and set-ups.
 
-use crate::at::At;
+use crate::at::{At, place};
 use crate::http2::connection::state::Protocol;
 use crate::store::tables::{ConnectionRow, SetupRow};
 use crate::tcp::connection::Connection as Tcp;
@@ -89,7 +89,6 @@ pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow
 /// The row that says how the connection was set up.
 pub fn setup_row(tcp: &Tcp, content: &Content) -> SetupRow {
     let (client, server) = (content.http2.client, 1 - content.http2.client);
-    let place = |at: Option<At>| at.map_or((0, -1), |at| (at.packet, at.time));
     let first = |side: usize| content.beginnings[side];
     let settings = |side: usize| place(content.http2.sides[side].settings_at);
     let (syn_ack_packet, syn_ack_time_ns) = place(tcp.syn_ack);
@@ -137,6 +136,7 @@ fn tls(content: &Content) -> ConnectionRow {
     let Some(tls) = &content.tls else { return unknown };
     let facts = tls.facts();
     let hello = facts.client_hello;
+    let (tls_hello_packet, tls_hello_time_ns) = place(hello);
     let answered = hello.zip(facts.server_hello).map(|(hello, answer)| answer.time.saturating_sub(hello.time).max(0));
     ConnectionRow {
         tls_version: facts.version.map_or(0, u32::from),
@@ -147,10 +147,10 @@ fn tls(content: &Content) -> ConnectionRow {
         tls_resumed: facts.resumed.map_or(2, u8::from),
         tls_retried: u8::from(facts.retried),
         tls_exact: u8::from(facts.is_exact),
-        tls_hello_packet: hello.map_or(0, |at| at.packet),
-        tls_hello_time_ns: hello.map_or(NOT_KNOWN, |at| at.time),
+        tls_hello_packet,
+        tls_hello_time_ns,
         tls_server_hello_ns: answered.unwrap_or(NOT_KNOWN),
-        tls_finished_packet: facts.client_finished.map_or(0, |at| at.packet),
+        tls_finished_packet: place(facts.client_finished).0,
         ..unknown
     }
 }

@@ -54,6 +54,8 @@ pub struct Call {
     pub grpc_message: u32,
     /// The body of the response goes on to the RPC's end in [`Tails`](super::tail::Tails).
     pub in_tail: bool,
+    /// Bytes of that are not in the capture.
+    pub tail_cut: bool,
     /// A response header block had fields that the capture does not hold: the status may have been among them.
     pub status_hidden: bool,
     /// Both directions, by side.
@@ -171,6 +173,16 @@ impl Call {
     /// Whether it may be no RPC: the response of a request whose type is not known is of another protocol.
     pub fn may_be_no_rpc(&self) -> bool {
         self.is_guessed && self.http_status == 200 && self.is_answered_otherwise()
+    }
+
+    /// Whether the missing bytes of its body may hold its status.
+    pub fn may_lack_its_end(&self) -> bool {
+        let in_body = match self.kind {
+            Kind::GrpcWeb | Kind::ConnectStream => self.http_status == 200,
+            Kind::ConnectUnary => self.http_status != 200,
+            Kind::Grpc | Kind::Other => false,
+        };
+        in_body && (self.touches_gap || self.tail_cut)
     }
 
     /// Whether a message of `side` has begun and is not whole.

@@ -15,7 +15,7 @@ use super::message::Event;
 use super::protocol::Kind;
 use super::rows::{count_message, push_delay, touch_gap};
 use super::state::{Grpc, Http2};
-use super::tail::{CONNECT_END, WEB_TRAILERS};
+use super::tail::begins_end;
 
 /// Bytes of other streams that take less time than this are a sender's usual turns, nanoseconds: 1 ms.
 const HEAD_OF_LINE: i64 = 1_000_000;
@@ -47,6 +47,7 @@ pub(super) fn stream_data<W: Watch<Grpc> + ?Sized>(
     call.charge_activity(side, from.is_client, &at, reading.transport, h2.application.gap_time);
     if !call.has_messages_alone && !reads_messages(call, from) {
         if call.kind.is_rpc() {
+            call.tail_cut |= h2.sides[side].gap_touches(call.directions[side].gaps, call.first.packet);
             watch.stream_end(call, data);
             keep_tail(h2, slot, data, at, reading.cx);
         }
@@ -118,12 +119,7 @@ fn keep_tail(h2: &mut Http2, slot: u32, octets: &[u8], at: At, cx: &mut Context)
 #[cold]
 fn may_stand(h2: &mut Http2, slot: u32, from: Sender, octets: &[u8], at: At, cx: &mut Context) -> bool {
     let Some(call) = h2.streams.state_mut(slot) else { return false };
-    let flag = match call.kind {
-        Kind::GrpcWeb => WEB_TRAILERS,
-        Kind::ConnectStream => CONNECT_END,
-        _ => 0,
-    };
-    let begins = !from.is_client && octets.first().is_some_and(|first| first & flag != 0);
+    let begins = !from.is_client && begins_end(call.kind, octets);
     call.in_tail |= begins;
     if begins {
         keep_tail(h2, slot, octets, at, cx);
@@ -197,6 +193,7 @@ pub(super) fn stream_gap(h2: &mut Http2, side: usize, slot: u32, length: u32, at
     let gaps = h2.sides[side].gaps;
     let Some(call) = h2.streams.state_mut(slot) else { return };
     call.charge(at.time, Cause::CaptureGap);
+    call.tail_cut |= side != h2.client && (call.in_tail || call.is_refused());
     let direction = &mut call.directions[side];
     let was_inside = direction.reader.is_inside() && direction.gaps == gaps;
     if direction.reader.lacks(length) {

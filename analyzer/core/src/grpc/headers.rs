@@ -2,6 +2,7 @@
 
 use std::hash::BuildHasher;
 
+use crate::http1::head::is_coded;
 use crate::http2::hpack::{Classifier, Field};
 use crate::store::strings::Strings;
 use crate::store::traces::Trace;
@@ -44,6 +45,8 @@ pub enum HeaderClass {
     ConnectVersion,
     /// `:path` of a request of Connect's by GET: the interned method.
     ConnectPath(u32),
+    /// `content-encoding`, or over HTTP/1.1 `transfer-encoding`, other than none: the body's octets are not the messages'.
+    Coded,
     /// `te: trailers`, which gRPC clients must send.
     TeTrailers,
     /// `:method` or `:scheme`.
@@ -81,6 +84,7 @@ impl Classifier for Strings {
             b"connect-protocol-version" => HeaderClass::ConnectVersion,
             b"connect-timeout-ms" => parse_milliseconds(value).map_or(HeaderClass::Other, HeaderClass::Timeout),
             b"te" if value == b"trailers" => HeaderClass::TeTrailers,
+            b"content-encoding" | b"transfer-encoding" if is_coded(value) => HeaderClass::Coded,
             _ => HeaderClass::Other,
         }
     }
@@ -227,6 +231,8 @@ pub struct Summary {
     pub http_status: Option<u16>,
     /// `content-type`.
     pub content: Content,
+    /// The body is coded, by gzip for example.
+    pub coded: bool,
     /// `connect-protocol-version`, or `connect=v1` in the query.
     pub connect: bool,
     /// `server`, or a proxy's `via`.
@@ -283,6 +289,7 @@ impl Summary {
             HeaderClass::Request | HeaderClass::Authority => self.request = true,
             HeaderClass::ContentType(content) => self.content = content,
             HeaderClass::ConnectVersion => self.connect = true,
+            HeaderClass::Coded => self.coded = true,
             HeaderClass::ConnectPath(method) => {
                 self.method = Some(method);
                 self.request = true;

@@ -13,7 +13,7 @@ use crate::store::tables::Layer;
 use super::headers::{Origin, Summary};
 use super::probe::Probe;
 use super::protocol::Kind;
-use super::rows::push_rpc;
+use super::rpc::begin_rpc;
 use super::state::{Grpc, Http2};
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more
@@ -34,17 +34,10 @@ pub(super) fn resume_stream(h2: &mut Http2, side: usize, id: u32, first: At, rea
     call.last_side = side as u8;
     call.method = NO_METHOD;
     call.timeout_ns = -1;
-    if h2.application.rpcs < limits::FIRST_RPCS || reading.cx.options.rpc_rows {
-        push_rpc(h2.connection, call, reading.cx);
-    }
-    call.counted = true;
+    begin_rpc(&mut h2.application, h2.connection, call, false, reading.cx);
     h2.application.turns.update(call, h2.client, side == h2.client, first, reading.transport.near_rtt[h2.client]);
     h2.raise_highest_stream(id);
-    h2.application.rpcs += 1;
-    h2.application.open_rpcs += 1;
-    h2.application.methods.note(NO_METHOD);
     reading.cx.totals.begun_before += 1;
-    h2.application.max_open_rpcs = h2.application.max_open_rpcs.max(h2.application.open_rpcs);
     h2.streams.slot(id).unwrap_or(NONE)
 }
 

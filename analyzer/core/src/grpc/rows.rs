@@ -69,7 +69,6 @@ pub(super) fn push_open(
 ) {
     let client = h2.client;
     let windows = blocked.map(|(side, _)| (h2.stream_window(side, id), h2.connection_window(side)));
-    let credited = blocked.and_then(|(side, _)| h2.sides[side].credited_at);
     let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
     if reading.cx.open_rpcs.len() >= limits::OPEN_RPCS + limits::ROWS_AHEAD {
         return;
@@ -104,8 +103,6 @@ pub(super) fn push_open(
         headers_unknown: u8::from(call.headers_unknown || call.begun_before),
         stream_window_bytes: stream_window.unwrap_or(i64::MIN),
         connection_window_bytes: connection_window.unwrap_or(i64::MIN),
-        credited_packet: credited.map_or(0, |at| at.packet),
-        credited_time_ns: credited.map_or(-1, |at| at.time),
     });
 }
 

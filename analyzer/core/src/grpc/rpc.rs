@@ -105,25 +105,33 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     call.previous_attempts = summary.previous_attempts;
     let retry = summary.previous_attempts > 0;
     h2.application.retries += u32::from(retry);
-    let example = h2.application.rpcs < limits::FIRST_RPCS || retry && h2.application.retries <= limits::RETRIES;
-    if example || reading.cx.options.rpc_rows {
-        push_rpc(h2.connection, call, reading.cx);
+    let example = retry && h2.application.retries <= limits::RETRIES;
+    if begin_rpc(&mut h2.application, h2.connection, call, example, reading.cx) {
         note_context(summary, reading.cx);
     }
-    let method = call.method;
     call.charge_activity(side, true, &last, reading.transport, h2.application.gap_time);
     call.directions[side].headers = (last.time, last.packet);
     h2.application.turns.update(call, side, true, first, reading.transport.near_rtt[side]);
-    h2.application.rpcs += 1;
-    h2.application.open_rpcs += 1;
-    call.counted = true;
-    h2.application.methods.note(method);
     let allowed = h2.sides[1 - side].announced.max_concurrent_streams;
     h2.application.turns.opened(h2.application.open_rpcs, allowed, first, reading.transport.near_rtt[side]);
-    h2.application.max_open_rpcs = h2.application.max_open_rpcs.max(h2.application.open_rpcs);
     if let Some(agent) = summary.agent {
         h2.application.client_agent.get_or_insert(agent);
     }
+}
+
+/// Counts an RPC that begins. Whether it has a row: the first ones have, and every `example`.
+#[inline]
+pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, example: bool, cx: &mut Context) -> bool {
+    let has_row = example || grpc.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows;
+    if has_row {
+        push_rpc(connection, call, cx);
+    }
+    call.counted = true;
+    grpc.rpcs += 1;
+    grpc.open_rpcs += 1;
+    grpc.max_open_rpcs = grpc.max_open_rpcs.max(grpc.open_rpcs);
+    grpc.methods.note(call.method);
+    has_row
 }
 
 #[inline]
@@ -152,6 +160,8 @@ fn response_headers(
             call.content = summary.content;
             call.status_in_headers = summary.grpc_status;
             call.answered_by = summary.server.unwrap_or(NONE);
+            // what is coded holds the end too, and is not read
+            call.in_tail |= summary.coded && matches!(call.kind, Kind::GrpcWeb | Kind::ConnectStream);
             if !call.kind.is_rpc() {
                 note_answer(call, reading.cx);
             }
@@ -228,7 +238,8 @@ pub(super) fn end_direction(h2: &mut Http2, side: usize, id: u32, slot: u32, at:
     }
     let over = call.directions[1 - side].ended;
     if !is_client && !call.finished {
-        let hidden = call.status_hidden || call.may_be_no_rpc() || (late && call.http_status == 0);
+        let lacks = call.may_lack_its_end();
+        let hidden = call.status_hidden || call.may_be_no_rpc() || lacks || (late && call.http_status == 0);
         let tails = &h2.application.tails;
         let ending = match tails.of_body(call) {
             Some(ending) => ending,
@@ -326,7 +337,7 @@ fn finish_stream(h2: &mut Http2, slot: u32, ending: Ending, at: At, reading: &mu
     }
     h2.application.budget.add_all(&call.budget);
     h2.application.after_loss_ns = h2.application.after_loss_ns.wrapping_add(call.after_loss_ns); // as budgets do
-    write_rpc(h2.connection, call, client, ending, !reading.transport.unproven, at, reading.cx);
+    write_rpc(h2.connection, call, client, ending, true, at, reading.cx);
 }
 
 /// The connection or the capture ends before the stream.

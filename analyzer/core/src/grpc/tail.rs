@@ -15,16 +15,26 @@ use super::protocol::Kind;
 use super::status::{self, Ending, Source};
 
 /// Flag of gRPC-Web's trailer frame.
-pub(super) const WEB_TRAILERS: u8 = 0x80;
+const WEB_TRAILERS: u8 = 0x80;
 
 /// Flag of Connect's last envelope.
-pub(super) const CONNECT_END: u8 = 0x02;
+const CONNECT_END: u8 = 0x02;
 
 /// Flag of what is compressed, in both.
 const COMPRESSED: u8 = 0x01;
 
 /// How text of gzip begins.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether octets that are no message begin the RPC's end in the body of a response.
+pub(crate) fn begins_end(kind: Kind, octets: &[u8]) -> bool {
+    let flag = match kind {
+        Kind::GrpcWeb => WEB_TRAILERS,
+        Kind::ConnectStream => CONNECT_END,
+        _ => 0,
+    };
+    octets.first().is_some_and(|first| first & flag != 0)
+}
 
 /// Ends of bodies as far as they came, by stream.
 #[derive(Debug, Default)]
@@ -64,7 +74,7 @@ impl Tails {
     /// How the body of a response has ended its RPC so far; `None` while it has not, and in gRPC, where trailers do.
     #[inline]
     pub(super) fn of_body(&self, call: &Call) -> Option<Ending> {
-        if call.kind == Kind::Grpc { None } else { self.read(call) }
+        if call.kind == Kind::Grpc || call.tail_cut { None } else { self.read(call) }
     }
 
     #[cold]

@@ -1,5 +1,7 @@
 //! Heads of requests and responses, and how long the body behind each is (RFC 9112 section 6.3).
 
+use std::mem::MaybeUninit;
+
 /// Fields of a head that are read; with more it is none.
 const FIELDS: usize = 128;
 
@@ -14,47 +16,55 @@ pub enum Body {
     UntilClose,
 }
 
+/// Where a parser puts the fields of a head.
+pub type Room<'a> = [MaybeUninit<httparse::Header<'a>>; FIELDS];
+
+/// Room for the fields of one head.
+pub fn room<'a>() -> Room<'a> {
+    [const { MaybeUninit::uninit() }; FIELDS]
+}
+
 /// A head.
 #[derive(Debug)]
-pub struct Head<'a> {
+pub struct Head<'b, 'a> {
     /// Method of a request.
     pub method: &'a str,
     /// Target of a request.
     pub target: &'a str,
     /// Status code of a response, 0 of a request.
     pub status: u16,
-    /// Names in lower case, and values.
-    pub fields: Vec<(Vec<u8>, &'a [u8])>,
+    /// Names as they were sent, and values.
+    pub fields: &'b [httparse::Header<'a>],
 }
 
 /// Parses the head of a request; `None` when it is none.
-pub fn parse_request(octets: &[u8]) -> Option<Head<'_>> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
-    let mut request = httparse::Request::new(&mut fields);
-    request.parse(octets).ok().filter(httparse::Status::is_complete)?;
-    Some(Head { method: request.method?, target: request.path?, status: 0, fields: lower(request.headers) })
+pub fn parse_request<'b, 'a>(octets: &'a [u8], room: &'b mut Room<'a>) -> Option<Head<'b, 'a>> {
+    let mut request = httparse::Request::new(&mut []);
+    request.parse_with_uninit_headers(octets, room).ok().filter(httparse::Status::is_complete)?;
+    Some(Head { method: request.method?, target: request.path?, status: 0, fields: request.headers })
 }
 
 /// Parses the head of a response; `None` when it is none.
-pub fn parse_response(octets: &[u8]) -> Option<Head<'_>> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
-    let mut response = httparse::Response::new(&mut fields);
-    response.parse(octets).ok().filter(httparse::Status::is_complete)?;
-    Some(Head { method: "", target: "", status: response.code?, fields: lower(response.headers) })
+pub fn parse_response<'b, 'a>(octets: &'a [u8], room: &'b mut Room<'a>) -> Option<Head<'b, 'a>> {
+    let mut response = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let read = config.parse_response_with_uninit_headers(&mut response, octets, room);
+    read.ok().filter(httparse::Status::is_complete)?;
+    Some(Head { method: "", target: "", status: response.code?, fields: response.headers })
 }
 
-fn lower<'a>(fields: &[httparse::Header<'a>]) -> Vec<(Vec<u8>, &'a [u8])> {
-    fields.iter().map(|field| (field.name.to_ascii_lowercase().into_bytes(), field.value)).collect()
-}
-
-impl<'a> Head<'a> {
-    /// The first value of a field, by its name in lower case.
+impl<'a> Head<'_, 'a> {
+    /// The first value of a field.
     pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
-    fn values(&self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.fields.iter().filter(move |(own, _)| own == name).map(|&(_, value)| value)
+    /// All values of a field.
+    pub fn values(&self, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.fields
+            .iter()
+            .filter(move |field| field.name.as_bytes().eq_ignore_ascii_case(name))
+            .map(|field| field.value)
     }
 
     /// How the end of the body is found; `None` when the fields do not agree. A response without a length ends with the
@@ -68,7 +78,9 @@ impl<'a> Head<'a> {
                 false => (!is_request).then_some(Body::UntilClose),
             };
         }
-        let mut lengths = self.values(b"content-length");
+        // equal ones may be joined to a list (RFC 9110 section 8.6)
+        let lists = self.values(b"content-length").flat_map(|list| list.split(|&octet| octet == b','));
+        let mut lengths = lists.map(<[u8]>::trim_ascii);
         let Some(length) = lengths.next() else {
             return Some(if is_request { Body::Length(0) } else { Body::UntilClose });
         };
@@ -79,12 +91,7 @@ impl<'a> Head<'a> {
 
     /// Whether the body is coded, by gzip for example: then its octets are not those of the messages.
     pub fn is_coded(&self) -> bool {
-        let is_plain = |coding: &[u8]| {
-            let coding = coding.trim_ascii();
-            [&b""[..], b"identity", b"chunked"].iter().any(|plain| coding.eq_ignore_ascii_case(plain))
-        };
-        let fields = [&b"content-encoding"[..], b"transfer-encoding"].into_iter().flat_map(|name| self.values(name));
-        !fields.flat_map(|codings| codings.split(|&octet| octet == b',')).all(is_plain)
+        [&b"content-encoding"[..], b"transfer-encoding"].iter().any(|name| self.values(name).any(is_coded))
     }
 
     /// The path of the target with its query, also of an absolute one (RFC 9112 section 3.2.2).
@@ -95,16 +102,25 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Whether a list of codings has one that changes octets.
+pub fn is_coded(codings: &[u8]) -> bool {
+    let is_plain = |coding: &[u8]| {
+        let coding = coding.trim_ascii();
+        [&b""[..], b"identity", b"chunked"].iter().any(|plain| coding.eq_ignore_ascii_case(plain))
+    };
+    !codings.split(|&octet| octet == b',').all(is_plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn body_of_response(fields: &str) -> Option<Body> {
-        parse_response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).and_then(|head| head.body())
+        parse_response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes(), &mut room())?.body()
     }
 
     fn body_of_request(fields: &str) -> Option<Body> {
-        parse_request(format!("POST /a.B/C HTTP/1.1\r\n{fields}\r\n").as_bytes()).and_then(|head| head.body())
+        parse_request(format!("POST /a.B/C HTTP/1.1\r\n{fields}\r\n").as_bytes(), &mut room())?.body()
     }
 
     #[test]
@@ -112,6 +128,9 @@ mod tests {
         assert_eq!(body_of_response("Content-Length: 12\r\n"), Some(Body::Length(12)));
         assert_eq!(body_of_response("content-length: 12\r\nContent-Length: 12\r\n"), Some(Body::Length(12)));
         assert_eq!(body_of_response("Content-Length: 12\r\nContent-Length: 13\r\n"), None);
+        assert_eq!(body_of_response("Content-Length: 34, 34\r\n"), Some(Body::Length(34)));
+        assert_eq!(body_of_response("Content-Length: 34, 35\r\n"), None);
+        assert_eq!(body_of_response("Content-Length: 34,\r\n"), None);
         assert_eq!(body_of_response("Content-Length: +12\r\n"), None);
         assert_eq!(body_of_response("Transfer-Encoding: gzip, Chunked\r\nContent-Length: 3\r\n"), Some(Body::Chunked));
         assert_eq!(body_of_response("Transfer-Encoding: gzip\r\n"), Some(Body::UntilClose));
@@ -124,7 +143,8 @@ mod tests {
     #[test]
     fn codings_of_bodies() {
         let is_coded = |fields: &str| {
-            parse_response(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes()).map(|head| head.is_coded())
+            let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n");
+            parse_response(head.as_bytes(), &mut room()).map(|head| head.is_coded())
         };
         assert_eq!(is_coded("Transfer-Encoding: Chunked\r\nContent-Encoding: identity\r\n"), Some(false));
         assert_eq!(is_coded("Content-Encoding: gzip\r\n"), Some(true));
@@ -135,7 +155,7 @@ mod tests {
     fn paths_of_targets() {
         let path = |target: &str| {
             let head = format!("GET {target} HTTP/1.1\r\n\r\n");
-            parse_request(head.as_bytes()).map(|head| head.path().to_vec())
+            parse_request(head.as_bytes(), &mut room()).map(|head| head.path().to_vec())
         };
         assert_eq!(path("/a.B/C?d=e://f"), Some(b"/a.B/C?d=e://f".to_vec()));
         assert_eq!(path("http://h:80/a.B/C"), Some(b"/a.B/C".to_vec()));
@@ -144,10 +164,10 @@ mod tests {
 
     #[test]
     fn what_is_no_head() {
-        assert!(parse_request(b"nonsense\r\n\r\n").is_none());
-        assert!(parse_request(b"POST / HTTP/1.1\r\n").is_none(), "it has no end");
-        assert!(parse_response(b"HTTP/1.1 abc\r\n\r\n").is_none());
+        assert!(parse_request(b"nonsense\r\n\r\n", &mut room()).is_none());
+        assert!(parse_request(b"POST / HTTP/1.1\r\n", &mut room()).is_none(), "it has no end");
+        assert!(parse_response(b"HTTP/1.1 abc\r\n\r\n", &mut room()).is_none());
         let many = "a: b\r\n".repeat(FIELDS + 1);
-        assert!(parse_request(format!("POST / HTTP/1.1\r\n{many}\r\n").as_bytes()).is_none());
+        assert!(parse_request(format!("POST / HTTP/1.1\r\n{many}\r\n").as_bytes(), &mut room()).is_none());
     }
 }

@@ -1,5 +1,7 @@
 //! Cuts the octets of one direction into heads and bodies. Bodies are read in place.
 
+use std::borrow::Cow;
+
 use crate::limits;
 
 use super::head::Body;
@@ -10,7 +12,7 @@ pub enum Piece<'a> {
     /// Nothing more until further octets come.
     Open,
     /// A whole head. [`Reader::begin_body`] says what is behind it; else it is another head.
-    Head(Vec<u8>),
+    Head(Cow<'a, [u8]>),
     /// Octets of the body.
     Body(&'a [u8]),
     /// The body has ended.
@@ -52,6 +54,16 @@ impl Reader {
         self.part == Part::UntilClose
     }
 
+    /// Passes over `length` octets that the capture lacks; `false` if they are not all of one body, or chunk.
+    pub fn skip(&mut self, length: u64) -> bool {
+        match &mut self.part {
+            Part::Length(left) | Part::Chunk(left) if length <= *left => *left -= length,
+            Part::UntilClose => {}
+            _ => return false,
+        }
+        true
+    }
+
     /// Behind the head that was read last is a body.
     pub fn begin_body(&mut self, body: Body) {
         self.part = match body {
@@ -64,6 +76,11 @@ impl Reader {
     /// Takes the next piece from the front of `bytes`.
     pub fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Piece<'a> {
         loop {
+            if self.is_between()
+                && let Some(head) = take_head(bytes)
+            {
+                return Piece::Head(Cow::Borrowed(head));
+            }
             let next = match self.part {
                 Part::Length(0) => return self.end(),
                 Part::Chunk(0) => Part::ChunkEnd,
@@ -72,12 +89,14 @@ impl Reader {
                 Part::UntilClose => return take_body(bytes, u64::MAX, |_| {}),
                 Part::Broken => return Piece::Broken,
                 Part::Head | Part::ChunkSize | Part::ChunkEnd | Part::Trailers => match self.take_line(bytes) {
-                    None if self.kept.len() < limits::UPGRADE_HEAD => return Piece::Open,
+                    None if self.kept.len() < limits::HTTP1_HEAD => return Piece::Open,
                     None => Part::Broken,
                     Some(begin) => {
                         let is_blank = matches!(self.kept.get(begin..), Some(b"\r\n" | b"\n"));
                         match self.part {
-                            Part::Head if is_blank && begin > 0 => return Piece::Head(std::mem::take(&mut self.kept)),
+                            Part::Head if is_blank && begin > 0 => {
+                                return Piece::Head(Cow::Owned(std::mem::take(&mut self.kept)));
+                            }
                             Part::Head if !is_blank => continue,
                             Part::Trailers if is_blank => return self.end(),
                             part => self.end_line(part, is_blank),
@@ -95,7 +114,7 @@ impl Reader {
         match part {
             Part::Head | Part::Trailers => part,
             Part::ChunkEnd if is_blank => Part::ChunkSize,
-            Part::ChunkSize => match httparse::parse_chunk_size(&line) {
+            Part::ChunkSize if !is_blank => match httparse::parse_chunk_size(&line) {
                 Ok(httparse::Status::Complete((_, 0))) => Part::Trailers,
                 Ok(httparse::Status::Complete((_, size))) => Part::Chunk(size),
                 _ => Part::Broken,
@@ -113,13 +132,32 @@ impl Reader {
     fn take_line(&mut self, bytes: &mut &[u8]) -> Option<usize> {
         let end = bytes.iter().position(|&octet| octet == b'\n');
         let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-        let room = limits::UPGRADE_HEAD.saturating_sub(self.kept.len());
+        let room = limits::HTTP1_HEAD.saturating_sub(self.kept.len());
         self.kept.extend_from_slice(line.get(..room).unwrap_or(line));
         *bytes = rest;
-        end.filter(|_| self.kept.len() < limits::UPGRADE_HEAD)?;
+        end.filter(|_| self.kept.len() < limits::HTTP1_HEAD)?;
         let before = self.kept.get(..self.kept.len() - 1)?;
         Some(before.iter().rposition(|&octet| octet == b'\n').map_or(0, |newline| newline + 1))
     }
+}
+
+/// Takes a head that lies whole in `bytes`, which begin with no empty line.
+fn take_head<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let mut begin = 0;
+    let within = bytes.get(..limits::HTTP1_HEAD - 1).unwrap_or(bytes);
+    for line in within.split_inclusive(|&octet| octet == b'\n') {
+        let is_blank = matches!(line, b"\r\n" | b"\n");
+        if is_blank && begin == 0 {
+            return None;
+        }
+        begin += line.len();
+        if is_blank {
+            let (head, rest) = bytes.split_at(begin);
+            *bytes = rest;
+            return Some(head);
+        }
+    }
+    None
 }
 
 /// Takes octets of a body of which `left` are to come, and tells how many are then.
@@ -145,7 +183,7 @@ mod tests {
                     Piece::Open => break,
                     Piece::Head(octets) => {
                         heads.push(octets.len());
-                        reader.begin_body(head::parse_response(&octets).unwrap().body().unwrap());
+                        reader.begin_body(head::parse_response(&octets, &mut head::room()).unwrap().body().unwrap());
                     }
                     Piece::Body(octets) => bodies.extend_from_slice(octets),
                     Piece::End => ends += 1,
@@ -172,20 +210,42 @@ mod tests {
     #[test]
     fn what_is_no_chunk_breaks() {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-        for body in ["x\r\n", "2\r\nabc\r\n", "fffffffffffffffff\r\n"] {
+        for body in ["x\r\n", "2\r\nabc\r\n", "fffffffffffffffff\r\n", "1\r\nx\r\n\r\n"] {
             assert!(read(&[format!("{head}{body}").as_bytes()]).3, "{body}");
         }
     }
 
     #[test]
+    fn octets_of_a_body_may_be_missing() {
+        for (body, gone, rest) in [
+            (Body::Length(9), 8, &b"c"[..]),
+            (Body::Length(9), 9, b""),
+            (Body::Chunked, 4, b"\r\n0\r\n\r\n"),
+            (Body::UntilClose, 99, b"x"),
+        ] {
+            let mut reader = Reader::default();
+            reader.begin_body(body);
+            if body == Body::Chunked {
+                assert_eq!(reader.next(&mut &b"4\r\n"[..]), Piece::Open);
+                assert!(!reader.skip(5));
+            }
+            assert!(reader.skip(gone), "{body:?}");
+            let mut rest = rest;
+            while let Piece::Body(_) = reader.next(&mut rest) {}
+            assert_eq!(reader.is_between(), body != Body::UntilClose, "{body:?}");
+        }
+        assert!(!Reader::default().skip(1), "in a head");
+    }
+
+    #[test]
     fn what_is_kept_is_bounded() {
         let mut reader = Reader::default();
-        let long = vec![b'x'; 3 * limits::UPGRADE_HEAD];
+        let long = vec![b'x'; 3 * limits::HTTP1_HEAD];
         for piece in long.chunks(1000) {
             let mut rest = piece;
             reader.next(&mut rest);
         }
-        assert!(reader.kept.capacity() <= 2 * limits::UPGRADE_HEAD);
+        assert!(reader.kept.capacity() <= 2 * limits::HTTP1_HEAD);
         assert_eq!(reader.next(&mut &b"\r\n\r\n"[..]), Piece::Broken);
     }
 }

@@ -51,21 +51,13 @@ const NAMES: [&[u8]; 37] = [
 /// Names of content codings (gRPC's and RFC 9110's).
 const CODINGS: [&[u8]; 8] = [b"identity", b"gzip", b"deflate", b"snappy", b"zstd", b"br", b"*", b"compress"];
 /// Content types that tell nothing of the application.
-const CONTENT_TYPES: [&[u8]; 11] = [
-    b"application/json",
-    b"text/html",
-    b"text/plain",
-    b"application/grpc-web",
-    b"application/grpc-web+proto",
-    b"application/grpc-web+json",
-    b"application/proto",
-    b"application/connect+proto",
-    b"application/connect+json",
-    b"application/json; charset=utf-8",
-    b"text/plain; charset=utf-8",
-];
-/// What follows `application/grpc` (PROTOCOL-HTTP2.md).
-const GRPC_SUBTYPES: [&[u8]; 4] = [b"", b"+proto", b"+json", b"+thrift"];
+const CONTENT_TYPES: [&[u8]; 4] =
+    [b"text/html", b"text/plain", b"application/json; charset=utf-8", b"text/plain; charset=utf-8"];
+/// Content types that tell the protocol of an RPC ([`Content`](crate::grpc::protocol::Content)).
+const RPC_TYPES: [&[u8]; 5] =
+    [b"application/grpc", b"application/grpc-web", b"application/connect", b"application/proto", b"application/json"];
+/// What follows them (PROTOCOL-HTTP2.md).
+const FORMATS: [&[u8]; 4] = [b"", b"+proto", b"+json", b"+thrift"];
 /// Servers and proxies that name themselves so.
 const SERVERS: [&[u8]; 18] = [
     b"nginx",
@@ -155,6 +147,7 @@ pub(super) fn parts<'a>(name: Option<&[u8]>, value: &'a [u8], around: Around) ->
         b"grpc-retry-pushback-ms" => whole(value.len() <= 7 && is_number(value)),
         b"content-length" => whole(value.len() <= 12 && is_number(value)),
         b"grpc-timeout" => whole(is_timeout(value)),
+        b"transfer-encoding" => whole(value == b"chunked"),
         b"grpc-encoding"
         | b"grpc-accept-encoding"
         | b"accept-encoding"
@@ -177,8 +170,24 @@ fn is_timeout(value: &[u8]) -> bool {
     crate::grpc::headers::parse_timeout(value).is_some()
 }
 
-/// A method, `/package.Service/Method`, is kept or hidden part by part; another path is replaced behind its slash.
+/// A path and its query, of which what says that it is Connect's stays.
 fn path(value: &[u8], around: Around) -> (Kind, Vec<Part<'_>>) {
+    let end = value.iter().position(|&c| c == b'?').unwrap_or(value.len());
+    let (front, query) = value.split_at(end);
+    let (kind, mut parts) = path_alone(front, around);
+    for word in query.split_inclusive(|c| b"?&".contains(c)) {
+        let (bare, mark) = match word {
+            [bare @ .., b'?' | b'&'] => word.split_at(bare.len()),
+            _ => (word, &b""[..]),
+        };
+        parts.push(if bare == b"connect=v1" { Part::Kept(bare) } else { Part::Hidden(bare) });
+        parts.push(Part::Kept(mark));
+    }
+    (kind, parts)
+}
+
+/// A method, `/package.Service/Method`, is kept or hidden part by part; another path is replaced behind its slash.
+fn path_alone(value: &[u8], around: Around) -> (Kind, Vec<Part<'_>>) {
     let Some(names) = method(value).filter(|_| !around.other_content) else {
         let parts = match value.split_at_checked(1) {
             Some((slash @ b"/", rest)) => vec![Part::Kept(slash), Part::Hidden(rest)],
@@ -215,15 +224,19 @@ fn content_type(value: &[u8]) -> Vec<Part<'_>> {
     if CONTENT_TYPES.contains(&value) {
         return vec![Part::Kept(value)];
     }
-    let Some(rest) = value.strip_prefix(b"application/grpc") else { return vec![Part::Hidden(value)] };
-    if GRPC_SUBTYPES.contains(&rest) {
-        return vec![Part::Kept(value)];
+    for name in RPC_TYPES {
+        let Some(rest) = value.strip_prefix(name) else { continue };
+        if FORMATS.contains(&rest) {
+            return vec![Part::Kept(value)];
+        }
+        // a format or parameters begin here, whatever they are
+        let blanks = rest.len() - rest.trim_ascii_start().len();
+        let begins = rest.first() == Some(&b'+') || rest.get(blanks) == Some(&b';');
+        if let Some((front, rest)) = value.split_at_checked(name.len() + blanks + 1).filter(|_| begins) {
+            return vec![Part::Kept(front), Part::Hidden(rest)];
+        }
     }
-    // what tells gRPC from others is the first character behind
-    match (rest.first(), value.split_at_checked(b"application/grpc".len() + 1)) {
-        (Some(b'+' | b';'), Some((front, rest))) => vec![Part::Kept(front), Part::Hidden(rest)],
-        _ => vec![Part::Hidden(value)],
-    }
+    vec![Part::Hidden(value)]
 }
 
 /// The words of a user agent that name a gRPC implementation and its version stay (PROTOCOL-HTTP2.md, "User Agents");
@@ -348,6 +361,11 @@ mod tests {
         assert_eq!(plain("content-type", "application/grpc+proto"), "application/grpc+proto");
         assert_eq!(plain("content-type", "application/grpc+acme"), "application/grpc+????");
         assert_eq!(plain("content-type", "application/acme"), "????????????????");
+        assert_eq!(plain("content-type", "application/grpc-web;acme=1"), "application/grpc-web;??????");
+        assert_eq!(plain("content-type", "application/grpc-web+acme"), "application/grpc-web+????");
+        assert_eq!(plain("content-type", "application/connect+proto; x=y"), "application/connect+??????????");
+        assert_eq!(plain("content-type", "application/grpc ; acme"), "application/grpc ;?????");
+        assert_eq!(plain("content-type", "application/grpcacme"), "?".repeat(20));
         assert_eq!(plain("authorization", "x"), "?");
         assert_eq!(plain("x-custom", ""), "");
     }
@@ -357,6 +375,9 @@ mod tests {
         let plain = |value: &str| shown(":path", value, Around::default());
         assert_eq!(plain("/acme.v1.Lab/Echo"), "/acme.v1.Lab/Echo");
         assert_eq!(plain("/users/alice?token=1"), "/???????????????????");
+        assert_eq!(plain("/a.B/C?token=1"), "/a.B/C????????");
+        assert_eq!(plain("/a.B/C?connect=v1&message=x"), "/a.B/C?connect=v1&?????????");
+        assert_eq!(plain("/a.B/C?x&connect=v1"), "/a.B/C??&connect=v1");
         assert_eq!(plain("*"), "?");
         assert_eq!(shown(":path", "/a.B/C", Around { hide_methods: true, ..Around::default() }), "/???/?");
         assert_eq!(shown(":path", "/users/alice", Around { other_content: true, ..Around::default() }), "/???????????");

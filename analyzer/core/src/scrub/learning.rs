@@ -73,7 +73,7 @@ impl Tap for Learner {
 
     fn over(&mut self, connection: u32) {
         if let Some(Some(conversation)) = self.conversations.get_mut(connection as usize) {
-            conversation.over();
+            conversation.over(&mut self.shared);
         }
     }
 
@@ -116,7 +116,7 @@ impl Watch<Grpc> for Learner {
     }
 
     fn frame(&mut self, header: FrameHeader, left: usize) {
-        self.tell(|conversation, side, _| conversation.frame(side, header, left));
+        self.tell(|conversation, side, shared| conversation.frame(side, header, left, shared));
     }
 
     fn control(&mut self, header: FrameHeader, payload: &[u8]) {
@@ -144,10 +144,10 @@ impl Watch<Grpc> for Learner {
     }
 
     fn stream_data(&mut self, call: &Call, octets: &[u8], begins: bool) {
-        self.tell(|conversation, side, _| conversation.messages(side, call, octets, begins));
+        self.tell(|conversation, side, shared| conversation.messages(side, call, octets, begins, shared));
     }
 
     fn stream_end(&mut self, call: &Call, octets: &[u8]) {
-        self.tell(|conversation, side, _| conversation.end(side, call, octets));
+        self.tell(|conversation, side, shared| conversation.end(side, call, octets, shared));
     }
 }

@@ -6,18 +6,18 @@ use crate::grpc::message::{PREFIX_LEN, Reader};
 use super::edits::Edits;
 
 /// Neither 0 nor 1, the flags a message may have: a reader sees that no message begins here.
-const NO_FLAG: u8 = 0xff;
+pub(super) const NO_FLAG: u8 = 0xff;
 
 /// Keeps the prefixes in DATA that `reader` reads next, the first octet of it at `position`. Where messages cannot be
-/// told, a frame that `begins` says so, for a reader looks there for the next one. `end` writes what begins with no message
-/// but is the RPC's end.
+/// told, a frame that `begins` says so, for a reader looks there for the next one. `end` takes what begins with no
+/// message, and where it does, if it is the RPC's end.
 pub(super) fn put_prefixes(
     reader: &Reader,
     data: &[u8],
     begins: bool,
     position: i64,
     edits: &mut Edits,
-    end: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+    end: impl FnOnce(&[u8], i64) -> bool,
 ) {
     let (mut reader, mut data, mut position) = (*reader, data, position);
     if reader.is_lost() && begins {
@@ -28,7 +28,10 @@ pub(super) fn put_prefixes(
         let (part, rest) = data.split_at(data.len().min(owed as usize));
         let is_body = reader.is_inside() && reader.lacks(owed);
         if !reader.is_inside() && first > 1 {
-            return edits.put(position, &end(data).unwrap_or_else(|| vec![NO_FLAG]));
+            if !end(data, position) {
+                edits.put(position, &[NO_FLAG]);
+            }
+            return;
         } else if !is_body {
             edits.put(position, part);
         }
@@ -66,7 +69,7 @@ mod tests {
                 position += gone.len() as i64;
                 continue;
             }
-            put_prefixes(&reader, piece, false, position, &mut edits, |_| None);
+            put_prefixes(&reader, piece, false, position, &mut edits, |_, _| false);
             reader.feed(piece, At::default(), &mut |_| {});
             position += piece.len() as i64;
         }
@@ -101,7 +104,7 @@ mod tests {
     fn a_frame_without_a_boundary_has_none_afterwards() {
         let (mut reader, mut edits) = (Reader::default(), Edits::default());
         reader.lose();
-        put_prefixes(&reader, b"secret secret", true, 0, &mut edits, |_| None);
+        put_prefixes(&reader, b"secret secret", true, 0, &mut edits, |_, _| false);
         edits.finish();
         let mut out = [0; 13];
         edits.apply(0, &mut out);

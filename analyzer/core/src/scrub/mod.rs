@@ -11,6 +11,7 @@ mod block;
 mod checksum;
 mod control;
 mod edits;
+mod ends;
 mod fields;
 mod file;
 mod hello;

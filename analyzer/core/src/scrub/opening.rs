@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     fn shared() -> Shared {
-        Shared { replacer: Replacer::new(b"key"), hide_methods: false, reasons: Vec::new() }
+        Shared { replacer: Replacer::new(b"key"), hide_methods: false, reasons: Vec::new(), end_bytes: 0 }
     }
 
     #[test]
@@ -159,13 +159,16 @@ mod tests {
         assert!(!text.contains("secret") && !text.contains("hunter2"), "{text}");
         let rare = b"POST /a.B/C HTTP/1.1\r\nConnection: hunter2hunter2\r\nUpgrade: hunter2hunter2\r\nUpgrade: h2c\r\n\
             Content-Type: hunter2hunter2\r\nContent-Length:  hunter2hunter2\r\nHTTP2-Settings: GiphdW50ZXIy\r\n\
-            hunter2\r\n:hunter2\r\n\r\n";
-        let scrubbed = upgrade(rare, &mut shared());
-        assert_eq!(scrubbed.len(), rare.len());
-        let text = String::from_utf8_lossy(&scrubbed);
-        assert!(!text.contains("unter") && !text.contains("dW50Z"), "{text}");
+            \r\n";
+        let broken = [&rare[..rare.len() - 2], b"hunter2\r\n:hunter2\r\n\r\n"].concat();
         let upgrades = |head: &[u8]| detect::http1_head(head).map(|head| head.upgrade_h2c);
-        assert_eq!((upgrades(rare), upgrades(&scrubbed)), (Some(true), Some(true)));
+        for (head, is_upgrade) in [(&rare[..], true), (&broken, false)] {
+            let scrubbed = upgrade(head, &mut shared());
+            assert_eq!(scrubbed.len(), head.len());
+            let text = String::from_utf8_lossy(&scrubbed);
+            assert!(!text.contains("unter") && !text.contains("dW50Z"), "{text}");
+            assert_eq!((upgrades(head), upgrades(&scrubbed)), (Some(is_upgrade), Some(is_upgrade)), "{text}");
+        }
         let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n";
         assert_eq!(upgrade(answer, &mut shared()), answer);
     }

@@ -68,7 +68,7 @@ impl Scrub {
         let reader = Box::new(CaptureReader::open(sources())?);
         let Wishes { hide_methods, ports } = wishes;
         let mut pipeline = Box::new(Pipeline::new(Options { ports, ..Options::default() }));
-        let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new() };
+        let shared = Shared { replacer: Replacer::new(key), hide_methods, reasons: Vec::new(), end_bytes: 0 };
         pipeline.show_to(Box::new(Learner::new(shared)));
         Ok(Self { stage: Stage::Learning { reader, pipeline }, sources })
     }
@@ -121,7 +121,7 @@ impl Scrub {
         while reader.next_packet().is_some() {}
         let learner = finished.tap.and_then(|tap| tap.into_any().downcast::<Learner>().ok());
         let Some(mut learner) = learner.filter(|learner| !learner.full) else { return Err(Refusal::TooLong) };
-        learner.conversations.iter_mut().flatten().for_each(|conversation| conversation.finish());
+        learner.conversations.iter_mut().flatten().for_each(|conversation| conversation.finish(&mut learner.shared));
         let times = counts.first_time_ns.zip(counts.last_time_ns);
         let layout = Layout::of(reader.info(), times);
         let writer = Writer::new(layout, reader.info());

@@ -9,4 +9,6 @@ pub(super) struct Shared {
     pub hide_methods: bool,
     /// GOAWAY debug texts that are not shown.
     pub reasons: Vec<String>,
+    /// Bytes of memory that unfinished ends of RPCs take.
+    pub end_bytes: usize,
 }

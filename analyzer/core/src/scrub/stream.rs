@@ -13,6 +13,7 @@ use crate::limits;
 
 use super::block::{self, Fields};
 use super::edits::Edits;
+use super::ends::Ends;
 use super::messages::{put_beginnings, put_prefixes};
 use super::shared::Shared;
 use super::tls::Records;
@@ -47,6 +48,9 @@ struct Side {
     fields: Fields,
     records: Option<Records>,
     edits: Edits,
+    ends: Ends,
+    /// The stream that ends with the current frame.
+    ended: Option<u32>,
 }
 
 /// One connection.
@@ -72,8 +76,9 @@ impl Conversation {
     }
 
     /// The connection is over.
-    pub fn over(&mut self) {
+    pub fn over(&mut self, shared: &mut Shared) {
         for side in &mut self.sides {
+            side.ends.finish_all(&mut side.edits, &mut shared.end_bytes);
             if let Some(mut records) = side.records.take() {
                 records.finish(&mut side.edits);
             }
@@ -81,8 +86,8 @@ impl Conversation {
     }
 
     /// The capture is over.
-    pub fn finish(&mut self) {
-        self.over();
+    pub fn finish(&mut self, shared: &mut Shared) {
+        self.over(shared);
         for side in &mut self.sides {
             *side = Side { edits: std::mem::take(&mut side.edits), ..Side::default() };
             side.edits.finish();
@@ -179,8 +184,16 @@ impl Conversation {
         }
     }
 
-    pub fn frame(&mut self, at: usize, header: FrameHeader, left: usize) {
+    pub fn frame(&mut self, at: usize, header: FrameHeader, left: usize, shared: &mut Shared) {
+        let reset = (header.kind() == FrameType::RST_STREAM).then_some(header.stream);
+        for side in &mut self.sides {
+            reset.into_iter().for_each(|stream| side.ends.finish(stream, &mut side.edits, &mut shared.end_bytes));
+        }
         let side = &mut self.sides[at];
+        let ends = matches!(header.kind(), FrameType::DATA | FrameType::HEADERS) && header.has(flag::END_STREAM);
+        if let Some(ended) = std::mem::replace(&mut side.ended, ends.then_some(header.stream)) {
+            side.ends.finish(ended, &mut side.edits, &mut shared.end_bytes);
+        }
         side.payload = side.place(left);
         if header.kind() != FrameType::CONTINUATION {
             side.fragments.clear();
@@ -238,24 +251,25 @@ impl Conversation {
         put_beginnings(octets, header.length(), side.data, &mut side.edits);
     }
 
-    pub fn messages(&mut self, at: usize, call: &Call, octets: &[u8], begins: bool) {
-        let side = &mut self.sides[at];
+    pub fn messages(&mut self, at: usize, call: &Call, octets: &[u8], begins: bool, shared: &mut Shared) {
+        let Side { data, edits, ends, .. } = &mut self.sides[at];
         let reader = &call.directions[at].reader;
         if call.kind != Kind::ConnectUnary {
             // what a stream of gRPC's own goes on with after a fault is told from where its frames begin
             let begins = begins && call.kind == Kind::Grpc;
-            let end = |octets: &[u8]| tail::rewrite(call, octets);
-            put_prefixes(reader, octets, begins, side.data, &mut side.edits, end);
+            let end = |octets: &[u8], position| {
+                tail::begins_end(call.kind, octets) && ends.add(call, octets, position, &mut shared.end_bytes)
+            };
+            put_prefixes(reader, octets, begins, *data, edits, end);
         }
     }
 
-    /// Octets of a response that are no messages: of the error of a unary RPC the code stays, of anything else nothing.
-    pub fn end(&mut self, at: usize, call: &Call, octets: &[u8]) {
+    /// Octets of a response that are no messages: of an RPC's end, or the error of a unary RPC, the status stays; of anything
+    /// else nothing.
+    pub fn end(&mut self, at: usize, call: &Call, octets: &[u8], shared: &mut Shared) {
         let side = &mut self.sides[at];
-        if call.kind == Kind::ConnectUnary
-            && let Some(error) = tail::rewrite(call, octets)
-        {
-            side.edits.put(side.data, &error);
+        if call.in_tail || call.kind == Kind::ConnectUnary {
+            side.ends.add(call, octets, side.data, &mut shared.end_bytes);
         }
     }
 }

@@ -6,15 +6,6 @@ use crate::packet::Segment;
 
 use super::half::Half;
 
-/// What the layers above know when a side closes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Above {
-    /// RPCs that are open.
-    pub open_rpcs: u32,
-    /// The side's first PING that its peer has not acknowledged.
-    pub ping: Option<At>,
-}
-
 /// A side's first FIN, or its first RST.
 #[derive(Clone, Copy, Debug)]
 pub struct Closing {
@@ -38,8 +29,6 @@ pub struct Closing {
     pub peer: (u32, i64),
     /// How long the peer had sent nothing before its latest flight, nanoseconds, negative when not known.
     pub peer_idle: i64,
-    /// What the layers above knew.
-    pub above: Above,
     /// Packets of the side after it that are no RST.
     pub later: u32,
     /// The first of them.
@@ -48,7 +37,7 @@ pub struct Closing {
 
 impl Closing {
     /// The FIN or RST `segment` of `side`.
-    pub fn new(side: usize, segment: &Segment<'_>, is_reset: bool, halves: &[Half; 2], above: Above, at: At) -> Self {
+    pub fn new(side: usize, segment: &Segment<'_>, is_reset: bool, halves: &[Half; 2], at: At) -> Self {
         let (own, peer) = (&halves[side], &halves[1 - side]);
         Self {
             side,
@@ -61,7 +50,6 @@ impl Closing {
             own: (own.last_data_packet, own.last_data_time),
             peer: (peer.last_data_packet, peer.last_data_time),
             peer_idle: peer.flight.idle_before,
-            above,
             later: 0,
             later_at: At::default(),
         }

@@ -69,6 +69,8 @@ pub struct Connection {
     pub transport: Transport,
     /// No further packet comes.
     ending: bool,
+    /// At the end, by side: its peer never received bytes before others that the capture has.
+    pub undelivered: [bool; 2],
     /// A tap sees its bytes, and counts them as they are counted here.
     is_shown: bool,
     /// What is counted.
@@ -110,6 +112,7 @@ impl Connection {
             halves,
             transport: Transport::default(),
             ending: false,
+            undelivered: [false; 2],
             is_shown,
             counters: Counters::default(),
             syn_time: None,

@@ -3,7 +3,6 @@
 use crate::at::At;
 use crate::store::context::Context;
 
-use super::closing::Above;
 use super::connection::Connection;
 use super::transport::Transport;
 
@@ -27,8 +26,8 @@ pub trait Events {
     /// The next `length` bytes of `side` are not in the capture.
     fn lacks(&mut self, transport: &Transport, side: usize, length: u64, at: At);
 
-    /// What is known when `side` closes.
-    fn closes(&mut self, side: usize) -> Above;
+    /// The first FIN of `side` came, or its first RST.
+    fn closes(&mut self, side: usize);
 
     /// Bytes that TCP could neither hand up nor keep.
     fn drops(&mut self, bytes: usize);

@@ -3,6 +3,7 @@
 
 use crate::at::At;
 use crate::limits;
+use crate::packet::{Segment, TcpFlags};
 
 use super::congestion::CongestionWindow;
 use super::duplicate::Recent;
@@ -245,6 +246,16 @@ impl Half {
         let congestion = u64::from(self.congestion.assumed) ^ u64::from(self.longest_payload);
         let queues = self.delay.touch() ^ self.path_queues[0].touch() ^ self.path_queues[1].touch();
         rings ^ fields as u64 ^ congestion ^ queues ^ self.rtt.min.unwrap_or(0) as u64 ^ self.recent.touch()
+    }
+
+    /// Remembers what the IP header of its packet says. A RST may be another host's.
+    #[inline]
+    pub fn note_header(&mut self, segment: &Segment<'_>) {
+        if !segment.flags.contains(TcpFlags::RST) {
+            let [least, most] = self.ttls;
+            self.ttls = [if least == 0 { segment.ttl } else { least.min(segment.ttl) }, most.max(segment.ttl)];
+            self.ip_id = segment.ip_id;
+        }
     }
 
     /// Fixes the sequence number of offset 0.

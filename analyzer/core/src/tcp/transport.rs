@@ -35,8 +35,6 @@ pub struct Transport {
     pub fins: [Option<At>; 2],
     /// By side: the snaplen cut the packet whose bytes were handed up last.
     pub is_cut: [bool; 2],
-    /// The bytes that are handed up follow others that may still come: the capture ends first.
-    pub unproven: bool,
 }
 
 impl Default for Transport {
@@ -54,7 +52,6 @@ impl Default for Transport {
             unheard: [false; 2],
             fins: [None; 2],
             is_cut: [false; 2],
-            unproven: false,
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Undelivered {
     pub selective: At,
     /// The longest packet of new data that was not acknowledged: where it ends, and its payload.
     awaited: (i64, u32),
+    /// The one before it that was shorter, if that is not acknowledged either.
+    shorter: (i64, u32),
     /// The longest payload of a packet that the peer acknowledged.
     pub longest_acked: u32,
 }
@@ -31,16 +33,21 @@ impl Undelivered {
     #[inline]
     pub fn send(&mut self, end: i64, payload: u32) {
         if payload > self.awaited.1.max(self.longest_acked) {
-            self.awaited = (end, payload);
+            let before = std::mem::replace(&mut self.awaited, (end, payload));
+            if before.1 > 0 {
+                self.shorter = before;
+            }
         }
     }
 
     /// The peer acknowledges all bytes before `offset`.
     #[inline]
     pub fn acknowledge(&mut self, offset: i64) {
-        if offset >= self.awaited.0 {
-            self.longest_acked = self.longest_acked.max(self.awaited.1);
-            self.awaited.1 = 0;
+        for awaited in [&mut self.shorter, &mut self.awaited] {
+            if offset >= awaited.0 {
+                self.longest_acked = self.longest_acked.max(awaited.1);
+                awaited.1 = 0;
+            }
         }
     }
 
@@ -49,8 +56,7 @@ impl Undelivered {
     pub fn retransmit(&mut self, acked: i64, payload: u32, at: At) -> Option<i64> {
         if self.offset != acked || self.retransmissions == 0 {
             let selective = if self.offset == acked { self.selective } else { At::default() };
-            *self = Self { offset: acked, first: at, shortest: payload, selective, ..*self };
-            self.retransmissions = 0;
+            *self = Self { first: at, shortest: payload, selective, ..self.nothing_again(acked) };
         }
         self.retransmissions += 1;
         self.shortest = self.shortest.min(payload);
@@ -66,15 +72,21 @@ impl Undelivered {
     /// The peer, which acknowledges up to `acked`, reports bytes behind as received.
     pub fn report(&mut self, acked: i64, at: At) {
         if self.offset != acked {
-            *self = Self { offset: acked, retransmissions: 0, selective: at, ..*self };
+            *self = Self { selective: at, ..self.nothing_again(acked) };
         } else if self.selective.packet == 0 {
             self.selective = at;
         }
     }
 
+    /// The same sender while nothing is known of its bytes from `acked` on.
+    fn nothing_again(&self, acked: i64) -> Self {
+        let Self { awaited, shorter, longest_acked, .. } = *self;
+        Self { offset: acked, awaited, shorter, longest_acked, ..Self::default() }
+    }
+
     /// What was retransmitted, and reported, from the first byte on that the peer never acknowledged.
     pub fn from(&self, acked: i64) -> Self {
-        if self.offset == acked { *self } else { Self { longest_acked: self.longest_acked, ..Self::default() } }
+        if self.offset == acked { *self } else { self.nothing_again(acked) }
     }
 }
 
@@ -88,12 +100,26 @@ mod tests {
         for (end, payload) in [(100, 100), (1_100, 1_000), (1_300, 200)] {
             sent.send(end, payload);
         }
+        sent.acknowledge(99);
+        assert_eq!(sent.longest_acked, 0);
         sent.acknowledge(100);
-        assert_eq!(sent.longest_acked, 0, "the longer one is awaited");
+        assert_eq!(sent.longest_acked, 100, "the longer one is awaited");
         sent.acknowledge(1_300);
         sent.send(2_748, 1_448);
         sent.acknowledge(1_300);
         assert_eq!(sent.longest_acked, 1_000);
+    }
+
+    #[test]
+    fn what_was_recovered_says_nothing_of_later_bytes() {
+        let mut sent = Undelivered::default();
+        sent.retransmit(0, 1_000, At::new(3, 30));
+        sent.retransmit(0, 1_000, At::new(4, 40));
+        sent.acknowledge(1_000);
+        sent.report(1_000, At::new(9, 90));
+        let later = sent.from(1_000);
+        assert_eq!((later.retransmissions, later.shortest, later.selective.packet), (0, 0, 9));
+        assert_eq!((later.first, later.last), (At::default(), At::default()));
     }
 
     #[test]

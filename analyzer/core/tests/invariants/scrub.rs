@@ -236,14 +236,14 @@ fn framed(flag: u8, payload: &[u8]) -> Vec<u8> {
     [&[flag][..], &u32::try_from(payload.len()).unwrap().to_be_bytes(), payload].concat()
 }
 
-/// One RPC: each body in DATA frames as they are.
+/// One RPC: what each side sends, with each body in DATA frames as they are.
 fn exchanged(
     types: [&str; 2],
     http_status: &str,
     version: bool,
     request: &[u8],
     responses: &[Vec<u8>],
-) -> Vec<Recorded> {
+) -> Vec<(usize, Vec<u8>)> {
     let mut fields = vec![(":method", "POST"), (":path", "/demo.Service/Method0"), ("content-type", types[0])];
     fields.extend(version.then_some(("connect-protocol-version", "1")));
     let client =
@@ -251,28 +251,31 @@ fn exchanged(
     let client = [client, frame(0, 1, 1, request)].concat();
     let head = frame(1, 4, 1, &block(&[(":status", http_status), ("content-type", types[1])]));
     let body = responses.iter().flat_map(|octets| frame(0, 0, 1, octets));
-    let server: Vec<u8> =
-        [frame(4, 0, 0, &[]), head].concat().into_iter().chain(body).chain(frame(0, 1, 1, &[])).collect();
-    Fate { sizes: vec![1_448], first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX }
-        .of(vec![(0, client), (1, server)])
+    let server = [frame(4, 0, 0, &[]), head].concat().into_iter().chain(body).chain(frame(0, 1, 1, &[])).collect();
+    vec![(0, client), (1, server)]
 }
 
-/// Scrubs an RPC, which gives the same tables, and shows nothing of its bodies; whether a code of Connect's stays.
-fn scrubbed_body(types: [&str; 2], http_status: &str, version: bool, request: &[u8], responses: &[Vec<u8>]) -> bool {
-    let captured = exchanged(types, http_status, version, request, responses);
+/// Scrubs a conversation in segments of these sizes, which gives the same tables, and shows nothing of its bodies; whether a
+/// code of Connect's stays.
+fn scrubbed_turns(turns: Vec<(usize, Vec<u8>)>, sizes: Vec<usize>, why: &str) -> bool {
+    let captured = Fate { sizes, first: 0, lost: vec![], repeated: vec![], snaplen: usize::MAX }.of(turns);
     let scrubbed = scrub(&captured, b"key");
     for part in MARKER.windows(3) {
-        assert!(holds(&pcap(&captured), part));
-        assert!(!holds(&scrubbed, part), "{types:?} {http_status} {responses:?}");
+        assert!(!holds(&scrubbed, part), "{why}");
     }
     let has_code = holds(&scrubbed, b"aborted");
     let read = read_back(scrubbed, &captured);
-    assert_eq!(
-        difference(analyse(&read, all_tables()), analyse(&captured, all_tables())),
-        None,
-        "{types:?} {http_status}"
-    );
+    assert_eq!(difference(analyse(&read, all_tables()), analyse(&captured, all_tables())), None, "{why}");
     has_code
+}
+
+/// The same of an RPC in long segments.
+fn scrubbed_body(types: [&str; 2], http_status: &str, version: bool, request: &[u8], responses: &[Vec<u8>]) -> bool {
+    let turns = exchanged(types, http_status, version, request, responses);
+    for part in MARKER.windows(3) {
+        assert!(turns.iter().any(|(_, bytes)| holds(bytes, part)));
+    }
+    scrubbed_turns(turns, vec![1_448], &format!("{types:?} {http_status} {responses:?}"))
 }
 
 #[test]
@@ -298,6 +301,50 @@ fn bodies_of_every_kind_keep_no_payload() {
     assert!(scrubbed_body([json; 2], "409", true, &MARKER, bodies), "its code stays");
     assert!(!scrubbed_body([json; 2], "200", true, &error, bodies), "messages that look like an error");
     assert!(!scrubbed_body([json, page], "200", true, &error, bodies), "a page");
+}
+
+/// The status stays wherever a segment, or a DATA frame, ends inside it.
+#[test]
+fn ends_in_bodies_are_cut_at_every_octet() {
+    let web = framed(0x80, &around(b"grpc-message: ", b"\r\ngrpc-status: 5\r\n"));
+    let connect = framed(2, &around(br#"{"error":{"code":"aborted","message":""#, br#""}}"#));
+    let error = around(br#"{"code":"aborted","message":""#, br#""}"#);
+    for (content_type, http_status, message, end) in [
+        ("application/grpc-web", "200", framed(0, &MARKER), web),
+        ("application/connect+json", "200", framed(0, &MARKER), connect),
+        ("application/json", "409", vec![], error),
+    ] {
+        let turns = |bodies: &[Vec<u8>]| {
+            exchanged([content_type; 2], http_status, http_status != "200", &framed(0, &MARKER), bodies)
+        };
+        let whole = turns(&[message.clone(), end.clone()]);
+        for cut in 1..whole[1].1.len() {
+            scrubbed_turns(whole.clone(), vec![100_000, cut, 100_000], &format!("{content_type}: segment of {cut}"));
+        }
+        for cut in 1..end.len() {
+            let (front, back) = end.split_at(cut);
+            let bodies = [message.clone(), front.to_vec(), back.to_vec()];
+            let has_code = scrubbed_turns(turns(&bodies), vec![1_448], &format!("{content_type}: DATA of {cut}"));
+            assert_eq!(has_code, content_type != "application/grpc-web");
+        }
+    }
+}
+
+#[test]
+fn content_types_stay_what_they_are() {
+    let end = framed(0x80, &around(b"", b"\r\ngrpc-status: 5\r\n"));
+    for types in [
+        "application/grpc-web;charset=utf-8",
+        "application/grpc-web+thrift",
+        "application/grpc-web+acme ; x=y",
+        "application/connect+proto; x=y",
+        "application/grpc ;x",
+        "application/grpc-webx",
+    ] {
+        scrubbed_body([types; 2], "200", false, &framed(0, &MARKER), std::slice::from_ref(&end));
+    }
+    let error = around(br#"{"code":"aborted","message":""#, br#""}"#);
+    assert!(scrubbed_body(["application/json;charset=UTF-8"; 2], "409", true, &MARKER, &[error]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! server's first SETTINGS, an HTTP/1.1 upgrade to h2c (RFC 7540 section 3.2), a TLS record (RFC 8446 section 5.1).
 
 use crate::http1::base64::Base64;
+use crate::http1::head::{self, Body};
 use crate::http2::frame::header::{FrameHeader, FrameType, HEADER_LEN};
 
 /// The client's connection preface.
@@ -72,8 +73,8 @@ fn is_http1_request(bytes: &[u8]) -> bool {
 pub struct Http1Head {
     /// Octets of the head with its empty line.
     pub length: usize,
-    /// `Content-Length`.
-    pub content_length: u64,
+    /// What is behind it; `None` where the head is malformed.
+    pub body: Option<Body>,
     /// Path of the request.
     pub path: Vec<u8>,
     /// `Content-Type`.
@@ -84,29 +85,29 @@ pub struct Http1Head {
     pub settings: Vec<u8>,
     /// The status line says 101.
     pub switching: bool,
+    /// The method is HEAD: its response has no body.
+    pub is_head: bool,
 }
 
 /// Parses an HTTP/1.1 head; `None` until its empty line has come.
 pub fn http1_head(bytes: &[u8]) -> Option<Http1Head> {
-    let end = bytes.windows(4).position(|w| w == b"\r\n\r\n")?;
-    let mut head = Http1Head { length: end + 4, ..Http1Head::default() };
-    let mut lines = bytes.get(..end)?.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
-    let mut words = lines.next()?.split(|&b| b == b' ');
-    let (first, second) = (words.next()?, words.next()?);
-    head.switching = first.starts_with(b"HTTP/1.") && second == b"101";
-    head.path = second.to_vec();
-    for line in lines {
-        let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
-        let (name, value) = (line.get(..colon)?.to_ascii_lowercase(), line.get(colon + 1..)?.trim_ascii());
-        match name.as_slice() {
-            b"upgrade" => head.upgrade_h2c = value.eq_ignore_ascii_case(b"h2c"),
-            b"content-type" => head.content_type = value.to_vec(),
-            b"content-length" => head.content_length = std::str::from_utf8(value).ok()?.parse().unwrap_or(0),
-            b"http2-settings" => head.settings = base64url(value).unwrap_or_default(),
-            _ => {}
-        }
-    }
-    Some(head)
+    let length = bytes.windows(4).position(|octets| octets == b"\r\n\r\n")? + 4;
+    let (octets, mut room) = (bytes.get(..length)?, head::room());
+    let parsed = match octets {
+        [b'H', b'T', b'T', b'P', b'/', ..] => head::parse_response(octets, &mut room),
+        _ => head::parse_request(octets, &mut room),
+    };
+    let Some(head) = parsed else { return Some(Http1Head { length, ..Http1Head::default() }) };
+    Some(Http1Head {
+        length,
+        body: head.body(),
+        path: head.target.as_bytes().to_vec(),
+        content_type: head.value(b"content-type").unwrap_or_default().to_vec(),
+        upgrade_h2c: head.values(b"upgrade").any(|protocol| protocol.eq_ignore_ascii_case(b"h2c")),
+        settings: head.value(b"http2-settings").and_then(base64url).unwrap_or_default(),
+        switching: head.status == 101,
+        is_head: head.method == "HEAD",
+    })
 }
 
 /// Base64url without padding (RFC 7540 section 3.2.1); `None` when it is none.

@@ -25,6 +25,8 @@ pub(in crate::http2) struct Direction {
     /// Where the message begins.
     pub(in crate::http2) first: At,
     pub(in crate::http2) message: Message,
+    /// The capture begins inside a message of it: that is over where a packet begins with a head.
+    pub(in crate::http2) begun_inside: bool,
 }
 
 /// What is behind a head.

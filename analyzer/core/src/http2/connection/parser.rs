@@ -5,7 +5,7 @@ use crate::at::At;
 use crate::http2::connection::events::Events;
 use crate::http2::connection::reading::Reading;
 use crate::http2::connection::side::State;
-use crate::http2::connection::state::{End, Http2, Protocol};
+use crate::http2::connection::state::{End, Http2};
 use crate::http2::connection::watch::Watch;
 
 mod data;
@@ -133,15 +133,11 @@ fn read<A: Events, W: Watch<A> + ?Sized>(
             State::Control => read_control(h2, side, rest, at, reading, watch),
             State::Skip(left) => read_skip(h2, side, rest, left, at, reading.cx),
             State::Opening => read_opening(h2, side, rest, at, reading, watch),
-            State::Http1Body(left) => read_http1_body(h2, side, rest, left),
+            State::Http1Body => read_http1_body(h2, side, rest),
             State::Http1 => read_http1(h2, side, rest, at, reading, watch),
             State::Lost => search(h2, side, rest, at, watch),
             State::Foreign => {
-                match h2.protocol {
-                    Protocol::Tls => h2.bytes.encrypted += rest.len() as u64,
-                    Protocol::Http2 | Protocol::Http1 => h2.bytes.undecoded += rest.len() as u64,
-                    _ => h2.bytes.not_http2 += rest.len() as u64,
-                }
+                *h2.unread_bytes() += rest.len() as u64;
                 &[]
             }
         };

@@ -22,7 +22,7 @@ pub(in crate::http2) enum State {
     /// Part of the direction's first bytes, before the protocol is known.
     Opening,
     /// The body of an HTTP/1.1 request that asks for an upgrade.
-    Http1Body(u64),
+    Http1Body,
     /// Part of an HTTP/1.1 message.
     Http1,
     /// Part of a frame header.

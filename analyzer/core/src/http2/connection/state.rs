@@ -1,6 +1,7 @@
 //! The state of one HTTP/2 connection.
 
 use crate::at::At;
+use crate::http1::reader::Reader;
 use crate::http2::frame::settings::Settings;
 use crate::http2::observe::policy;
 use crate::limits;
@@ -75,6 +76,8 @@ pub struct Http2<A: Application> {
     pub(in crate::http2) opened: [bool; 2],
     /// The upgrade request's settings, while its answer is awaited.
     pub(in crate::http2) upgrade: Option<detect::Http1Head>,
+    /// Reads the body of that request.
+    pub(in crate::http2) upgrade_body: Reader,
     /// Whether HTTP/1.1 is followed at all.
     pub follows_http1: bool,
     /// HTTP/1.1, while it is followed.
@@ -100,6 +103,7 @@ impl<A: Application> Http2<A> {
             first_stream: 0,
             opened: [false; 2],
             upgrade: None,
+            upgrade_body: Reader::default(),
             follows_http1: true,
             http1: None,
         }
@@ -190,6 +194,15 @@ impl<A: Application> Http2<A> {
     /// Whether a stream that is not known was opened before the capture.
     pub(crate) fn opened_before(&self, id: u32) -> bool {
         self.begun_late && (self.first_stream == 0 || id < self.first_stream)
+    }
+
+    /// Where bytes count that are not read.
+    pub(crate) fn unread_bytes(&mut self) -> &mut u64 {
+        match self.protocol {
+            Protocol::Tls => &mut self.bytes.encrypted,
+            Protocol::Http2 | Protocol::Http1 => &mut self.bytes.undecoded,
+            Protocol::Undecided | Protocol::Other => &mut self.bytes.not_http2,
+        }
     }
 
     pub(crate) fn take_upgrade(&mut self) -> Option<detect::Http1Head> {

@@ -173,3 +173,20 @@ fn equal_blocks_follow_the_table() {
     assert_eq!(call(&mut exchange, &insertion("/a/D")).as_deref(), Some("/a/D"));
     assert_eq!(call(&mut exchange, &block).as_deref(), Some("/a/D"));
 }
+
+/// Every RPC has the trace context of its own request, also where the request refers to an earlier one's fields.
+#[test]
+fn trace_contexts_reach_the_rows_of_their_rpcs() {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let sent = [inserted("x-request-id", "one"), inserted("traceparent", parent)].concat();
+    let again = vec![0x80 | 62, 0x80 | 63];
+    let mut exchange = Exchange::begun();
+    for (stream, fields) in [(1, sent), (3, again), (5, vec![])] {
+        exchange.client(&headers(stream, flag::END_STREAM, &[request_block("/a.B/C"), fields].concat()));
+    }
+    let rpcs = &exchange.cx.rpcs;
+    assert_eq!(rpcs.trace_high, [0x0af7_6519_16cd_43dd, 0x0af7_6519_16cd_43dd, 0]);
+    assert_eq!(rpcs.trace_low, [0x8448_eb21_1c80_319c, 0x8448_eb21_1c80_319c, 0]);
+    assert_eq!(rpcs.span_id, [0xb7ad_6b71_6920_3331, 0xb7ad_6b71_6920_3331, 0]);
+    assert!(rpcs.request_id[0] != 0 && rpcs.request_id[0] == rpcs.request_id[1] && rpcs.request_id[2] == 0);
+}

@@ -146,12 +146,12 @@ fn plain_http1_stays_another_protocol() {
 #[test]
 fn a_response_without_a_length_ends_with_the_connection() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\n\r\n";
-    for (end, status) in [(End::ServerCloses, Some("OK")), (End::NotKnown, None)] {
+    for (end, status) in [(End::ServerCloses, Some("UNKNOWN")), (End::NotKnown, None)] {
         let mut exchange = Exchange::opened();
         exchange.client(&web_request("/a.B/C", 10));
         exchange.server(&[&head[..], &message(3)].concat());
         exchange.finish(end);
-        assert_eq!(exchange.rpc().status, if status.is_some() { Some("UNKNOWN") } else { None });
+        assert_eq!(exchange.rpc().status, status);
         let mut exchange = Exchange::opened();
         exchange.client(&web_request("/a.B/C", 10));
         exchange.server(&[&head[..], &message(3), &trailers(0)].concat());
@@ -233,7 +233,120 @@ fn coded_bodies_are_not_read() {
     exchange.client(&web_request("/a.B/C", 1));
     exchange.server(head);
     exchange.finish(End::ServerCloses);
-    assert_eq!((exchange.rpc().status, exchange.rpc().complete), (None, false));
+    assert_eq!((exchange.rpc().status, exchange.rpc().complete), (None, true));
+}
+
+#[test]
+fn what_follows_a_coded_body_is_read() {
+    let coded = |head: &str| {
+        let fields = "Content-Encoding: gzip\r\nContent-Length: 4\r\n\r\n";
+        [head.as_bytes(), fields.as_bytes(), b"\x1f\x8b\x08\0"].concat()
+    };
+    let answers = [
+        coded("HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\n"),
+        coded("HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\n"),
+        web_response(3, 0),
+    ];
+    let mut exchange = Exchange::opened();
+    for answer in &answers {
+        exchange.client(&web_request("/a.B/C", 1));
+        exchange.server(answer);
+    }
+    exchange.finish(End::ServerCloses);
+    let statuses: Vec<_> = exchange.rpcs().iter().map(|rpc| rpc.status).collect();
+    assert_eq!(statuses, [Some("UNAVAILABLE"), None, Some("OK")]);
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
+#[test]
+fn missing_octets_of_a_body_hide_what_they_held_alone() {
+    let page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 900\r\n\r\n";
+    let body = [message(900), trailers(0)].concat();
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/grpc-web\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut exchange = Exchange::opened();
+    exchange.client(b"GET /x HTTP/1.1\r\n\r\n");
+    exchange.server(page);
+    exchange.lose(SERVER, 900);
+    for (from, to) in [(105, 705), (105, body.len()), (905, 915), (910, 920)] {
+        exchange.client(&web_request("/a.B/C", 1));
+        exchange.server(&[head.as_bytes(), &body[..from]].concat());
+        exchange.lose(SERVER, (to - from) as u64);
+        if to < body.len() {
+            exchange.server(&body[to..]);
+        }
+    }
+    exchange.client(&web_request("/a.B/C", 1));
+    exchange.server(&web_response(3, 0));
+    exchange.finish(End::ServerCloses);
+    let seen: Vec<_> = exchange.rpcs().iter().map(|rpc| (rpc.status, rpc.response.0)).collect();
+    assert_eq!(seen, [(Some("OK"), 1), (None, 0), (None, 1), (None, 1), (Some("OK"), 1)]);
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
+#[test]
+fn an_upgrade_that_is_declined_leaves_http1() {
+    let fields = "HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
+    let asking = String::from_utf8_lossy(&web_request("/a.B/C", 10)).replacen("HTTP/1.1\r\n", fields, 1);
+    let mut exchange = Exchange::opened();
+    exchange.client(&web_request_with(asking.as_bytes(), 10));
+    exchange.server(&web_response(300, 0));
+    for stream in [1, 3] {
+        exchange.client(&web_request("/a.B/D", 2));
+        exchange.server(&web_response(4, 5));
+        assert_eq!(exchange.rpcs().last(), Some(&unary(stream, "/a.B/D", 2, 4, "NOT_FOUND")));
+    }
+    assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+}
+
+/// The head in `octets`, and a message of `length` octets.
+fn web_request_with(octets: &[u8], length: usize) -> Vec<u8> {
+    let head = octets.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    [&octets[..head], &message(length)].concat()
+}
+
+#[test]
+fn an_upgrade_may_have_a_body_in_chunks() {
+    let head = b"POST /a.B/C HTTP/1.1\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut exchange = Exchange::opened();
+    exchange.client(&[&head[..], &chunk(&message(10)), b"0\r\n\r\n"].concat());
+    exchange.server(&[b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", &settings_frame(&[])[..]].concat());
+    exchange.client(&[PREFACE, &settings_frame(&[]), &request(3, "/a.B/D", 1)].concat());
+    exchange.server(&response(3, 2, "0"));
+    assert_eq!(exchange.rpc(), unary(3, "/a.B/D", 1, 2, "OK"));
+    assert_eq!((exchange.h2.protocol, exchange.h2.bytes.undecoded), (Protocol::Http2, 0));
+}
+
+#[test]
+fn a_server_may_say_that_it_waits_no_longer() {
+    let timeout = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let mut exchange = Exchange::opened();
+    exchange.client(&web_request("/a.B/C", 10));
+    exchange.server(&web_response(300, 0));
+    exchange.server(timeout);
+    exchange.finish(End::ServerCloses);
+    assert_eq!(exchange.rpc(), unary(1, "/a.B/C", 10, 300, "OK"));
+    assert!(exchange.problems().is_empty() && exchange.h2.bytes.undecoded == 0);
+}
+
+#[test]
+fn a_capture_that_begins_inside_a_body_is_read_from_the_next_head_on() {
+    for side in [CLIENT, SERVER] {
+        let mut exchange = Exchange::late(CLIENT);
+        exchange.send(side, &[1; 600]);
+        if side == CLIENT {
+            exchange.server(&web_response(300, 13));
+        } else {
+            exchange.client(&web_request("/a.B/C", 10));
+        }
+        exchange.send(side, &[1; 600]);
+        if side == CLIENT {
+            exchange.client(&web_request("/a.B/C", 10));
+        }
+        exchange.server(&web_response(3, 0));
+        assert_eq!(exchange.rpc(), unary(1, "/a.B/C", 10, 3, "OK"), "{side}");
+        assert!(exchange.problems().is_empty(), "{:?}", exchange.problems());
+    }
 }
 
 #[test]

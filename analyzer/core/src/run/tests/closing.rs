@@ -183,3 +183,14 @@ fn packets_after_the_end_are_counted_late() {
     assert!(seen.connections.late_packets[0] >= 2, "{:?}", seen.connections.late_packets);
     assert_eq!(seen.cx.rpcs.len(), 1);
 }
+
+#[test]
+fn what_came_before_a_fin_is_not_the_fins_own() {
+    let (mut capture, end) = asked();
+    capture.add(Segment { ip_id: Some(7), ttl: 60, ..reply(ACK, from_server(0), from_client(end), &[]) });
+    capture.add(Segment { ip_id: Some(9), ttl: 255, ..reply(FIN_ACK, from_server(0), from_client(end), &[]) });
+    let closings = capture.finish().cx.closings;
+    assert_eq!((closings.reset[0], closings.open_rpcs[0], closings.ttl[0]), (0, 1, 255));
+    assert_eq!((closings.least_ttl[0], closings.most_ttl[0]), (60, 64));
+    assert_eq!((closings.identification[0], closings.identification_before[0]), (9, 7));
+}

@@ -1,6 +1,7 @@
 //! Bytes that the capture lacks.
 
 use super::*;
+use crate::store::budget::Cause;
 
 const PATIENCE: u32 = limits::MISSING_AFTER_PACKETS;
 
@@ -196,4 +197,58 @@ fn what_comes_behind_a_hole_keeps_its_own_times() {
         let last: Vec<u32> = of_client.map(|row| messages.last_packet[row]).collect();
         assert_eq!(last, [sent, sent], "after {packets} packets");
     }
+}
+
+/// A response of three segments, of which the client lacks the second: `ends` follows. The client acknowledges the first, and
+/// says something `late` after the third.
+fn without_the_second(late: i64, ends: impl FnOnce(&mut Capture, u32, u32)) -> Seen {
+    let (request, answer) = (call("/a/B", 10), [frame(4, 0, 0, &[]), response(1, 3_000)].concat());
+    let [sent, answered] = [&request, &answer].map(|bytes| u32::try_from(bytes.len()).unwrap());
+    let mut capture = Capture::opened();
+    capture.client(0, &request);
+    capture.add(reply(ACK, from_server(0), from_client(sent), &answer[..1_000]));
+    capture.add(segment(ACK, from_client(sent), from_server(1_000), &[]));
+    capture.add(reply(ACK, from_server(2_000), from_client(sent), &answer[2_000..]));
+    capture.at(capture.time + late, segment(ACK, from_client(sent), from_server(1_000), &frame(6, 0, 0, &[7; 8])));
+    ends(&mut capture, sent + 17, answered);
+    capture.finish()
+}
+
+/// What the client never received ends no RPC of it.
+#[test]
+fn what_lies_behind_bytes_that_never_arrived_is_not_read() {
+    let capture_ends = |_: &mut Capture, _, _| {};
+    let client_closes = |capture: &mut Capture, sent, _| {
+        capture.add(segment(FIN_ACK, from_client(sent), from_server(1_000), &[]));
+    };
+    let client_resets =
+        |capture: &mut Capture, sent, _| capture.add(segment(RST, from_client(sent), from_server(1_000), &[]));
+    let server_closes = |capture: &mut Capture, sent, answered| {
+        capture.add(reply(FIN_ACK, from_server(answered), from_client(sent), &[]));
+    };
+    let server_resets =
+        |capture: &mut Capture, sent, answered| capture.add(reply(RST, from_server(answered), from_client(sent), &[]));
+    let late = 2_000 * MS;
+    for (seen, status, complete, is_open) in [
+        (without_the_second(late, capture_ends), None, 0, true),
+        (without_the_second(late, client_closes), None, 0, true),
+        (without_the_second(late, client_resets), None, 1, true),
+        (without_the_second(late, server_closes), None, 0, true),
+        (without_the_second(late, server_resets), Some("UNAVAILABLE"), 1, false),
+    ] {
+        assert_eq!((seen.status(0), seen.cx.rpcs.flags[0] & 1), (status, complete));
+        assert_eq!(seen.cx.open_rpcs.len(), usize::from(is_open));
+        assert!(seen.cx.rpc_budgets[0].0[Cause::LossRecovery as usize] >= late.unsigned_abs());
+        assert_eq!((seen.connections.missing_bytes[0], seen.cx.undelivered.hole_bytes[0]), (0, 1_000));
+        assert_eq!(seen.problems(), [""; 0]);
+    }
+}
+
+/// A packet that the client sent before it could know of the third segment says nothing about the second.
+#[test]
+fn what_the_client_cannot_know_yet_is_missing_from_the_capture() {
+    let seen = without_the_second(MS / 2, |capture, sent, answered| {
+        capture.add(reply(RST, from_server(answered), from_client(sent), &[]));
+    });
+    assert_eq!((seen.status(0), seen.connections.missing_bytes[0]), (Some("OK"), 1_000));
 }

@@ -51,8 +51,7 @@ table!(
         connection: u32, stream: u32, method: u32, start_time_ns: i64, first_packet: u32,
         since_time_ns: i64, last_packet: u32, last_time_ns: i64, end_time_ns: i64, waits_for: u8, cause: u8,
         heard_packet: u32, heard_time_ns: i64, request_messages: u32, response_messages: u32, timeout_ns: i64,
-        closed: u8, headers_unknown: u8, stream_window_bytes: i64, connection_window_bytes: i64, credited_packet: u32,
-        credited_time_ns: i64,
+        closed: u8, headers_unknown: u8, stream_window_bytes: i64, connection_window_bytes: i64,
     }
 );
 

@@ -216,19 +216,47 @@ impl Connection {
         true
     }
 
-    /// How many of the bytes of `side` up to `offset` the capture lacks. Where it ends before the connection, what nobody
-    /// has acknowledged is on its way, or comes again. A peer that was heard after what is `behind` them, and had not
-    /// acknowledged them, never received them.
+    /// How many of the bytes of `side` up to `offset` the capture lacks, and not the peer.
     pub(super) fn lost_bytes(&self, side: usize, offset: i64, behind: At) -> i64 {
         let half = &self.halves[side];
-        let heard = self.transport.unanswered[side].heard.0 > behind.packet;
-        let comes = self.ending && half.acked > 0 && (heard || self.closed_at().is_none());
-        let end = if comes { offset.min(half.acked) } else { offset };
+        let end = if self.ending && self.is_undelivered(side, behind) { offset.min(half.acked) } else { offset };
         end.saturating_sub(half.next).max(0)
     }
 
-    /// The connection is over: holes are given up in the order of what lies behind them. Last come bytes that were
-    /// acknowledged and after which the capture has nothing; a single one may be a FIN that is not in the capture.
+    /// Whether the peer of `side` does not have what it has not acknowledged, and so cannot read what is `behind` that.
+    /// Where the capture ends before the connection, the bytes are on their way, or come again. A peer that reports what
+    /// is behind them (RFC 2018), or that was heard a round trip later, never received them.
+    fn is_undelivered(&self, side: usize, behind: At) -> bool {
+        let half = &self.halves[side];
+        let near = self.transport.near_rtt[1 - side];
+        let heard = self.transport.unanswered[side].heard;
+        let heard_later = heard.0 > behind.packet && near >= 0 && heard.1.saturating_sub(behind.time) >= near;
+        let reported = half.undelivered.from(half.acked).selective.packet > 0;
+        half.acked > 0 && (heard_later || reported || self.closed_at().is_none())
+    }
+
+    /// Drops the kept segments of `side` if its peer never received the bytes in front of them: it cannot have read these.
+    /// The capture may lack the first of those bytes, as far as they were acknowledged.
+    fn drop_undelivered<U: Events>(&mut self, side: usize, at: At, above: &mut U) -> bool {
+        let Some((_, behind, _)) = self.head(side).filter(|head| head.0 > self.halves[side].acked.max(1)) else {
+            return false;
+        };
+        if !self.is_undelivered(side, behind) {
+            return false;
+        }
+        let acked = self.halves[side].payload_before(self.halves[side].acked);
+        self.skip(side, acked, behind, at, above);
+        let dropped = self.halves[side].out_of_order.take().map_or(0, |store| store.bytes());
+        let waiting = &mut above.context().out_of_order_bytes;
+        *waiting = waiting.saturating_sub(dropped);
+        above.drops(dropped);
+        self.undelivered[side] = true;
+        true
+    }
+
+    /// The connection is over: holes are given up in the order of what lies behind them, unless the peer has them too. Last
+    /// come bytes that were acknowledged and after which the capture has nothing; a single one may be a FIN that is not in
+    /// the capture.
     pub fn give_up_all<U: Events>(&mut self, above: &mut U) {
         let at = self.last;
         self.ending = true;
@@ -239,10 +267,9 @@ impl Connection {
                 [Some(first), Some(second)] => usize::from(second < first),
                 [first, _] => usize::from(first.is_none()),
             };
-            // nobody has acknowledged the hole yet: its bytes may come again, and what is behind it is not readable
-            let waits = self.head(side).is_some_and(|(first, _, _)| first > self.halves[side].acked.max(1));
-            self.transport.unproven |= waits && self.closed_at().is_none() && self.halves[side].acked > 0;
-            self.give_up(side, at, above);
+            if !self.drop_undelivered(side, at, above) {
+                self.give_up(side, at, above);
+            }
         }
         for side in 0..2 {
             let direction = u8::from(side != above.client());

@@ -5,7 +5,7 @@ use crate::limits;
 use crate::packet::{PacketDirection, Segment, TcpFlags};
 use crate::store::tables::PacketRow;
 
-use super::super::closing::{Above, Closing};
+use super::super::closing::Closing;
 use super::super::events::Events;
 use super::super::half::{self, Ack};
 use super::super::note::Note;
@@ -49,8 +49,9 @@ impl Connection {
             self.row_of(side, segment, offset, at, note, above);
         }
         if segment.flags.intersects(CLOSING) {
-            self.closing(side, segment, end, at, above.closes(side));
+            self.closing(side, segment, end, at, above);
         }
+        self.halves[side].note_header(segment);
         self.check_holes(at, above);
     }
 
@@ -73,9 +74,6 @@ impl Connection {
         half.timestamps |= segment.timestamps.is_some(); // a RST comes without
         half.longest_payload = half.longest_payload.max(segment.payload_len);
         if !segment.flags.contains(TcpFlags::RST) {
-            let [least, most] = half.ttls;
-            half.ttls = [if least == 0 { segment.ttl } else { least.min(segment.ttl) }, most.max(segment.ttl)];
-            half.ip_id = segment.ip_id;
             for closing in self.closings.iter_mut().filter(|closing| closing.side == side && closing.is_reset) {
                 closing.goes_on(at);
             }
@@ -245,10 +243,11 @@ impl Connection {
     }
 
     /// FIN or RST.
-    fn closing(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At, above: Above) {
+    fn closing<U: Events>(&mut self, side: usize, segment: &Segment<'_>, end: i64, at: At, above: &mut U) {
         let is_reset = segment.flags.contains(TcpFlags::RST);
         if !self.closings.iter().any(|closing| closing.side == side && closing.is_reset == is_reset) {
-            self.closings.push(Closing::new(side, segment, is_reset, &self.halves, above, at));
+            self.closings.push(Closing::new(side, segment, is_reset, &self.halves, at));
+            above.closes(side);
         }
         self.closed_by.get_or_insert(side);
         if segment.flags.contains(TcpFlags::FIN) {

@@ -5,6 +5,7 @@ use crate::at::At;
 use crate::http1::base64::Base64;
 use crate::http1::head::{self, Body, Head};
 use crate::http1::reader::Piece;
+use crate::http2::connection::detect::{self, Opening};
 use crate::http2::connection::events::{Events, HeaderBlock};
 use crate::http2::connection::http1::{Exchange, Http1, Message};
 use crate::http2::connection::reading::Reading;
@@ -19,8 +20,23 @@ use crate::store::tables::Layer;
 /// Begins to follow HTTP/1.1, of which `side` sent a request, or a response; `false` if the other side speaks no HTTP/1.1.
 pub(in crate::http2) fn begin<A: Events>(h2: &mut Http2<A>, side: usize, is_request: bool) -> bool {
     let client = if is_request { side } else { 1 - side };
-    let may_be = matches!(h2.sides[1 - side].state, State::Opening | State::Http1);
-    may_be && h2.http1.get_or_insert_with(|| Box::new(Http1 { client, ..Http1::default() })).client == client
+    let is_other = !matches!(h2.protocol, Protocol::Http2 | Protocol::Tls);
+    let begun_inside = h2.sides[1 - side].state == State::Lost && h2.begun_late && is_other;
+    if !begun_inside && !matches!(h2.sides[1 - side].state, State::Opening | State::Http1Body | State::Http1) {
+        return false;
+    }
+    let declined = h2.upgrade.take();
+    let http1 = h2.http1.get_or_insert_with(|| Box::new(Http1 { client, ..Http1::default() }));
+    if let Some(request) = declined {
+        http1.begun = true;
+        http1.open.push_back(Exchange { stream: 0, is_head: request.is_head });
+    }
+    if begun_inside {
+        http1.directions[1 - side].begun_inside = true;
+        h2.bytes.not_http2 += h2.sides[1 - side].buffered();
+        h2.sides[1 - side].state = State::Http1;
+    }
+    http1.client == client
 }
 
 /// Reads the next bytes of `side`; gives those that are no HTTP/1.1.
@@ -36,6 +52,15 @@ pub(in crate::http2) fn read_http1<'a, A: Events, W: Watch<A> + ?Sized>(
         h2.sides[side].state = State::Foreign;
         return bytes;
     };
+    if http1.directions[side].begun_inside && !bytes.is_empty() {
+        let head = if side == http1.client { Opening::Http1Request } else { Opening::Http1Response };
+        if detect::opening(bytes) != head {
+            *count_bytes(h2) += bytes.len() as u64;
+            h2.http1 = Some(http1);
+            return &[];
+        }
+        http1.directions[side].begun_inside = false;
+    }
     let mut rest = bytes;
     loop {
         let direction = &mut http1.directions[side];
@@ -79,11 +104,12 @@ fn begin_message<A: Events>(
     reading: &mut Reading<'_>,
 ) -> Option<()> {
     let first = http1.directions[side].first;
+    let mut room = head::room();
     if side != http1.client {
-        let head = head::parse_response(octets)?;
+        let head = head::parse_response(octets, &mut room)?;
         return begin_response(h2, http1, side, &head, [first, at], reading);
     }
-    let head = head::parse_request(octets)?;
+    let head = head::parse_request(octets, &mut room)?;
     let body = head.body().filter(|_| head.method != "CONNECT" && http1.open.len() < limits::HTTP1_REQUESTS)?;
     let content = content_of::<A>(&head).filter(|_| head.method == "POST" && !head.is_coded());
     let stream = match content {
@@ -112,24 +138,23 @@ fn begin_response<A: Events>(
     h2: &mut Http2<A>,
     http1: &mut Http1,
     side: usize,
-    head: &Head<'_>,
+    head: &Head<'_, '_>,
     [first, at]: [At; 2],
     reading: &mut Reading<'_>,
 ) -> Option<()> {
     let request = http1.open.front().copied();
-    if request.is_none() && (http1.begun || !h2.begun_late) {
+    // a server may say to an idle connection that it waits no longer (RFC 9110 section 15.5.9)
+    let may_be_unasked = if http1.begun { head.status == 408 } else { h2.begun_late };
+    if request.is_none() && !may_be_unasked {
         return None; // its request is not in the capture, or later in it
     }
     let is_answer = request.is_some();
     let Exchange { stream, is_head } = request.unwrap_or_default();
-    if stream != 0 && head.is_coded() {
-        return None; // the end of the exchange is in octets that are not read
-    }
     let is_interim = (100..200).contains(&head.status);
     if !is_interim {
         let body = if is_head || matches!(head.status, 204 | 304) { Body::Length(0) } else { head.body()? };
         http1.directions[side].reader.begin_body(body);
-        let base64 = base64_of(content_of::<A>(head));
+        let base64 = base64_of(content_of::<A>(head)).filter(|_| !head.is_coded());
         http1.directions[side].message = Message { stream, base64, is_answer };
     }
     if stream != 0 {
@@ -140,7 +165,7 @@ fn begin_response<A: Events>(
 }
 
 /// The type under which the protocol on top reads a message, and whether its body is base64.
-fn content_of<A: Events>(head: &Head<'_>) -> Option<(&'static [u8], bool)> {
+fn content_of<A: Events>(head: &Head<'_, '_>) -> Option<(&'static [u8], bool)> {
     A::content_over_http1(head.value(b"content-type")?)
 }
 
@@ -153,21 +178,25 @@ fn pass_head<A: Events>(
     h2: &mut Http2<A>,
     [side, stream]: [usize; 2],
     pseudo: &[(&[u8], &[u8])],
-    head: &Head<'_>,
+    head: &Head<'_, '_>,
     [first, last]: [At; 2],
     reading: &mut Reading<'_>,
 ) {
     let mut block = A::Block::default();
     let content = content_of::<A>(head);
-    let fields = head.fields.iter().map(|(name, value)| match content {
-        Some((content, _)) if name == b"content-type" => (name.as_slice(), content),
-        _ => (name.as_slice(), *value),
-    });
-    for (name, value) in pseudo.iter().copied().chain(fields) {
+    let mut pass = |name: &[u8], value: &[u8]| {
         let (name, value) = (Some(name), Some(value));
         let class = A::fields(reading.cx).classify(name, value);
         let representation = Representation::LiteralWithoutIndexing;
         A::field(&mut block, &Field { name, value, class, representation, entry: None });
+    };
+    pseudo.iter().for_each(|(name, value)| pass(name, value));
+    for field in head.fields {
+        let name = field.name.to_ascii_lowercase();
+        match content {
+            Some((content, _)) if name == "content-type" => pass(name.as_bytes(), content),
+            _ => pass(name.as_bytes(), field.value),
+        }
     }
     let summary = &A::block_ends(h2, block, true, reading.cx);
     let block = HeaderBlock { side, stream: stream as u32, summary, end_stream: false, first, last };
@@ -211,14 +240,33 @@ fn end_message<A: Events>(h2: &mut Http2<A>, http1: &mut Http1, side: usize, at:
     }
 }
 
-/// Follows no further: which response belongs to which request, or where one begins, is unknown.
-pub(in crate::http2) fn give_up<A: Events>(
+/// `length` octets of `side` are not in the capture. Inside a body, whose end is known, reading goes on; base64 has lost
+/// where its groups begin.
+pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
     h2: &mut Http2<A>,
-    missing: u64,
-    why: &'static str,
+    side: usize,
+    length: u64,
     at: At,
     reading: &mut Reading<'_>,
+    watch: &mut W,
 ) {
+    let Some(http1) = &mut h2.http1 else { return };
+    let direction = &mut http1.directions[side];
+    if direction.begun_inside {
+        return;
+    }
+    let Message { stream, base64, .. } = direction.message;
+    if stream != 0 && base64.is_some() || !direction.reader.skip(length) {
+        return give_up(h2, length, "bytes are missing: HTTP/1.1 cannot be read from here on", at, reading);
+    }
+    if let Some(slot) = h2.streams.slot(stream).filter(|_| stream != 0) {
+        A::data_lacks(h2, side, slot, u32::try_from(length).unwrap_or(u32::MAX), at, reading);
+    }
+    read_http1(h2, side, &[], at, reading, watch);
+}
+
+/// Follows no further: which response belongs to which request, or where one begins, is unknown.
+fn give_up<A: Events>(h2: &mut Http2<A>, missing: u64, why: &'static str, at: At, reading: &mut Reading<'_>) {
     h2.http1 = None;
     let is_followed = h2.protocol == Protocol::Http1;
     for side in 0..2 {
@@ -229,9 +277,7 @@ pub(in crate::http2) fn give_up<A: Events>(
     }
     if is_followed {
         A::doubt(h2, at);
-        if !reading.transport.unproven {
-            h2.problem(Layer::Http2, why, at, reading.cx);
-        }
+        h2.problem(Layer::Http2, why, at, reading.cx);
     }
 }
 

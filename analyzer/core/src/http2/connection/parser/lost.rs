@@ -11,7 +11,7 @@ use crate::http2::frame::header::{FrameType, flag};
 use crate::store::tables::Layer;
 
 use super::end::{end_data, end_frame, forget_ended_stream};
-use super::http1::give_up;
+use super::http1;
 
 /// Looks for the next frame boundary; when it is found, what follows it is read again as frames.
 pub(in crate::http2) fn search<'a, A: Events, W: Watch<A> + ?Sized>(
@@ -58,7 +58,7 @@ pub(in crate::http2) fn gap<A: Events, W: Watch<A> + ?Sized>(
     watch: &mut W,
 ) {
     if h2.http1.is_some() {
-        return give_up(h2, length, "bytes are missing: HTTP/1.1 cannot be read from here on", at, reading);
+        return http1::gap(h2, side, length, at, reading, watch);
     }
     let Ok(short) = u32::try_from(length) else {
         return lose(h2, side, length, at, reading, watch);
@@ -150,7 +150,5 @@ pub(in crate::http2) fn lose<A: Events, W: Watch<A> + ?Sized>(
     }
     h2.sides[side].lose(missing, at.packet);
     A::doubt(h2, at);
-    if !reading.transport.unproven {
-        h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, reading.cx);
-    }
+    h2.problem(Layer::Http2, "bytes are missing: frames are unknown up to the next boundary", at, reading.cx);
 }

@@ -1,6 +1,8 @@
 //! Decides what the first octets of a direction are, and which state reads them.
 
 use crate::at::At;
+use crate::http1::head::Body;
+use crate::http1::reader::{Piece, Reader};
 use crate::http2::connection::application::Application;
 use crate::http2::connection::detect::{self, Opening};
 use crate::http2::connection::events::Events;
@@ -93,26 +95,27 @@ fn judge_http1<A: Events, W: Watch<A> + ?Sized>(
 ) -> Option<usize> {
     let head = match detect::http1_head(kept.bytes()) {
         Some(head) => head,
-        None if kept.len() < limits::UPGRADE_HEAD => return None,
+        None if kept.len() < limits::HTTP1_HEAD => return None,
         None => detect::Http1Head::default(),
     };
     let used = head.length;
     let agreed = head.switching && head.upgrade_h2c && h2.upgrade.is_some();
-    let asked = head.upgrade_h2c && !head.switching;
-    watch.http1(kept.bytes(), used, asked || agreed, agreed);
+    let asked = head.body.filter(|_| head.upgrade_h2c && is_request && h2.http1.is_none());
+    watch.http1(kept.bytes(), used, asked.is_some() || agreed, agreed);
     if agreed {
         h2.protocol = Protocol::Http2;
         h2.sides[side].state = State::Header;
         accept_upgrade(h2, side, at, reading);
-    } else if asked {
+    } else if let Some(body) = asked {
         h2.set_client(side, at, reading.cx);
         h2.sides[side].frame_first = kept.first();
-        let body = head.content_length;
-        h2.sides[side].state = if body > 0 { State::Http1Body(body) } else { State::Opening };
+        h2.upgrade_body = Reader::default();
+        h2.upgrade_body.begin_body(body);
+        h2.sides[side].state = if body == Body::Length(0) { State::Opening } else { State::Http1Body };
         h2.upgrade = Some(head);
     } else {
-        h2.protocol = if h2.protocol == Protocol::Http1 { Protocol::Http1 } else { Protocol::Other };
         let follows = used > 0 && h2.follows_http1 && !watch.watches() && http1::begin(h2, side, is_request);
+        h2.protocol = if h2.protocol == Protocol::Http1 { Protocol::Http1 } else { Protocol::Other };
         h2.sides[side].state = if follows { State::Http1 } else { State::Foreign };
         return Some(0);
     }
@@ -124,13 +127,18 @@ pub(in crate::http2) fn read_http1_body<'a, A: Application>(
     h2: &mut Http2<A>,
     side: usize,
     bytes: &'a [u8],
-    left: u64,
 ) -> &'a [u8] {
-    let take = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-    let left = left - take as u64;
-    h2.bytes.decoded += take as u64;
-    h2.sides[side].state = if left == 0 { State::Opening } else { State::Http1Body(left) };
-    bytes.get(take..).unwrap_or_default()
+    let mut rest = bytes;
+    h2.sides[side].state = loop {
+        match h2.upgrade_body.next(&mut rest) {
+            Piece::Body(_) => {}
+            Piece::Open => break State::Http1Body,
+            Piece::End => break State::Opening,
+            Piece::Head(_) | Piece::Broken => break State::Foreign,
+        }
+    };
+    h2.bytes.decoded += (bytes.len() - rest.len()) as u64;
+    rest
 }
 
 /// The server accepted an upgrade to h2c: the client's `HTTP2-Settings` are in force (RFC 7540 section 3.2).
