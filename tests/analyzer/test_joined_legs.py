@@ -252,7 +252,23 @@ def test_the_verdict_is_about_a_proxy_that_holds_5_ms_or_longer(tmp_path: Path, 
     assert (only_hop(analysis).verdict in analysis.verdict.text) == named
 
 
-def test_legs_whose_identifiers_differ_are_not_joined(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("with_trace", "exact"), [(True, 6), (False, 0)])
+def test_a_proxy_that_writes_its_own_span_and_request_id(tmp_path: Path, with_trace: bool, exact: int) -> None:
+    front, back = Leg(), Leg()
+    for number in range(6):
+        ids = [
+            [(b"traceparent", b"00-%032x-%016x-01" % (number + 1, span))] * with_trace + request_id(span)
+            for span in (number + 1, number + 101)
+        ]
+        first = front.begin(20 + 100 * number, ids[0])
+        back.end(35 + 100 * number, back.begin(25 + 100 * number, ids[1]))
+        front.end(45 + 100 * number, first)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    hop = only_hop(analysis)
+    assert (hop.calls, hop.exact, hop.by_order) == (6, exact, 6 - exact)
+
+
+def test_legs_of_different_traces_are_not_joined(tmp_path: Path) -> None:
     front, back = Leg(), Leg()
     for number in range(6):
         first = front.begin(20 + 100 * number, trace(number))
