@@ -69,7 +69,7 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
         yield (
             f"{tables.server(int(proxy.front[0]))} looks like a proxy: the {count(behind, 'RPC')} to "
             f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so each "
-            "call is seen twice, once on each side of the proxy"
+            "call may be seen twice, once on each side of the proxy"
         )
     on = _group_by_server(tables)
     for front, back in permutations(on, 2):

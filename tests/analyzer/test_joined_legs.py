@@ -291,6 +291,22 @@ def test_a_host_that_is_server_and_client_of_one_method_is_no_proxy(tmp_path: Pa
     assert (analysis.hops, analysis.totals.rpcs) == ((), 12)
 
 
+@pytest.mark.parametrize(("calls", "joined"), [(10, True), (5, False)])
+def test_calls_that_lie_inside_others_by_chance_are_not_joined(tmp_path: Path, calls: int, joined: bool) -> None:
+    """A host answers ten equal calls in 80 ms each, and makes as many of the same size, or half as many."""
+    front, back = Leg(), Leg()
+    for number in range(10):
+        first = front.begin(20 + 100 * number)
+        if number < calls:
+            back.end(70 + 100 * number, back.begin(60 + 100 * number))
+        front.end(100 + 100 * number, first)
+    if not joined:  # so that the last one is beside all of them
+        back.end(955, back.begin(950))
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    assert bool(analysis.hops) == joined
+    assert analysis.totals.rpcs == (10 if joined else 16)
+
+
 def test_one_long_stream_is_not_the_front_of_many_calls(tmp_path: Path) -> None:
     front, back = Leg(), Leg()
     calls = [front.begin(20 + number) for number in range(3)]
