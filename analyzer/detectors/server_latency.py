@@ -25,6 +25,9 @@ RPC time does not matter. Most of the excess over the median must be the server'
 percentile of the RPCs must be mostly response time. A tail counts only for methods with one response per request: a
 stream may be silent because there is nothing to say.
 
+Of calls through a proxy, both sides of which are in the capture, the legs behind the proxy count: the time that the
+proxy held is not the server's.
+
 If the longest calls are at a server whose mean call takes half as long as the tail, that is no tail. It is a slow
 server if the same client has other servers whose mean is less than half of it.
 

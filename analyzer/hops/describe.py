@@ -14,7 +14,7 @@ from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
 from ..summary.hops import Proxy
 from ..summary.quantiles import quantiles_of
-from ..tables import COMPLETE, PAUSE_NS, Ints, Tables
+from ..tables import COMPLETE, NOT_SEEN, PAUSE_NS, Ints, Tables
 from .dividing import Held, Messages
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
@@ -36,6 +36,7 @@ class _Counts(Struct, frozen=True):
     retried: int
     resets_not_passed_on: int
     answers_lost: int
+    failed_behind: int
 
 
 def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages) -> Hop:
@@ -110,14 +111,15 @@ def _count(tables: Tables, held: Held) -> _Counts:
     ended, open_yet = rpcs.status_source[last] == _TRAILERS, rpcs.flags[last] & COMPLETE == 0
     until = np.where(open_yet, tables.capture["last_time_ns"] or 0, ends[last])
     went_on = was_cut & (ended | open_yet) & (until > ends[front] + trip)
-    lost = (rpcs.status[last] == 0) & (rpcs.status[front] != 0) & ~was_cut
+    failed = (rpcs.status[front] != 0) & (rpcs.status[front] != NOT_SEEN) & ~was_cut
     return _Counts(
         whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
         whole_responses=int((held.answering_ns >= PAUSE_NS).sum()),
         calls_per_second=_find_pace(tables, held),
         retried=int((held.legs > 1).sum()),
         resets_not_passed_on=int(went_on.sum()),
-        answers_lost=int(lost.sum()),
+        answers_lost=int((failed & (rpcs.status[last] == 0)).sum()),
+        failed_behind=int((failed & (rpcs.status[last] == rpcs.status[front])).sum()),
     )
 
 
@@ -194,6 +196,8 @@ def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
     if counts.resets_not_passed_on:
         number = count(counts.resets_not_passed_on, "call")
         yield f"The client reset {number} and the proxy did not pass that on: the server behind went on."
+    if counts.failed_behind:
+        yield f"{count(counts.failed_behind, 'call')} of {calls:,} failed with the status of the server behind."
     if counts.answers_lost:
         yield f"{count(counts.answers_lost, 'call')} of {calls:,} failed although the server behind answered OK."
 

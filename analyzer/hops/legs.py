@@ -84,17 +84,18 @@ def _find_rows(tables: Tables, *connections: Ints) -> Ints:
 
 
 def _reject(tables: Tables, joined: Joined, front: Ints, back: Ints) -> None:
-    """Undo what was joined without identifiers where too few of the RPCs behind lie inside others."""
+    """Undo what was joined without identifiers where too few RPCs on either side have another leg."""
     rpcs = tables.rpcs
     mine = back[np.isin(joined.parent[back], front)]
-    if (joined.how[mine] == EXACT).any():
+    if not len(mine) or (joined.how[mine] == EXACT).any():
         return
-    ends = rpcs.start_time_ns[front] + rpcs.duration_ns[front]
-    seen = (rpcs.start_time_ns[back] >= rpcs.start_time_ns[front].min(initial=0)) & (
-        rpcs.start_time_ns[back] <= ends.max(initial=0)
-    )
-    whole = int((seen & (rpcs.flags[back] & COMPLETE != 0)).sum())
-    if len(mine) < max(FEW, INSIDE * whole):
+    ends, complete = rpcs.start_time_ns + rpcs.duration_ns, rpcs.flags & COMPLETE != 0
+    behind = back[complete[back] & (rpcs.start_time_ns[back] <= ends[front].max())]
+    behind = behind[rpcs.start_time_ns[behind] >= rpcs.start_time_ns[front].min()]
+    before = front[complete[front] & (rpcs.status[front] == 0)]
+    before = before[(ends[before] >= rpcs.start_time_ns[back].min()) & (rpcs.start_time_ns[before] <= ends[back].max())]
+    passed_on = np.isin(before, joined.parent).sum() >= INSIDE * len(before)
+    if len(mine) < max(FEW, INSIDE * len(behind)) or not passed_on:
         joined.parent[mine], joined.how[mine] = -1, NONE
 
 

@@ -79,18 +79,21 @@ class _Legs:
         self.sizes = _number(self.request_size, rpcs.response_bytes, seen=everywhere)
 
     def may_be(self, front: Ints, back: Ints) -> _Mask:
-        """Check for pairs whether one lies inside the other, and no identifier of theirs differs."""
+        """Check for pairs whether one lies inside the other, as the same attempt of the same trace.
+
+        Proxies pass a trace on (W3C Trace Context section 4.3), but many write an `x-request-id` of their own.
+        """
         inside = (self.start[front] < self.start[back]) & (self.start[back] <= self.end[front])
         inside &= (self.end[back] <= self.end[front]) | self.cut[front]
-        same: _Mask = inside & (self.attempt[front] == self.attempt[back])
-        for key in (self.trace, self.request_id):
-            same &= (key[front] == key[back]) | (key[front] == 0) | (key[back] == 0)
-        return same
+        traces = self.trace[front], self.trace[back]
+        inside &= (traces[0] == traces[1]) | (traces[0] == 0) | (traces[1] == 0)
+        found: _Mask = inside & (self.attempt[front] == self.attempt[back])
+        return found
 
     @cached_property
-    def cells(self) -> list[tuple[int, int, bool, int, int, int]]:
+    def cells(self) -> list[tuple[int, int, bool, int, int]]:
         """Return what `may_be` compares, row by row."""
-        columns: tuple[Any, ...] = (self.start, self.end, self.cut, self.attempt, self.trace, self.request_id)
+        columns: tuple[Any, ...] = (self.start, self.end, self.cut, self.attempt, self.trace)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -152,7 +155,7 @@ def _sweep(legs: _Legs, front: list[int], back: list[int]) -> Iterator[tuple[int
     open_ones: list[tuple[int, int]] = []  # a heap by the time of their end
     begun = 0
     for row in back:
-        now, end, _, attempt, trace, request_id = cells[row]
+        now, end, _, attempt, trace = cells[row]
         while begun < len(front) and cells[front[begun]][0] < now:
             heappush(open_ones, (cells[front[begun]][1], front[begun]))
             begun += 1
@@ -162,10 +165,9 @@ def _sweep(legs: _Legs, front: list[int], back: list[int]) -> Iterator[tuple[int
             continue
         found = []
         for until, one in open_ones:
-            _, _, cut, other, its_trace, its_id = cells[one]
+            _, _, cut, other, its_trace = cells[one]
             same_trace = its_trace == trace or not its_trace or not trace
-            same_id = its_id == request_id or not its_id or not request_id
-            if (until >= end or cut) and other == attempt and same_trace and same_id:  # as in `may_be`
+            if (until >= end or cut) and other == attempt and same_trace:  # as in `may_be`
                 found.append(one)
         if found:
             yield row, found

@@ -228,6 +228,8 @@ class Hop(Struct, frozen=True):
     """Calls that the client reset while the server behind went on for longer than a round trip."""
     answers_lost: Count
     """Calls that failed although the server behind answered OK."""
+    failed_behind: Count
+    """Calls that failed with the status that the server behind gave."""
     text: str
     """What it did, in sentences."""
     verdict: str

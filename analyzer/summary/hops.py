@@ -69,7 +69,7 @@ def describe_proxies(tables: Tables) -> Iterator[str]:
         yield (
             f"{tables.server(int(proxy.front[0]))} looks like a proxy: the {count(behind, 'RPC')} to "
             f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so each "
-            "call is seen twice, once on each side of the proxy"
+            "call may be seen twice, once on each side of the proxy"
         )
     on = _group_by_server(tables)
     for front, back in permutations(on, 2):
@@ -108,8 +108,9 @@ def _count_same_ids(tables: Tables, front: _Rows, back: _Rows) -> tuple[int, int
     rpcs = tables.rpcs
     spans = np.stack([rpcs.method, rpcs.trace_high, rpcs.trace_low, rpcs.span_id], axis=1)
     requests = np.stack([rpcs.method, rpcs.request_id], axis=1)
+    traces = spans[:, :-1]  # a proxy may write a span of its own
     inside = outside = 0
-    for ids in (spans, requests):
+    for ids in (spans, requests, traces):
         if not (front_seen := front[ids[front, -1] != 0]).size:
             continue
         before = {tuple(key): row for row, key in zip(front_seen.tolist(), ids[front_seen].tolist(), strict=True)}
@@ -118,7 +119,7 @@ def _count_same_ids(tables: Tables, front: _Rows, back: _Rows) -> tuple[int, int
             if (outer := before.get(tuple(key))) is not None:
                 later = int(rpcs.start_time_ns[row]) - int(rpcs.start_time_ns[outer])
                 inside += 0 < later < rpcs.duration_ns[outer]
-                outside += not 0 < later < rpcs.duration_ns[outer]
+                outside += ids is not traces and not 0 < later < rpcs.duration_ns[outer]
     return inside, outside
 
 

@@ -116,7 +116,10 @@ def test_traceparents_join_each_leg_as_its_span_says(legs_read: Read) -> None:
     legs = join_legs(legs_read, find_proxies(legs_read.tables))
     assert legs
     assert check_pairs(legs_read, legs) == 240
-    assert [(hop.exact, hop.by_order, hop.ambiguous) for hop in legs.hops] == [(240, 0, 0)]
+    (hop,) = legs.hops
+    assert (hop.exact, hop.by_order, hop.ambiguous) == (240, 0, 0)
+    assert (hop.failed_behind, hop.answers_lost) == (8, 0)
+    assert "8 calls of 240 failed with the status of the server behind" in hop.text
 
 
 def without_ids(seen: Read) -> Read:
@@ -249,7 +252,23 @@ def test_the_verdict_is_about_a_proxy_that_holds_5_ms_or_longer(tmp_path: Path, 
     assert (only_hop(analysis).verdict in analysis.verdict.text) == named
 
 
-def test_legs_whose_identifiers_differ_are_not_joined(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("with_trace", "exact"), [(True, 6), (False, 0)])
+def test_a_proxy_that_writes_its_own_span_and_request_id(tmp_path: Path, with_trace: bool, exact: int) -> None:
+    front, back = Leg(), Leg()
+    for number in range(6):
+        ids = [
+            [(b"traceparent", b"00-%032x-%016x-01" % (number + 1, span))] * with_trace + request_id(span)
+            for span in (number + 1, number + 101)
+        ]
+        first = front.begin(20 + 100 * number, ids[0])
+        back.end(35 + 100 * number, back.begin(25 + 100 * number, ids[1]))
+        front.end(45 + 100 * number, first)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    hop = only_hop(analysis)
+    assert (hop.calls, hop.exact, hop.by_order) == (6, exact, 6 - exact)
+
+
+def test_legs_of_different_traces_are_not_joined(tmp_path: Path) -> None:
     front, back = Leg(), Leg()
     for number in range(6):
         first = front.begin(20 + 100 * number, trace(number))
@@ -270,6 +289,22 @@ def test_a_host_that_is_server_and_client_of_one_method_is_no_proxy(tmp_path: Pa
         front.end(45 + 100 * number, first)
     analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
     assert (analysis.hops, analysis.totals.rpcs) == ((), 12)
+
+
+@pytest.mark.parametrize(("calls", "joined"), [(10, True), (5, False)])
+def test_calls_that_lie_inside_others_by_chance_are_not_joined(tmp_path: Path, calls: int, joined: bool) -> None:
+    """A host answers ten equal calls in 80 ms each, and makes as many of the same size, or half as many."""
+    front, back = Leg(), Leg()
+    for number in range(10):
+        first = front.begin(20 + 100 * number)
+        if number < calls:
+            back.end(70 + 100 * number, back.begin(60 + 100 * number))
+        front.end(100 + 100 * number, first)
+    if not joined:  # so that the last one is beside all of them
+        back.end(955, back.begin(950))
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    assert bool(analysis.hops) == joined
+    assert analysis.totals.rpcs == (10 if joined else 16)
 
 
 def test_one_long_stream_is_not_the_front_of_many_calls(tmp_path: Path) -> None:
