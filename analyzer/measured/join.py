@@ -322,6 +322,7 @@ def _join_group(joined: Joined, group: Sequence[int], places: Ints, pools: _Pool
     for code in np.unique(status).tolist():
         same = places if code == NOT_SEEN else places[pools.status[places] == code]
         _join_some(joined, calls[status == code], same, pools, slack, sure=code != NOT_SEEN)
+    _join_some(joined, calls, places[pools.status[places] == NOT_SEEN], pools, slack, sure=False)
     for some in (places[~pools.answered[places]], places):
         _join_some(joined, ended, some, pools, slack, sure=False)
 
