@@ -90,7 +90,8 @@ def _judge_others(joined: Joined, tables: Tables) -> tuple[Ints, int]:
     before, behind = start < first, end > last
     begins_late = bool((carrying & (connections.complete == 0)).any() or (answered & before).any())
     ends_early = bool((carrying & (connections.closed_time_ns < 0)).any() or (answered & behind).any())
-    outside = answered | (before & begins_late) | (behind & ends_early)
+    doubtful = np.isin(left, list(joined.doubtful))
+    outside = answered | doubtful | (before & begins_late) | (behind & ends_early)
     if not joined.how.any():
         outside |= (end < first) | (start > last)
     return left[~outside], int(outside.sum())

@@ -73,7 +73,8 @@ class ClientFacts(Struct, frozen=True):
     never_on_wire: Count
     """Calls that the client ended itself and whose HEADERS it never sent."""
     outside_capture: Count
-    """Calls that may have an RPC outside the capture: before it, after it, or answered though no RPC fits."""
+    """Calls that may have an RPC all the same: before the capture, after it, or answered though no RPC fits; without
+    ids also as many as there are RPCs without a call."""
     never_on_wire_statuses: Mapping[str, Count]
     """By name; `unknown` for calls without one."""
     attempts: Count

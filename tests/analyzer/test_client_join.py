@@ -301,6 +301,26 @@ def test_a_span_in_two_files_counts_once() -> None:
     assert (found.calls, found.on_wire, [one.calls for one in found.sources]) == (400, 400, [400, 400])
 
 
+def test_an_answer_behind_the_deadline_moves_no_clock_and_makes_no_call_lost() -> None:
+    """The client gives up 5 ms before the answer arrives: it is on the wire, with and without ids."""
+    for has_ids in (True, False):
+        record = read("otel-busy-client.otlp.jsonl.gz")
+        known = tables("otel-busy-client")
+        ends = join([read("otel-busy-client.otlp.jsonl.gz")], known)
+        late = {
+            call.span: int(ends.wire.end[rows[-1]]) - 5 * MS for call, rows in zip(ends.calls, ends.rows, strict=True)
+        }
+        for number, call in enumerate(record.calls):
+            if number % 40 == 0:
+                call.end_ns, call.status = late[call.span], "DEADLINE_EXCEEDED"
+            if not has_ids:
+                call.trace = call.span = 0
+        found = describe("otel-busy-client", record)
+        assert (found.on_wire + found.outside_capture, found.never_on_wire) == (400, 0)
+        assert found.on_wire == 400 or not has_ids
+        assert found.clock_offset_ns and found.clock_offset_ns.least <= 0 <= found.clock_offset_ns.most
+
+
 def spans(*pairs: tuple[int, int]) -> Spans:
     some = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return Spans(np.arange(len(some)), some[:, 0], some[:, 1])
