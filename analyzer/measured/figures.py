@@ -22,6 +22,7 @@ from ..model.client import (
 )
 from ..summary.quantiles import quantiles_of
 from ..tables import Ints, Tables
+from ..tables.durations import total_ns, totals_ns
 from .join import AMBIGUOUS, BY_ORDER, EXACT, Joined, join
 from .record import BY_SERVER, Record
 from .times_of_calls import CallTimes, divide, measure_full
@@ -89,7 +90,8 @@ def _judge_others(joined: Joined, tables: Tables) -> tuple[Ints, int]:
     before, behind = start < first, end > last
     begins_late = bool((carrying & (connections.complete == 0)).any() or (answered & before).any())
     ends_early = bool((carrying & (connections.closed_time_ns < 0)).any() or (answered & behind).any())
-    outside = answered | (before & begins_late) | (behind & ends_early)
+    doubtful = np.isin(left, list(joined.doubtful))
+    outside = answered | doubtful | (before & begins_late) | (behind & ends_early)
     if not joined.how.any():
         outside |= (end < first) | (start > last)
     return left[~outside], int(outside.sum())
@@ -99,9 +101,9 @@ def _sum_budget(joined: Joined, times: CallTimes, tables: Tables) -> dict[str, i
     """Sum up the time of the calls by cause; that on the wire is their RPCs' own."""
     ended = times.ended
     rows = [row for one in times.number[ended].tolist() for row in joined.rows[one]]
-    wire = tables.rpc_budgets[rows].sum(axis=0) if rows else np.zeros(len(_core.CAUSES), dtype=np.int64)
+    wire = totals_ns(tables.rpc_budgets[rows]) if rows else (0,) * len(_core.CAUSES)
     own = {QUEUE: times.before, BACKOFF: times.between, DELIVERY: times.after}
-    sums = {cause: int(durations[ended].sum()) for cause, durations in own.items()}
+    sums = {cause: total_ns(durations[ended]) for cause, durations in own.items()}
     found = {QUEUE: sums.pop(QUEUE), **named(wire), **sums}
     return {cause: ns for cause, ns in found.items() if ns > 0}
 
@@ -134,4 +136,4 @@ def _find_queues(
 def _make_queue(connection: int, reason: str, streams: int | None, waited: Ints) -> Iterator[ClientQueue]:
     long = waited[waited >= WORTH_NAMING_NS]
     if len(long):
-        yield ClientQueue(connection, reason, streams, len(long), int(long.sum()), int(long.max()))
+        yield ClientQueue(connection, reason, streams, len(long), total_ns(long), int(long.max()))

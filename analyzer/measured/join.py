@@ -49,6 +49,8 @@ class Joined(Struct, eq=False):
     bounds: list[clock.Bounds | None]
     """Per record, of the clocks' difference."""
     wire: Wire
+    doubtful: set[int]
+    """Calls without an RPC that may be those of RPCs without a call: neither have ids."""
 
 
 def join(records: Sequence[Record], tables: Tables) -> Joined:
@@ -60,10 +62,11 @@ def join(records: Sequence[Record], tables: Tables) -> Joined:
     bounds: list[clock.Bounds | None] = [None] * len(records)
     joined = Joined(calls, source, np.array([EXACT if some else 0 for some in rows], dtype=np.int64), rows,
                     np.array([one.start_ns for one in calls], dtype=np.int64),
-                    np.array([one.end_ns for one in calls], dtype=np.int64), bounds, wire)  # fmt: skip
+                    np.array([one.end_ns for one in calls], dtype=np.int64), bounds, wire, set())  # fmt: skip
     pools = _Pools(tables, wire, rows)
     for number, record in enumerate(records):
         _join_record(joined, number, record, pools, tables)
+    _find_doubtful(joined, pools)
     return joined
 
 
@@ -229,7 +232,8 @@ def _bound(joined: Joined, numbers: Ints) -> clock.Bounds | None:
     wire = joined.wire
     first = np.array([joined.rows[one][0] for one in numbers.tolist()], dtype=np.int64)
     last = np.array([joined.rows[one][-1] for one in numbers.tolist()], dtype=np.int64)
-    answered = (wire.ended[last] == 1) & (wire.by_client[last] == 0)
+    received = [joined.calls[one].status in (*BY_SERVER, None) for one in numbers.tolist()]
+    answered = (wire.ended[last] == 1) & (wire.by_client[last] == 0) & np.array(received, dtype=np.bool_)
     return clock.bound(joined.start[numbers], joined.end[numbers], wire.start[first], wire.end[last], answered)
 
 
@@ -277,6 +281,19 @@ def _undo(joined: Joined, mine: Ints, pools: _Pools) -> None:
             pools.free[pools.taken.pop(one)] = True
 
 
+def _find_doubtful(joined: Joined, pools: _Pools) -> None:
+    """Find calls that the client ended and that may have one of the RPCs left: as many as these are."""
+    for has_trace in (True, False):
+        left = [
+            one
+            for one in np.flatnonzero(joined.how == NOT_JOINED).tolist()
+            if (joined.calls[one].trace != 0) == has_trace and joined.calls[one].status not in BY_SERVER
+        ]
+        for group, places in _list_methods(joined, left, pools):
+            spare = pools.free[places] & ~(pools.has_trace[places] & has_trace)
+            joined.doubtful.update(group[: int(spare.sum())])
+
+
 def _number_status(name: str | None) -> int:
     return NOT_SEEN if name is None else _core.STATUSES.index(name)
 
@@ -318,17 +335,19 @@ def _join_group(joined: Joined, group: Sequence[int], places: Ints, pools: _Pool
     calls = np.array(group, dtype=np.int64)
     status = np.array([_number_status(joined.calls[one].status) for one in group], dtype=np.int64)
     ended = calls[~np.isin(status, _BY_SERVER_CODES)]
-    _join_reset(joined, ended, places[pools.free[places]], pools)
+    _join_near(joined, ended, places[pools.reset[places]], pools)
     for code in np.unique(status).tolist():
         same = places if code == NOT_SEEN else places[pools.status[places] == code]
         _join_some(joined, calls[status == code], same, pools, slack, sure=code != NOT_SEEN)
+    _join_some(joined, calls, places[pools.status[places] == NOT_SEEN], pools, slack, sure=False)
     for some in (places[~pools.answered[places]], places):
         _join_some(joined, ended, some, pools, slack, sure=False)
+    _join_near(joined, ended, places, pools)  # an answer may arrive just after the deadline
 
 
-def _join_reset(joined: Joined, calls: Ints, places: Ints, pools: _Pools) -> None:
-    """Join calls that the client ended: it resets the stream at about that time."""
-    places = places[pools.reset[places]]
+def _join_near(joined: Joined, calls: Ints, places: Ints, pools: _Pools) -> None:
+    """Join calls that the client ended with streams that end at about that time: it resets them."""
+    calls, places = calls[joined.how[calls] == NOT_JOINED], places[pools.free[places]]
     own = Spans(calls, joined.start[calls], joined.end[calls])
     there = Spans(places, pools.start[places], pools.last_end[places])
     for call, place in assign_nearest(own, there, RESET_SLACK_NS):

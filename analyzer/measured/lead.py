@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model.analysis import Analysis, Verdict
-from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, ClientQueue
+from ..model.client import BACKOFF, DELIVERY, QUEUE, ClientFacts, describe_queue
 from ..model.text import count, duration
 
 _PLACES = {
@@ -49,16 +49,6 @@ def _explain(client: ClientFacts) -> str:
     if not client.queues or client.queues[0].waiting_ns < _MOST * client.budget.get(QUEUE, 0):
         return ", and the packets do not show why"
     return f": {describe_queue(client.queues[0])}"
-
-
-def describe_queue(queue: ClientQueue) -> str:
-    """Describe calls that waited: `637 calls waited while all 4 streams of connection 0 were open`."""
-    times = f"{duration(queue.waiting_ns)} in all, at most {duration(queue.longest_ns)}"
-    calls = count(queue.calls, "call")
-    if queue.streams is not None:
-        streams = count(queue.streams, "stream")
-        return f"{calls} waited while all {streams} that connection {queue.connection} allows were open ({times})"
-    return f"{calls} waited for connection {queue.connection} to send its first HEADERS ({times})"
 
 
 def _describe_never(client: ClientFacts) -> str:

@@ -11,8 +11,8 @@ from .. import _core
 
 MOST_BYTES = 256 << 20
 """Bytes of a record that are read: some three million calls of ghz."""
-MOST_NS = 2**63 - 1
-"""The last instant that nanoseconds since the epoch can say in 64 bits, in the year 2262."""
+MOST_NS = 2**62
+"""The last instant of a call, in the year 2116: differences of such instants fit 64 bits."""
 
 
 BY_SERVER = frozenset(
@@ -70,7 +70,7 @@ def make_call(
     if duration_ns < 0:
         raise RecordError(f"{where}: the duration is negative")
     if not 0 <= start_ns <= start_ns + duration_ns <= MOST_NS:
-        raise RecordError(f"{where}: the time is not between the years 1970 and 2262")
+        raise RecordError(f"{where}: the time is not between the years 1970 and 2116")
     return Call(start_ns, start_ns + duration_ns, parse_method(method), parse_status(status))
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from .. import _core
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables
+from .record import MOST_NS
 
 _BY_CLIENT = [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
 _LOOKED_AT = 64
@@ -39,11 +40,12 @@ class Wire(Struct, eq=False):
 def find_calls(tables: Tables) -> Wire:
     """Find which RPCs are attempts of one call: by the caller's span, else by `grpc-previous-rpc-attempts`."""
     rpcs = tables.rpcs
-    start = np.array(rpcs.start_time_ns)
+    start = np.clip(rpcs.start_time_ns, 0, MOST_NS)
+    duration = np.clip(rpcs.duration_ns, 0, MOST_NS - start)
     call = np.where(rpcs.flags & BEGUN_BEFORE, -1, np.arange(len(start)))
     wire = Wire(
         start=start,
-        end=start + rpcs.duration_ns,
+        end=start + duration,
         ended=(rpcs.flags & COMPLETE != 0).astype(np.int64),
         by_client=np.isin(rpcs.status_source, _BY_CLIENT).astype(np.int64),
         call=call,

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from .. import _core
 from ..tables.durations import Count
 from .quantiles import Quantiles
+from .text import count, duration
 
 QUEUE, BACKOFF, DELIVERY = "client_queue", "client_backoff", "client_delivery"
 """Causes of a call's time that no RPC has: before its HEADERS leave, between its attempts, after its last byte."""
@@ -72,7 +73,8 @@ class ClientFacts(Struct, frozen=True):
     never_on_wire: Count
     """Calls that the client ended itself and whose HEADERS it never sent."""
     outside_capture: Count
-    """Calls that may have an RPC outside the capture: before it, after it, or answered though no RPC fits."""
+    """Calls that may have an RPC all the same: before the capture, after it, or answered though no RPC fits; without
+    ids also as many as there are RPCs without a call."""
     never_on_wire_statuses: Mapping[str, Count]
     """By name; `unknown` for calls without one."""
     attempts: Count
@@ -100,3 +102,13 @@ class ClientFacts(Struct, frozen=True):
     queues: tuple[ClientQueue, ...]
     """The longest first."""
     sources: tuple[ClientSource, ...]
+
+
+def describe_queue(queue: ClientQueue) -> str:
+    """Describe calls that waited: `637 calls waited while all 4 streams of connection 0 were open`."""
+    times = f"{duration(queue.waiting_ns)} in all, at most {duration(queue.longest_ns)}"
+    calls = count(queue.calls, "call")
+    if queue.streams is not None:
+        streams = count(queue.streams, "stream")
+        return f"{calls} waited while all {streams} that connection {queue.connection} allows were open ({times})"
+    return f"{calls} waited for connection {queue.connection} to send its first HEADERS ({times})"

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.client import ClientFacts, ClientQueue, ClientSource
+from ...analyzer.model.client import ClientFacts, ClientSource, describe_queue
 from ...analyzer.model.text import count, duration, safe
 
 HEADS = ("p50", "p90", "p99", "max")
@@ -75,7 +75,7 @@ def _list_sentences(client: ClientFacts) -> Iterator[str]:
     if client.clock_offset_ns:
         yield _describe_clock(client.clock_offset_ns.least, client.clock_offset_ns.most)
     whole = sum(client.budget.values())
-    yield from (describe_queue(one) for one in client.queues[:MOST_QUEUES] if one.waiting_ns >= _WORTH * whole)
+    yield from (f"{describe_queue(one)}." for one in client.queues[:MOST_QUEUES] if one.waiting_ns >= _WORTH * whole)
     if client.never_on_wire:
         statuses = ", ".join(f"{name} {number:,}" for name, number in client.never_on_wire_statuses.items())
         yield f"{count(client.never_on_wire, 'call')} never reached the wire: {statuses}. The client ended them itself."
@@ -107,13 +107,3 @@ def _describe_clock(least: int, most: int) -> str:
     ahead = "ahead of" if middle > 0 else "behind"
     error = duration((most - least + 1) // 2)
     return f"The capture's clock is {duration(abs(middle))} {ahead} the client's; the error is at most {error}."
-
-
-def describe_queue(queue: ClientQueue) -> str:
-    """Describe calls that waited for a connection: `586 calls waited while all 4 streams ... were open`."""
-    times = f"{duration(queue.waiting_ns)} in all, {duration(queue.longest_ns)} at most"
-    calls = count(queue.calls, "call")
-    if queue.streams is not None:
-        streams = count(queue.streams, "stream")
-        return f"{calls} waited while all {streams} that connection {queue.connection} allows were open: {times}."
-    return f"{calls} waited until connection {queue.connection} was set up and sent its first HEADERS: {times}."

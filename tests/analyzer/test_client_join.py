@@ -17,7 +17,7 @@ from grpcdiag.analyzer.measured.join import AMBIGUOUS, BY_ORDER, EXACT, Joined, 
 from grpcdiag.analyzer.measured.read import read_record
 from grpcdiag.analyzer.measured.record import Call, Record
 from grpcdiag.analyzer.model.client import ClientFacts
-from grpcdiag.analyzer.tables import Tables
+from grpcdiag.analyzer.tables import NO_METHOD, NOT_SEEN, Tables
 
 MS = 1_000_000
 GHZ = ["ghz-healthy", "ghz-stream-limit", "ghz-syn-lost"]
@@ -231,6 +231,37 @@ def test_calls_outside_a_part_of_the_capture_are_not_lost(name: str) -> None:
     assert found.outside_capture >= early - 16
 
 
+@pytest.mark.parametrize("capture", GHZ)
+def test_rpcs_whose_names_and_statuses_are_before_the_capture_are_joined(capture: str) -> None:
+    """Header fields that HPACK's table has from before the capture are unknown."""
+    whole = tables(capture)
+    rpcs = whole.rpcs
+    late = np.flatnonzero(rpcs.start_time_ns >= np.median(rpcs.start_time_ns))
+    columns = {n: (column[late] if len(column := getattr(rpcs, n)) else column) for n in rpcs.__struct_fields__}
+    columns |= {"status": np.full(len(late), NOT_SEEN, np.uint8), "method": np.full(len(late), NO_METHOD, np.uint32)}
+    first = int(columns["start_time_ns"].min())
+    capture_facts = {**whole.capture, "first_time_ns": first}
+    part = replace(whole, rpcs=type(rpcs)(**columns), capture=capture_facts, rpc_budgets=whole.rpc_budgets[late])
+    found = describe_client([("record", read(f"{capture}.ghz.json.gz"))], part)
+    assert (found.on_wire, found.never_on_wire, found.rpcs_without_call) == (len(late), 0, 0)
+    assert found.joined.ambiguous == len(late)
+
+
+@pytest.mark.parametrize("shown", ["both", "record", "wire", "none"])
+def test_retries_are_found_without_ids(shown: str) -> None:
+    """By `grpc-previous-rpc-attempts`, where the record, the requests, or both have no ids."""
+    known, record = tables("otel-retries"), read("otel-retries.otlp.pb")
+    if shown in ("record", "none"):
+        none = np.zeros_like(known.rpcs.span_id)
+        known = replace(known, rpcs=replace(known.rpcs, span_id=none, trace_high=none, trace_low=none))
+    if shown in ("wire", "none"):
+        record = change(record, lambda _, call: (setattr(call, "trace", 0), setattr(call, "span", 0))[0])
+    found = describe_client([("record", record)], known)
+    assert (found.calls, found.never_on_wire) == (100, 0)
+    assert found.on_wire >= 98 and found.attempts >= 180
+    assert max(found.budget, key=lambda cause: found.budget[cause]) == "client_backoff"
+
+
 def test_the_leg_nearest_to_the_client_counts() -> None:
     """Both legs of a proxy in one table: the back leg's RPCs lie inside, on other connections."""
     front, back = tables("otel-proxy"), tables("otel-proxy.back")
@@ -268,6 +299,26 @@ def test_a_span_in_two_files_counts_once() -> None:
         "otel-busy-client", read("otel-busy-client.otlp.jsonl.gz"), read("otel-busy-client.jaeger.json.gz")
     )
     assert (found.calls, found.on_wire, [one.calls for one in found.sources]) == (400, 400, [400, 400])
+
+
+def test_an_answer_behind_the_deadline_moves_no_clock_and_makes_no_call_lost() -> None:
+    """The client gives up 5 ms before the answer arrives: it is on the wire, with and without ids."""
+    for has_ids in (True, False):
+        record = read("otel-busy-client.otlp.jsonl.gz")
+        known = tables("otel-busy-client")
+        ends = join([read("otel-busy-client.otlp.jsonl.gz")], known)
+        late = {
+            call.span: int(ends.wire.end[rows[-1]]) - 5 * MS for call, rows in zip(ends.calls, ends.rows, strict=True)
+        }
+        for number, call in enumerate(record.calls):
+            if number % 40 == 0:
+                call.end_ns, call.status = late[call.span], "DEADLINE_EXCEEDED"
+            if not has_ids:
+                call.trace = call.span = 0
+        found = describe("otel-busy-client", record)
+        assert (found.on_wire + found.outside_capture, found.never_on_wire) == (400, 0)
+        assert found.on_wire == 400 or not has_ids
+        assert found.clock_offset_ns and found.clock_offset_ns.least <= 0 <= found.clock_offset_ns.most
 
 
 def spans(*pairs: tuple[int, int]) -> Spans:

@@ -181,7 +181,7 @@ def test_methods(text: str, name: str | None) -> None:
         (ghz({"timestamp": "2026-11-22T12:00:00Z", "latency": -1}), "call 1: the duration is negative"),
         (
             ghz({"timestamp": "0001-01-01T00:00:00Z", "latency": 1}),
-            "call 1: the time is not between the years 1970 and 2262",
+            "call 1: the time is not between the years 1970 and 2116",
         ),
         (ghz({"timestamp": "2026-11-22T12:00:00Z", "latency": 10**30}), "the time is not between"),
         (ghz({"timestamp": "2026-02-30T12:00:00Z", "latency": 1}), "is not a time that exists"),
@@ -227,4 +227,4 @@ def test_changed_records_are_read_or_refused(name: str) -> None:
             calls = read_record(bytes(data)).calls
         except RecordError:
             continue
-        assert all(0 <= call.start_ns <= call.end_ns < 2**63 for call in calls)
+        assert all(0 <= call.start_ns <= call.end_ns <= 2**62 for call in calls)

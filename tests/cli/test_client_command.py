@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from measured import find_capture, find_record, read_data
 from support import RECORDED, recorded, run_here
 
+from grpcdiag.fixtures.bench import floods
 from grpcdiag.reports import analysis_json
 
 VALIDATOR = jsonschema.Draft202012Validator(analysis_json.schema())
@@ -178,3 +180,26 @@ def test_what_is_no_trace_id(text: str) -> None:
     outcome = run_here("rpcs", find_capture("otel-retries"), "--trace", text)
     assert outcome.code == 2
     assert "is not a trace-id" in outcome.err
+
+
+# Extreme times
+
+
+@pytest.mark.parametrize("name", sorted(floods.TIMES))
+def test_extreme_times_of_captures_and_calls_do_not_go_round(name: str, tmp_path: Path) -> None:
+    path = floods.write(name, tmp_path)
+    usual = run_here("analyze", "--json", str(path))
+    begin = json.loads(usual.out)["capture"]["first_time_ns"] or 0
+    starts = [0, 1, 2**62 - 10**9, *(max(0, min(begin + step, 2**62 - 10**9)) for step in range(-3, 4))]
+    rows = [f"{start},{10**9},,{status}" for start in starts for status in ("OK", "DEADLINE_EXCEEDED", "")]
+    rows.append(f"0,{2**62},,OK")
+    record = tmp_path / "calls.csv"
+    record.write_text("\n".join(["start_ns,duration_ns,method,status", *rows]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outcome = run_here("analyze", "--json", str(path), "--client", str(record))
+    assert outcome.code == usual.code
+    found = json.loads(outcome.out)
+    VALIDATOR.validate(found)
+    client = found["client"]
+    assert client["on_wire"] + client["never_on_wire"] + client["outside_capture"] == client["calls"] == len(rows)
