@@ -12,8 +12,8 @@ How it is decided
 A call is *refused* if its stream is above the last stream of the server's GOAWAY, and it has no answer. The server did
 not process it: it is safe to send it again, and most implementations do so without telling the application.
 
-A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its GOAWAY,
-before the answer. It may have been processed: only calls that may run twice can be retried.
+A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its first
+GOAWAY, before the answer. It may have been processed: only calls that may run twice can be retried.
 
 Three connections or more that end after exactly as many requests each, or at the same age, show a limit: the report
 names it.

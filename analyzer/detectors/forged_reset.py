@@ -12,7 +12,7 @@ One of two things proves that the RST has another sender:
 - *Distance.* Each router lowers the time to live by one. The RST's passed two or more routers more or fewer than all
   earlier packets of that side. A host may begin at another value (64, 128, 255) for a RST, so the distance counts.
 - *The peer goes on.* More than a round trip after its RST the same side sends packets of this connection that are no
-  RST.
+  RST. Where the round trip is unknown, this proves nothing.
 
 Supporting facts are shown, but do not decide: the IP identification, and a RST that came sooner after the packet that
 it answers than the shortest round trip to that side.

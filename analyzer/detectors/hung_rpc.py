@@ -11,6 +11,9 @@ An RPC is open when the capture ends, or when its client closes the connection. 
 as the longest ended RPC of its method, and 1 s or longer. By its messages a side has to act: the server, if the client
 ended its request, or sent a message that has no answer; else the client.
 
+Where RPCs wait for both sides, the finding is about the side for which they waited longest in total. It counts the
+others.
+
 Without three ended RPCs of the method to compare with, a call that waits for its first answer for 10 s or longer is
 `info`: it may be a watch or a long poll.
 
