@@ -122,7 +122,7 @@ def _analysis(tables: Tables, sidecar: Sidecar | None) -> Analysis | str:
 
 
 def _without_ids(tables: Tables) -> Tables:
-    """Clear the values of `traceparent` and `x-request-id`, which a scrubbed copy does not have."""
+    """Clear what is read of `traceparent` and `x-request-id`, whose values a scrubbed copy does not have."""
     none = {name: np.zeros_like(getattr(tables.rpcs, name)) for name in _IDS}
     return structs.replace(tables, rpcs=structs.replace(tables.rpcs, **none))
 
