@@ -15,6 +15,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.hops.legs import Legs, join_legs
 from grpcdiag.analyzer.hops.look import find_legs
 from grpcdiag.analyzer.model.analysis import Analysis, Hop
+from grpcdiag.analyzer.scrub import Scrubbing, row_differences
 from grpcdiag.analyzer.selection.reading import Read, read
 from grpcdiag.analyzer.selection.selection import Selection
 from grpcdiag.analyzer.summary.hops import find_proxies
@@ -147,6 +148,20 @@ def test_the_sum_of_held_times_does_not_depend_on_identifiers(legs_read: Read) -
         assert legs
         totals.append(np.sum([method.budget for method in legs.tables.methods], axis=0))
     assert np.abs(totals[0] - totals[1]).max() <= 0.02 * totals[0].sum()
+
+
+def test_a_scrubbed_copy_joins_the_same_legs(tmp_path: Path) -> None:
+    """It has no `traceparent`; equal values of `x-request-id` have equal replacements."""
+    file, copy = recorded("wild/hop-proxy-slow-a.pcap.zst"), tmp_path / "scrubbed.pcap"
+    copy.write_bytes(b"".join(Scrubbing([file], key=bytes(range(32))).pieces()))
+    assert list(row_differences([file], [str(copy)])) == []
+    before, after = find_legs([file]), find_legs([str(copy)])
+    assert before
+    assert after
+    assert before.tables.rpcs.span_id.all()
+    assert not after.tables.rpcs.span_id.any()
+    assert [hop.exact for hop in (*before.hops, *after.hops)] == [177, 177]
+    assert (before.parent == after.parent).all()
 
 
 def test_one_leg_alone_is_an_ordinary_capture() -> None:
