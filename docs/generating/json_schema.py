@@ -20,7 +20,9 @@ def write_schema(attribute_docs: Callable[[type], dict[str, str]]) -> str:
     """Write the schema as text; `attribute_docs` gives the sentences of a type's fields."""
     schema = msgspec.json.schema(analysis.Analysis)
     definitions = schema["$defs"]
-    types = {name: found for module in (analysis, client, finding, quantiles, tls) for name, found in vars(module).items()}
+    types = {
+        name: found for module in (analysis, client, finding, quantiles, tls) for name, found in vars(module).items()
+    }
     for name, definition in definitions.items():
         sentences = attribute_docs(types[name])
         for field, described in definition["properties"].items():

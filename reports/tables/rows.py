@@ -67,7 +67,9 @@ def _null_unknown(column: npt.NDArray[Any], not_known: int = -1) -> pl.Series:
 def _write_hex(*words: npt.NDArray[Any]) -> pl.Series:
     """Write identifiers of 64 bits a word in hexadecimal, null where all words are zero."""
     seen = np.flatnonzero(np.logical_or.reduce([word != 0 for word in words]))
-    texts = ["".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)]
+    texts = [
+        "".join(f"{word:016x}" for word in row) for row in zip(*(word[seen].tolist() for word in words), strict=True)
+    ]
     return pl.Series([None], dtype=pl.String).new_from_index(0, len(words[0])).scatter(seen, texts)
 
 
