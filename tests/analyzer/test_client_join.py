@@ -27,6 +27,7 @@ BY_IDS = [
     ("otel-busy-client", "otel-busy-client.otlp.pb.gz"),
     ("otel-busy-client", "otel-busy-client.bare.otlp.pb.gz"),
     ("otel-busy-client", "otel-busy-client.jaeger.json.gz"),
+    ("otel-retries", "otel-retries.otlp.jsonl.gz"),
     ("otel-retries", "otel-retries.otlp.pb"),
     ("otel-proxy", "otel-proxy.otlp.pb.gz"),
     ("ghz-healthy", "ghz-healthy.csv.gz"),
@@ -109,7 +110,7 @@ def test_the_budget_adds_up_to_the_calls(capture: str, name: str) -> None:
 
 
 def test_attempts_under_one_span_are_one_call() -> None:
-    found = describe("otel-retries", read("otel-retries.otlp.pb"))
+    found = describe("otel-retries", read("otel-retries.otlp.jsonl.gz"))
     assert (found.calls, found.attempts, found.joined.exact) == (100, 190, 100)
     assert found.between_attempts_ns and found.between_attempts_ns.max > 300 * MS
     assert found.on_wire_ns and found.on_wire_ns.max < 4 * 24 * MS
@@ -119,7 +120,7 @@ def test_attempts_under_one_span_are_one_call() -> None:
 def test_attempts_with_spans_of_their_own_are_one_call() -> None:
     """As instrumentation that sees attempts writes them: the capture's retries tell which belong together."""
     known = tables("otel-retries")
-    whole = join([read("otel-retries.otlp.pb")], known)
+    whole = join([read("otel-retries.otlp.jsonl.gz")], known)
     span = known.rpcs.span_id.copy()
     span[:] = np.arange(1, len(span) + 1)
     attempts = replace(known, rpcs=replace(known.rpcs, span_id=span))
@@ -163,7 +164,8 @@ def test_local_times_without_a_zone_are_moved_by_quarters_of_an_hour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capture", "name"), [("ghz-healthy", "ghz-stream-limit.ghz.json.gz"), ("otel-busy-client", "otel-retries.otlp.pb")]
+    ("capture", "name"),
+    [("ghz-healthy", "ghz-stream-limit.ghz.json.gz"), ("otel-busy-client", "otel-retries.otlp.jsonl.gz")],
 )
 def test_a_record_of_another_run_joins_nothing_and_accuses_nobody(capture: str, name: str) -> None:
     found = describe(capture, read(name))
@@ -250,7 +252,7 @@ def test_rpcs_whose_names_and_statuses_are_before_the_capture_are_joined(capture
 @pytest.mark.parametrize("shown", ["both", "record", "wire", "none"])
 def test_retries_are_found_without_ids(shown: str) -> None:
     """By `grpc-previous-rpc-attempts`, where the record, the requests, or both have no ids."""
-    known, record = tables("otel-retries"), read("otel-retries.otlp.pb")
+    known, record = tables("otel-retries"), read("otel-retries.otlp.jsonl.gz")
     if shown in ("record", "none"):
         none = np.zeros_like(known.rpcs.span_id)
         known = replace(known, rpcs=replace(known.rpcs, span_id=none, trace_high=none, trace_low=none))
