@@ -69,7 +69,10 @@ def _list_ends(tables: Tables) -> Ints:
 def _find_overlapping(tables: Tables, rows: Ints, calls: Ints) -> Ints:
     """Find attempts that begin while the one before is open; each attempt has one after it."""
     rpcs, ends = tables.rpcs, _list_ends(tables)
-    before = np.flatnonzero(np.isin(calls, calls[rows]))
+    before, asked = np.flatnonzero(np.isin(calls, calls[rows])), np.sort(rpcs.start_time_ns[rows])
+    # most begin and end between two of these attempts
+    begun = np.searchsorted(asked, rpcs.start_time_ns[before], side="right")
+    before = before[np.searchsorted(asked, ends[before]) > begun]
     events = np.r_[before, rows]
     asks = np.arange(len(events)) >= len(before)
     still: dict[Key, list[int]] = {}

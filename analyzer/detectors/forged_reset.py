@@ -88,9 +88,11 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
     c, first = tables.closings, rows[0]
     connections = tuple(sorted({int(c.connection[row]) for row in rows}))
     sides = _shared.name_hosts(tables, c.connection[rows], c.direction[rows])
+    side = _shared.host(tables, int(c.connection[first]), int(c.direction[first]))
     hit = int(c.open_rpcs[rows].sum())
     share = hit / max(tables.rpc_count, 1)
     resets = count(len(rows), "RST")
+    logs = "that host's log" if sides == side else "these hosts' logs"
     ended = f" and ended {count(hit, 'RPC')}" if hit else ""
     return Finding(
         id=ID,
@@ -110,12 +112,12 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
             "ttl_of_that_side": int(c.most_ttl[first]),
         },
         evidence=tuple(item for row in rows[: limits.examples] for item in _show_reset(tables, row)),
-        explanation=" ".join([*_list_proofs(tables, first), *_list_others(rows)]),
+        explanation=" ".join([*_list_proofs(tables, first, side), *_list_others(rows)]),
         remedies=_list_remedies(sides),
         references=("RFC 9293 section 3.5.2", "RFC 3360", "Weaver, Sommer, Paxson (NDSS 2009)"),
         verdict=(
             f"A device on the path sent {resets} in the name of {sides}{ended}: look for a firewall, NAT or "
-            "load balancer between client and server, not in that host's log."
+            f"load balancer between client and server, not in {logs}."
         ),
     )
 
@@ -125,9 +127,8 @@ def _list_others(rows: list[int]) -> Iterator[str]:
         yield f"{count(len(rows) - 1, 'further RST')} on this or other connections look alike."
 
 
-def _list_proofs(tables: Tables, row: int) -> Iterator[str]:
+def _list_proofs(tables: Tables, row: int, side: str) -> Iterator[str]:
     c = tables.closings
-    side = _shared.host(tables, int(c.connection[row]), int(c.direction[row]))
     yield f"Packet {c.packet[row]} is a RST with the address of {side}."
     if _resets.comes_from_elsewhere(tables, row):
         least, most = int(c.least_ttl[row]), int(c.most_ttl[row])

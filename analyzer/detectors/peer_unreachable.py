@@ -102,6 +102,8 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     were = (
         "was unreachable" if len(rows) == 1 else f"did not answer on {count(len(connections), 'connection')}, the first"
     )
+    alone = peers == _shared.host(tables, int(u.connection[first]), 1 - int(u.direction[first]))
+    where = "that host or path" if alone else "these hosts or paths"
     waited = f"{count(waiting, 'RPC')} waited" if waiting else "no RPC is seen to wait"
     return Finding(
         id=ID,
@@ -125,7 +127,7 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
         verdict=(
             f"{peers} {were} from {latest} at the latest, and {waited} "
             f"({_shared.milliseconds(lost)}, {share:.0%} of RPC time): set keepalive, and look for what happened to "
-            "that host or path."
+            f"{where}."
         ),
     )
 

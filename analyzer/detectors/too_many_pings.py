@@ -57,7 +57,7 @@ from ..model.text import count
 from ..tables import Ints, Tables
 from . import _figures
 from ._failures import seen_first
-from ._shared import host, methods_of_connections, milliseconds, quality_allows
+from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
 
 ID = "too-many-pings"
 
@@ -152,7 +152,7 @@ def _take_since_reset(tables: Tables, rows: Ints) -> tuple[int, ...]:
 def _make_finding(tables: Tables, trips: list[_Trip], limits: Limits) -> Finding:
     closed = [trip for trip in trips if trip.goaway >= 0]
     connections = tuple(trip.connection for trip in trips)
-    client = host(tables, connections[0], 0)
+    client = name_hosts(tables, connections, 0)
     words, purpose = _describe(tables, trips[0], limits), _find_purpose(tables, trips)
     happened = f"{_describe_pings(tables, trips[0])}; {_describe_end(tables, trips[0])}"
     if len(trips) > 1:

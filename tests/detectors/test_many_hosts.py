@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from judging import changed, must
 
+from grpcdiag.analyzer import _core
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import (
     _shared,
@@ -23,6 +24,7 @@ from grpcdiag.analyzer.detectors import (
     peer_unreachable,
     proxy_error,
     stream_timeout,
+    too_many_pings,
 )
 from grpcdiag.analyzer.tables import Tables
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
@@ -75,6 +77,13 @@ def test_each_host_counts(detector: Any, name: str, side: Side, tmp_path: Path) 
     assert f"{HOSTS} {side}s (10.0.0.9 and others)" in together.verdict
     assert f"{side} 10.0.0.9" not in together.title + together.verdict
     assert len(together.scope.connections) == HOSTS
+
+
+@pytest.mark.parametrize(("hosts", "named"), [(1, "client 10.0.0.9"), (2, "2 clients (10.0.0.9 and others)")])
+def test_advice_is_for_each_host(hosts: int, named: str, tmp_path: Path) -> None:
+    tables = on_hosts("failures-too-many-pings", "client", hosts, tmp_path)
+    probes = changed(tables, "pings", purpose=tables.pings.purpose * 0 + _core.PING_PURPOSES.index("bdp"))
+    assert f"set fixed windows at {named}" in must(too_many_pings, probes).verdict
 
 
 def test_what_is_said_of_some_of_them_is_shown(tmp_path: Path) -> None:
