@@ -125,16 +125,18 @@ fn parse_http_status(value: &[u8]) -> u16 {
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// `:path` without its query, which may hold anything; with `connect=v1` there it is an RPC of Connect's by GET
-/// (connectrpc.com/docs/protocol, "Unary-Get-Request").
+/// `:path` without its query, which may hold anything.
 pub(super) fn classify_path(strings: &mut Strings, value: &[u8]) -> HeaderClass {
-    let Some(end) = value.iter().position(|&octet| octet == b'?') else {
-        return HeaderClass::Path(strings.method(value));
-    };
-    let (path, query) = value.split_at(end);
+    let path = value.split(|&octet| octet == b'?').next().unwrap_or(value);
     let method = strings.method(path);
-    let connect = query.split(|octet| matches!(octet, b'?' | b'&')).any(|part| part == b"connect=v1");
-    if connect { HeaderClass::ConnectPath(method) } else { HeaderClass::Path(method) }
+    if is_connect_get(value) { HeaderClass::ConnectPath(method) } else { HeaderClass::Path(method) }
+}
+
+/// Whether a path's query has `connect=v1`: it is of an RPC of Connect's by GET (connectrpc.com/docs/protocol,
+/// "Unary-Get-Request").
+pub(crate) fn is_connect_get(path: &[u8]) -> bool {
+    let query = path.iter().position(|&octet| octet == b'?').and_then(|at| path.get(at..)).unwrap_or_default();
+    query.split(|octet| matches!(octet, b'?' | b'&')).any(|part| part == b"connect=v1")
 }
 
 /// `connect-timeout-ms` in nanoseconds: at most ten digits (connectrpc.com/docs/protocol).

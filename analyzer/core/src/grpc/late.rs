@@ -13,7 +13,7 @@ use crate::store::tables::Layer;
 use super::headers::{Origin, Summary};
 use super::probe::Probe;
 use super::protocol::Kind;
-use super::rpc::begin_rpc;
+use super::rows::begin_rpc;
 use super::state::{Grpc, Http2};
 
 /// Message boundaries that prove gRPC, by sender (client, server). The rest of a unary answer, of whose RPC nothing more

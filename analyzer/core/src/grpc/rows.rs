@@ -12,7 +12,7 @@ use crate::store::tables::{DelayRow, FailureRow, MessageRow, OpenRpcRow, RpcRow,
 use super::call::Call;
 use super::headers::Summary;
 use super::message::Message;
-use super::state::Http2;
+use super::state::{Grpc, Http2};
 use super::status::{self, Ending};
 
 /// Notes that a stream's first DATA came late after its HEADERS.
@@ -297,8 +297,23 @@ pub(super) fn touch_gap(slot: u32, streams: &mut Streams<Call>, cx: &mut Context
     }
 }
 
+/// Counts an RPC that begins. Whether it has a row: the first ones have, and every `example`.
+#[inline]
+pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, example: bool, cx: &mut Context) -> bool {
+    let has_row = example || grpc.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows;
+    if has_row {
+        push_rpc(connection, call, cx);
+    }
+    call.counted = true;
+    grpc.rpcs += 1;
+    grpc.open_rpcs += 1;
+    grpc.max_open_rpcs = grpc.max_open_rpcs.max(grpc.open_rpcs);
+    grpc.methods.note(call.method);
+    has_row
+}
+
 /// Adds the row of an RPC, which is filled when it ends.
-pub(super) fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
+fn push_rpc(connection: u32, call: &mut Call, cx: &mut Context) {
     let row = cx.rpcs.len();
     call.rpc = cx.handed_on.number(row);
     cx.rpcs.push(RpcRow {

@@ -19,7 +19,7 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{OPEN_FOR, note_context, push_open, push_rpc, request_ends, settle, write_rpc};
+use super::rows::{OPEN_FOR, begin_rpc, note_context, push_open, request_ends, settle, write_rpc};
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
@@ -117,21 +117,6 @@ fn open_stream(h2: &mut Http2, block: &HeaderBlock<'_, Summary>, kind: Kind, rea
     if let Some(agent) = summary.agent {
         h2.application.client_agent.get_or_insert(agent);
     }
-}
-
-/// Counts an RPC that begins. Whether it has a row: the first ones have, and every `example`.
-#[inline]
-pub(super) fn begin_rpc(grpc: &mut Grpc, connection: u32, call: &mut Call, example: bool, cx: &mut Context) -> bool {
-    let has_row = example || grpc.rpcs < limits::FIRST_RPCS || cx.options.rpc_rows;
-    if has_row {
-        push_rpc(connection, call, cx);
-    }
-    call.counted = true;
-    grpc.rpcs += 1;
-    grpc.open_rpcs += 1;
-    grpc.max_open_rpcs = grpc.max_open_rpcs.max(grpc.open_rpcs);
-    grpc.methods.note(call.method);
-    has_row
 }
 
 #[inline]

@@ -1,6 +1,7 @@
 //! Header blocks with their strings replaced (RFC 7541): every octet that is no string stays, so that both ends of the
 //! dynamic table, all indices and all sizes stay what they were.
 
+use crate::grpc::headers::is_connect_get;
 use crate::grpc::protocol::Content;
 use crate::http2::hpack::reader::Reader;
 use crate::http2::hpack::{Representation, huffman};
@@ -33,6 +34,7 @@ impl Fields {
         match (name, value) {
             (Some(b"content-type"), Some(value)) => self.content = Content::from_header(value),
             (Some(b"connect-protocol-version"), _) => self.connect = true,
+            (Some(b":path"), Some(path)) => self.connect |= is_connect_get(path),
             (Some(b"te"), Some(b"trailers")) => self.te_trailers = true,
             _ => {}
         }

@@ -9,7 +9,9 @@ use crate::grpc::tail;
 use crate::limits;
 
 use super::edits::Edits;
-use super::messages::NO_FLAG;
+
+/// The flags of an end that tells no status: compressed in a way that nobody knows.
+const NO_STATUS: u8 = 0xff;
 
 /// An end as far as it came.
 #[derive(Debug)]
@@ -54,11 +56,11 @@ impl Ends {
         true
     }
 
-    /// A stream is over: its status is written over the octets that told it. An end that tells none begins with no flag.
+    /// A stream is over: its status is written over the octets that told it. An end that tells none has only its flags.
     pub fn finish(&mut self, stream: u32, edits: &mut Edits, kept: &mut usize) {
         let Some(end) = self.open.remove(&stream) else { return };
         *kept = kept.saturating_sub(end.size());
-        let none = if end.call.kind == Kind::ConnectUnary { vec![] } else { vec![NO_FLAG] };
+        let none = if end.call.kind == Kind::ConnectUnary { vec![] } else { vec![NO_STATUS] };
         let text = tail::rewrite(&end.call, &end.octets).unwrap_or(none);
         let mut rest = text.as_slice();
         for (position, length) in end.pieces {

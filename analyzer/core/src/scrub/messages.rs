@@ -5,8 +5,8 @@ use crate::grpc::message::{PREFIX_LEN, Reader};
 
 use super::edits::Edits;
 
-/// Neither 0 nor 1, the flags a message may have: a reader sees that no message begins here.
-pub(super) const NO_FLAG: u8 = 0xff;
+/// Neither 0 nor 1, the flags a message may have, nor that of an RPC's end: a reader sees that no message begins here.
+const NO_FLAG: u8 = 0x04;
 
 /// Keeps the prefixes in DATA that `reader` reads next, the first octet of it at `position`. Where messages cannot be
 /// told, a frame that `begins` says so, for a reader looks there for the next one. `end` takes what begins with no
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_zeroed_and_still_none() {
-        assert_eq!(kept(&[b"<html>", b"\0\0\0\0\x01"]), b"\xff..........");
+        assert_eq!(kept(&[b"<html>", b"\0\0\0\0\x01"]), b"\x04..........");
     }
 
     #[test]
