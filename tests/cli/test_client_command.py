@@ -126,7 +126,8 @@ def test_calls_to_a_server_that_never_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"{", b"\0\1\2", b"start_time,duration\n1,-1\n", b"start_time,duration\n", gzip.compress(b"")]
+    "data",
+    [b"", b"{", b"\0\1\2", b"start_time,duration\n1,-1\n", b"start_time,duration\n", gzip.compress(b"", mtime=0)],
 )
 def test_what_is_no_record_ends_with_one_line(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "odd\x1b[2Jname"
