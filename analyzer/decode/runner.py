@@ -128,7 +128,7 @@ class Run:
         self.bytes_read = 0
         self.result: dict[str, Any] = {}
 
-    def step(self, packets: int = STEP) -> bool:
+    def step(self, packets: int) -> bool:
         """Read up to that many packets; False at the end."""
         going = _run_interruptibly(lambda: self._run.step(packets))
         self.bytes_read = self._run.bytes_read
@@ -139,7 +139,7 @@ class Run:
 
         `kept` takes the rows of RPCs. `result` has what the core found when the last piece is given.
         """
-        while self.step():
+        while self.step(STEP):
             if kept:
                 kept.take(self)
             yield self.take

@@ -105,6 +105,8 @@ class Limits(common.Rates, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about all RPCs that ended with an error status."""
     rows = common.failed(tables)
+    if not len(rows):
+        return
     others = (common.OK, common.CANCELLED, common.DEADLINE_EXCEEDED, NOT_SEEN)
     rows = rows.where(~np.isin(rows.status, others) & ~common.refused(rows))
     if len(rows):

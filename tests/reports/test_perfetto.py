@@ -15,6 +15,7 @@ from support import ALL_CAPTURES, RECORDED, recorded, synthetic
 from traces import COUNTER, Event, Parsed, parse
 
 from grpcdiag.analyzer.analysis import analyze, of_tables
+from grpcdiag.analyzer.decode import runner
 from grpcdiag.analyzer.decode.errors import NoGrpcError
 from grpcdiag.analyzer.model.analysis import Analysis
 from grpcdiag.analyzer.model.budget import CAUSES
@@ -175,7 +176,7 @@ def test_bytes_in_flight_are_those_of_the_time_line(name: str) -> None:
 
 def test_pieces_of_the_capture_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read_trace_data([recorded("impl-go.pcap")])
-    monkeypatch.setattr(tracing, "STEP", 7)
+    monkeypatch.setattr(runner, "STEP", 7)
     pieces = read_trace_data([recorded("impl-go.pcap")])
     assert (whole.request_end_ns == pieces.request_end_ns).all()
     assert (whole.response_start_ns == pieces.response_start_ns).all()
