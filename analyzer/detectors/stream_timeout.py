@@ -102,6 +102,8 @@ class _Timed(Struct, frozen=True, eq=False):
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     """Yield one finding about the RPCs that the same timer ended."""
     rows = common.failed(tables)
+    if len(rows) < limits.rpcs:
+        return
     over = common.past_deadline(rows, limits.early_share, limits.early_ns)
     rows = rows.where((rows.row >= 0) & _is_broken_off(tables, rows) & ~over)
     if len(rows) < limits.rpcs:
