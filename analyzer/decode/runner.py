@@ -128,7 +128,7 @@ class Run:
         self.bytes_read = 0
         self.result: dict[str, Any] = {}
 
-    def step(self, packets: int) -> bool:
+    def step(self, packets: int = STEP) -> bool:
         """Read up to that many packets; False at the end."""
         going = _run_interruptibly(lambda: self._run.step(packets))
         self.bytes_read = self._run.bytes_read
