@@ -263,7 +263,7 @@ AT_ONCE = 500
 
 
 def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
-    """Return local paths of many files of one store; those of object stores are copied to `folder`. Raises StoreError."""
+    """Return local paths of files of one store; those of object stores are copied to `folder`. Raises StoreError."""
     if not urls or local_path(urls[0]) is not None:
         return [url.removeprefix("file://") for url in urls]
     system, _ = opened(urls[0])
