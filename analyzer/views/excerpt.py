@@ -50,7 +50,7 @@ class Excerpt:
 
     @property
     def exists(self) -> bool:
-        """Whether the capture has the connection."""
+        """Check whether the capture has the connection."""
         return self.connection < len(self.tables.connections.protocol)
 
 
