@@ -1,1 +1,1 @@
-"""Many captures of many hosts: one Parquet dataset, worked on by an engine that already exists."""
+"""Analyze captures of many hosts into one Parquet dataset, with local processes or a Dask cluster."""

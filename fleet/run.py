@@ -1,4 +1,4 @@
-"""Plan and execute a run."""
+"""Plan and execute a run of `grpcdiag fleet analyze`."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def plan(
     layout: str | None = None,
     keylog: str | None = None,
 ) -> Plan:
-    """Find the recordings of the sources, and those that are not yet in the dataset. Raises StoreError, LayoutError."""
+    """Find the recordings of the sources, and make tasks for new ones. Raises StoreError, LayoutError."""
     secrets = store.one(keylog) if keylog else None
     if secrets:
-        store.head(secrets.url, 1)  # what cannot be read is known before the work begins
+        store.head(secrets.url, 1)  # report a file that cannot be read before the work begins
     found: list[Found] = []
     for source in sources:
         found += store.search(source)
@@ -79,7 +79,7 @@ def plan(
 
 
 def execute(work: Plan, engine: Engine, told: Told) -> Result:
-    """Run the tasks, and update the dataset's sums. Raises StoreError, EngineError."""
+    """Run the tasks, pass each outcome to `told`, and update the dataset's summary. Raises StoreError, EngineError."""
     outcomes = []
     if work.tasks:
         catalog.prepare(work.dataset)

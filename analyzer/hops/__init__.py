@@ -1,1 +1,1 @@
-"""Calls that pass a proxy: both legs joined into one call, and the time that the proxy held it."""
+"""Join both legs of calls through a proxy into one call, and measure how long the proxy held it."""

@@ -1,4 +1,4 @@
-"""Say what a proxy did with its calls: how long it held them, and what it lost."""
+"""Describe what a proxy did with its calls: how long it held them, and what it buffered, retried or lost."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
 _TRAILERS, _CUT = 1, [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
 _PACES = 10
-"""Times between calls from which their regularity is judged (heuristic: chance makes fewer look regular)."""
+"""Fewest times between calls that can show a regular rate (heuristic: fewer may look regular by chance)."""
 _REGULAR = 0.1
-"""Most difference of their quartiles, as a share of the median, of regular times (heuristic: a timer's accuracy)."""
+"""Largest interquartile range of regular times, as a share of the median (heuristic: a timer's accuracy)."""
 _MOST = 0.5
-"""Share of the calls of which something is said as of all (heuristic: most of them)."""
+"""Share of the calls above which the verdict speaks of all calls (heuristic: the majority)."""
 
 
 class _Counts(Struct, frozen=True):
-    """What happened to how many calls."""
+    """Numbers of calls, by what happened to them; see `Hop`."""
 
     whole_requests: int
     whole_responses: int
@@ -82,7 +82,7 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messa
 
 
 def note_hop(tables: Tables, hop: Hop) -> str:
-    """Say that both legs of calls are joined, and how surely."""
+    """Say how many calls have both legs joined, and how certainly."""
     legs = [int(tables.connections.rpcs[list(rows)].sum()) for rows in (hop.front, hop.back)]
     hows = (
         (hop.exact, "by traceparent or x-request-id"),
@@ -107,7 +107,7 @@ def _count(tables: Tables, held: Held) -> _Counts:
     front, last = held.front, held.last
     was_cut = np.isin(rpcs.status_source[front], _CUT)
     trip = np.maximum(tables.connections.min_rtt_ns[rpcs.connection[last]], 0)
-    # an answer may have been on its way when the reset came
+    # the response may have been in transit when the reset arrived
     ended, open_yet = rpcs.status_source[last] == _TRAILERS, rpcs.flags[last] & COMPLETE == 0
     until = np.where(open_yet, tables.capture["last_time_ns"] or 0, ends[last])
     went_on = was_cut & (ended | open_yet) & (until > ends[front] + trip)
@@ -124,7 +124,7 @@ def _count(tables: Tables, held: Held) -> _Counts:
 
 
 def _find_pace(tables: Tables, held: Held) -> float | None:
-    """Find the rate at which calls are passed on that were held, when the times between them hardly vary."""
+    """Find the rate, per second, at which the proxy passes on held calls; None if the times between them vary."""
     order = np.argsort(tables.rpcs.start_time_ns[held.first])
     times, waited = tables.rpcs.start_time_ns[held.first][order], (held.up_ns >= PAUSE_NS)[order]
     between = np.diff(times)[waited[1:] & waited[:-1]]
@@ -135,7 +135,7 @@ def _find_pace(tables: Tables, held: Held) -> float | None:
 
 
 def _find_usual(held: Held) -> Held | None:
-    """Find the call that was held for as long as the median."""
+    """Find the call with the median time held; None without calls."""
     if not len(held.front):
         return None
     place = np.argsort(held.up_ns + held.down_ns, kind="stable")[(len(held.front) - 1) // 2]
@@ -143,7 +143,7 @@ def _find_usual(held: Held) -> Held | None:
 
 
 def _show(tables: Tables, messages: Messages, held: Held) -> Iterator[Evidence]:
-    """Show one call on both legs."""
+    """List the packets of one call on both legs."""
     rpcs = tables.rpcs
     front, first, last = int(held.front[0]), int(held.first[0]), int(held.last[0])
     ends = rpcs.start_time_ns + rpcs.duration_ns
@@ -192,7 +192,7 @@ def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
     if counts.calls_per_second:
         yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
     if counts.retried:
-        yield f"It tried {count(counts.retried, 'call')} again on its own."
+        yield f"It retried {count(counts.retried, 'call')} on its own."
     if counts.resets_not_passed_on:
         number = count(counts.resets_not_passed_on, "call")
         yield f"The client reset {number} and the proxy did not pass that on: the server behind went on."

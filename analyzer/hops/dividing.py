@@ -1,8 +1,9 @@
-"""Divide the time of a call through a proxy: what the proxy held, what the leg behind it took, what the rest was.
+"""Divide the time of a call through a proxy into time held by the proxy, time of the leg behind it, and the rest.
 
-The call lasts as long as its leg before the proxy. While that leg waits for the proxy's answer, the time is that of
-the leg behind, with its causes; what that leg does not need, the proxy held. While the client sends further messages
-and the proxy has not begun to pass the first one on, the proxy holds it, too. All other time stays what it was.
+The call lasts as long as its leg before the proxy. While that leg waits for the proxy to respond, the time has the
+causes of the leg behind; what exceeds that leg's duration is time that the proxy held the call. The proxy also holds it
+while the client sends further messages and the proxy has not yet passed on the first one. All other time keeps its
+cause.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ _TRANSPORT = [number for number, name in enumerate(CAUSES) if name not in ("clie
 
 
 class Messages(Struct, frozen=True, eq=False):
-    """When each RPC's first messages and the end of its request were at the capture point."""
+    """Times at the capture point of each RPC's first messages and of the end of its request."""
 
     first_ns: Ints
-    """When the request's first message was whole; its HEADERS without any."""
+    """When the request's first message was complete; without messages, when its HEADERS were."""
     first_packet: Ints
     last_ns: Ints
     """When the request ended."""
     answered_ns: Ints
-    """When the response's first message began; the RPC's end without any."""
+    """When the response's first message began; without messages, when the RPC ended."""
 
 
 class Held(Struct, frozen=True, eq=False):
@@ -44,25 +45,25 @@ class Held(Struct, frozen=True, eq=False):
     last: Ints
     """Row of the leg behind it that ended last."""
     legs: Ints
-    """Number of legs behind it: more than one when the proxy tried again."""
+    """Number of legs behind it: more than one if the proxy retried."""
     up_ns: Ints
-    """From the first whole message, or from HEADERS without any, until the leg behind began."""
+    """From the first complete request message (without messages, from HEADERS) until the leg behind began."""
     sending_ns: Ints
-    """Of these, the time in which the client had not ended the request."""
+    """The part of `up_ns` before the client ended the request."""
     waited_for_end: Mask
     """Whether the leg behind began only after the client had ended the request."""
     held_ns: Ints
-    """The time that is the proxy's in the call's budget."""
+    """Time with the cause `proxy` in the call's budget."""
     answering_ns: Ints
-    """Time in which the server still sent, if the proxy passed its first message on after it had ended; else 0."""
+    """Time in which the server sent its response, if the proxy passed the first message on only afterwards; else 0."""
     down_ns: Ints
-    """From the end of the leg behind until the call's end, and `answering_ns`, less the transport on the leg before."""
+    """From the end of the leg behind to the call's end, plus `answering_ns`, less the transport of the leg before."""
 
 
 def divide(tables: Tables, joined: Joined, messages: Messages) -> tuple[Ints, list[Held]]:
-    """Divide the time of all calls; the budgets of all RPCs, and the calls by number of proxies before them.
+    """Divide the time of all calls; return the budgets of all RPCs, and one `Held` per depth of proxies, deepest first.
 
-    Calls behind several proxies are divided from the last proxy to the first one.
+    Calls through several proxies are divided from the last proxy to the first.
     """
     budgets = np.array(tables.rpc_budgets)
     depth = _measure_depth(joined.parent)
@@ -84,7 +85,7 @@ def _measure_depth(parent: Ints) -> Ints:
 
 
 def _measure(tables: Tables, behind: Ints, joined: Joined, messages: Messages, budgets: Ints) -> tuple[Held, Ints]:
-    """Measure how long the proxy held the calls of some legs behind it; add up the budgets of these legs by call."""
+    """Measure how long the proxy held the calls of the legs `behind`; add up the budgets of these legs by call."""
     rpcs, connections = tables.rpcs, tables.connections
     ends = rpcs.start_time_ns + rpcs.duration_ns
     order = behind[np.lexsort((rpcs.start_time_ns[behind], joined.parent[behind]))]
@@ -94,7 +95,7 @@ def _measure(tables: Tables, behind: Ints, joined: Joined, messages: Messages, b
     sums = np.zeros((len(front), len(CAUSES)), dtype=np.int64)
     np.add.at(sums, place, budgets[order])
     first = order[begin]
-    # times at the proxy: the capture may have been taken elsewhere
+    # convert to times at the proxy: the capture may have been taken elsewhere
     to_proxy, from_proxy = _measure_ways(connections, rpcs, front, first)
     left = rpcs.start_time_ns[first] - from_proxy
     came = np.minimum(messages.first_ns[front] + to_proxy, left)
@@ -109,14 +110,14 @@ def _measure(tables: Tables, behind: Ints, joined: Joined, messages: Messages, b
 
 
 def _measure_ways(connections: Connections, rpcs: Rpcs, front: Ints, back: Ints) -> tuple[Ints, Ints]:
-    """Estimate the ways between the capture point and the proxy: half of their smallest round trips."""
+    """Estimate the one-way delays between capture point and proxy: half of the smallest round trips."""
     near = connections.near_server_rtt_ns[rpcs.connection[front]], connections.near_client_rtt_ns[rpcs.connection[back]]
     to_proxy, from_proxy = (np.maximum(trip, 0) // 2 for trip in near)
     return to_proxy, from_proxy
 
 
 def _divide(own: Ints, behind: Ints, held: Held) -> tuple[Ints, Ints]:
-    """Divide the time of calls by the budgets of both legs, and return this proxy's part of it, too.
+    """Divide the time of calls by the budgets of both legs; return the budgets, and this proxy's time.
 
     Each row adds up to the call's duration as before.
     """
@@ -124,7 +125,7 @@ def _divide(own: Ints, behind: Ints, held: Held) -> tuple[Ints, Ints]:
     sending = np.minimum(np.maximum(held.sending_ns - transport, 0), own[:, _CLIENT])
     waited = own[:, _SERVER]
     certain = np.minimum(np.maximum(held.up_ns - held.sending_ns - transport, 0) + held.down_ns, waited)
-    # what the leg behind has as its client's time is the proxy's or the client's
+    # the proxy is the client of the leg behind: that leg's client time is the proxy's or the real client's
     needed = np.where(np.arange(behind.shape[1]) == _CLIENT, 0, behind)
     whole = needed.sum(axis=1)
     taken = np.minimum(whole, waited - certain)

@@ -26,19 +26,19 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Legs(Struct, frozen=True, eq=False):
-    """The tables of a capture with calls through proxies."""
+    """The tables of a capture with joined calls through proxies."""
 
     tables: Tables
-    """Methods and failures count each call once, with its time divided by both legs; rows and connections are of all
-    legs."""
+    """Methods and failures count each call once, with its time divided by both legs. Rows of RPCs and connections are
+    those of all legs."""
     behind: Tables
-    """RPCs of the last legs alone, where the servers are; methods are those of the calls, with the response times of
-    the last legs."""
+    """Only the RPCs of the last legs, to the servers that respond. Methods are those of the calls, with the response
+    times of the last legs."""
     hops: tuple[Hop, ...]
     notes: tuple[str, ...]
     """Sentences about what was joined."""
     parent: Ints
-    """Row of each RPC's leg before the proxy, -1 for none or when there are several ways."""
+    """Row of each RPC's leg before the proxy; -1 if it has none or is ambiguous."""
 
 
 def read_legs(
@@ -116,7 +116,7 @@ def _find_messages(seen: Read) -> Messages:
     order = np.argsort(streams, kind="stable")
     asks = seen.turns[1] > 0
     place, known = _look_up(seen.turns[0], streams, order)
-    by_time = np.flatnonzero(asks & known)[::-1]  # of equal rows the first message is written last
+    by_time = np.flatnonzero(asks & known)[::-1]  # reversed: of several rows of a stream, the first message wins
     start, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
     messages = Messages(start.copy(), rpcs.first_packet.astype(np.int64), start.copy(), ends)
     messages.first_ns[place[by_time]] = seen.turns[2][by_time]
@@ -130,13 +130,13 @@ def _find_messages(seen: Read) -> Messages:
 
 
 def _look_up(keys: Ints, streams: Ints, order: Ints) -> tuple[Ints, _Mask]:
-    """Find the rows of streams, and which of them there are."""
+    """Find the rows of streams, and a mask of the keys that have one."""
     place = order[np.minimum(np.searchsorted(streams[order], keys), len(order) - 1)]
     return place, streams[place] == keys
 
 
 def _count_once(tables: Tables, calls: _Mask, last: _Mask, counted: tuple[Any, ...]) -> Tables:
-    """Make tables whose counts are those of calls, and whose open RPCs are those of the last legs."""
+    """Make tables that count calls instead of legs, and list only the open RPCs of last legs."""
     rpcs, failures, open_rpcs = tables.rpcs, tables.failures, tables.open_rpcs
     mine = calls[failures.rpc]
     connection_budgets = np.zeros_like(tables.connection_budgets)
@@ -161,7 +161,7 @@ def _take(table: Any, rows: _Mask) -> Any:
 
 
 def _take_last(tables: Tables, last: _Mask, counted: tuple[Any, ...], seen: Read) -> Tables:
-    """Make tables of the last legs, with methods that count calls and respond as the last legs do."""
+    """Make tables of the last legs; methods count calls, with the response times of the last legs."""
     everywhere = np.ones(len(tables.connections.rpcs), dtype=bool)
     responses = {method.number: method for method in methods(tables, last, seen)}
     mixed = tuple(

@@ -1,4 +1,4 @@
-"""Look for a proxy before a capture is read again to join legs; imports nothing that most captures do not need."""
+"""Look for a proxy before a capture is read again to join legs; imports only what all captures need."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from .legs import Legs
 
 MOST_RPCS = 1_000_000
-"""RPCs of a capture whose legs are joined: each needs some 1 kB of memory for a moment."""
+"""Most RPCs of a capture whose legs are joined: each needs some 1 kB of memory meanwhile."""
 MOST_MESSAGES = 20_000_000
-"""Messages of such a capture, 24 bytes each."""
+"""Most messages of such a capture: each needs 24 bytes of memory."""
 _PEEK = 100_000
-"""First packets of a capture in which a table of RPCs looks for a proxy (heuristic: some seconds of a busy one)."""
+"""First packets in which `find_legs` looks for a proxy (heuristic: some seconds of a busy capture)."""
 
 
 def explain_unread(tables: Tables, files: Sequence[str]) -> str | None:
-    """Say why a capture cannot be read again to join its legs; None when it can."""
+    """Say why the legs of a capture cannot be joined; None if they can."""
     if not all(Path(name).is_file() for name in files):
-        return "both legs of calls through a proxy are not joined: the capture is no file that can be read again"
+        return "both legs of calls through a proxy are not joined: the capture is not a file that can be read again"
     if tables.rpc_count > MOST_RPCS or tables.message_count > MOST_MESSAGES:
         return (
             f"both legs of calls through a proxy are not joined in captures of more than {MOST_RPCS:,} RPCs or "

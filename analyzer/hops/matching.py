@@ -1,4 +1,4 @@
-"""Find the RPC before a proxy of which an RPC behind it is the continuation: the leg in front of each leg behind."""
+"""Find for each RPC behind a proxy the RPC before the proxy that it continues."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from msgspec import Struct
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Rpcs
 
 NONE, EXACT, BY_ORDER, AMBIGUOUS = range(4)
-"""How a leg was joined: not at all; by an identifier that both legs carry; by sizes and times, which leave one way
-only; by sizes and times, which leave several."""
+"""How a leg was joined: not at all; by an identifier that both legs carry; by sizes and times, with only one
+possibility; by sizes and times, with several."""
 
 LONGEST_NS = 1 << 53
 """Longest RPC that is joined: 104 days, so that no sum of times overflows."""
 
 _MOST_OPEN = 64
-"""RPCs open at once among which one is looked for (heuristic: bounds the work; above it sizes decide nothing)."""
+"""Most open RPCs with equal keys that are compared (heuristic: bounds the work; among more, sizes decide nothing)."""
 _MOST_SLOW = 100_000
-"""RPCs behind a proxy without an identifier of their own that are looked at (heuristic: some seconds of work)."""
+"""Most RPCs behind a proxy that are compared one by one (heuristic: some seconds of work)."""
 
 _TRAILERS = 1
 """`Rpcs.status_source` of RPCs that their server ended with trailers."""
@@ -32,7 +32,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Joined(Struct, frozen=True, eq=False):
-    """For each RPC its leg before the proxy."""
+    """The leg before the proxy of each RPC."""
 
     parent: Ints
     """Row of the RPC before the proxy, -1 for none."""
@@ -41,14 +41,14 @@ class Joined(Struct, frozen=True, eq=False):
 
     @property
     def sure_parent(self) -> Ints:
-        """Return `parent` without those that are ambiguous."""
+        """Return `parent` with -1 for ambiguous legs."""
         return np.where(self.how == AMBIGUOUS, -1, self.parent)
 
 
 def join(rpcs: Rpcs, pairs: Sequence[tuple[Ints, Ints]]) -> Joined:
     """Join RPCs to proxies with those to the servers behind them.
 
-    A pair has the rows before one proxy, and those to all servers behind it.
+    A pair has the rows of RPCs to one proxy, and those of RPCs to all servers behind it.
     """
     parent = np.full(len(rpcs.connection), -1, dtype=np.int64)
     joined = Joined(parent, np.zeros(len(parent), dtype=np.uint8))
@@ -60,13 +60,13 @@ def join(rpcs: Rpcs, pairs: Sequence[tuple[Ints, Ints]]) -> Joined:
 
 
 class _Legs:
-    """The columns that decide; single cells are read from lists, because those of numpy arrays are slow."""
+    """The columns that are compared, with lists for access to single cells, which is slow in numpy."""
 
     def __init__(self, rpcs: Rpcs) -> None:
         known = (rpcs.method != NO_METHOD) & (rpcs.flags & BEGUN_BEFORE == 0)
         self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
         self.start, self.end = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
-        # a call that was cut may go on behind the proxy
+        # if a call was cut (reset, or open at the end of the capture), its leg behind the proxy may end later
         self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != _TRAILERS)
         self.failed: _Mask = rpcs.status != 0
         self.attempt = rpcs.previous_attempts
@@ -79,7 +79,7 @@ class _Legs:
         self.sizes = _number(self.request_size, rpcs.response_bytes, seen=everywhere)
 
     def may_be(self, front: Ints, back: Ints) -> _Mask:
-        """Check for pairs whether one lies inside the other, as the same attempt of the same trace.
+        """Check for pairs of rows whether the leg behind lies inside the leg before: same attempt, same trace if known.
 
         Proxies pass a trace on (W3C Trace Context section 4.3), but many write an `x-request-id` of their own.
         """
@@ -98,7 +98,7 @@ class _Legs:
 
 
 def _number(*columns: npt.NDArray[Any], seen: _Mask) -> Ints:
-    """Number rows from 1, equal ones alike; 0 where the key is not seen."""
+    """Give rows with equal columns the same number, from 1; 0 where the key is not seen."""
     rows = np.stack([column.astype(np.uint64) for column in columns])
     order = np.lexsort(rows)
     differs = np.r_[False, (np.diff(rows[:, order]) != 0).any(axis=0)] if len(order) else np.zeros(0, dtype=bool)
@@ -116,7 +116,7 @@ def _join_pair(legs: _Legs, front: Ints, back: Ints, joined: Joined) -> None:
                 parent[row], how[row] = found[0], EXACT
     free = front[~np.isin(front, parent)]
     _assign_by_order(legs, dict(_find_fronts(legs, legs.sizes, free, back[parent[back] < 0])), joined)
-    # an attempt that failed behind the proxy, or a call that was cut, has other sizes than its other leg
+    # if an attempt failed behind the proxy or a call was cut, the response sizes of its legs differ
     for row, found in _find_fronts(legs, legs.request_size, front, back[parent[back] < 0]):
         likely = [one for one in found if legs.failed[row] or legs.failed[one]]
         if len(likely) == 1:
@@ -124,7 +124,7 @@ def _join_pair(legs: _Legs, front: Ints, back: Ints, joined: Joined) -> None:
 
 
 def _join_unique(legs: _Legs, keys: Ints, front: Ints, back: Ints, joined: Joined) -> None:
-    """Join the legs whose key only one RPC before the proxy has, and only one behind it."""
+    """Join legs whose key exactly one RPC before the proxy has, and exactly one behind it."""
     size = int(keys.max(initial=0)) + 1
     once = (np.bincount(keys[front], minlength=size) == 1) & (np.bincount(keys[back], minlength=size) == 1)
     once[0] = False
@@ -136,7 +136,7 @@ def _join_unique(legs: _Legs, keys: Ints, front: Ints, back: Ints, joined: Joine
 
 
 def _find_fronts(legs: _Legs, keys: Ints, front: Ints, back: Ints) -> Iterator[tuple[int, list[int]]]:
-    """Find for each RPC behind the proxy those before it with the same key that it may belong to."""
+    """Find for each RPC behind the proxy the RPCs before it with the same key that it may continue."""
     back = back[(keys[back] != 0) & np.isin(keys[back], keys[front])]
     if not 0 < len(back) <= _MOST_SLOW:
         return
@@ -150,7 +150,7 @@ def _find_fronts(legs: _Legs, keys: Ints, front: Ints, back: Ints) -> Iterator[t
 
 
 def _sweep(legs: _Legs, front: list[int], back: list[int]) -> Iterator[tuple[int, list[int]]]:
-    """Go through both in the order of their starts, with those before the proxy that are open."""
+    """Go through RPCs with one key in the order of starts; yield each leg behind with the open legs it may continue."""
     cells = legs.cells
     open_ones: list[tuple[int, int]] = []  # a heap by the time of their end
     begun = 0
@@ -174,10 +174,10 @@ def _sweep(legs: _Legs, front: list[int], back: list[int]) -> Iterator[tuple[int
 
 
 def _assign_by_order(legs: _Legs, found: dict[int, list[int]], joined: Joined) -> None:
-    """Assign each RPC behind the proxy another one before it, as long as one of them has one choice only.
+    """Assign a different RPC before the proxy to each RPC behind it, first where there is only one choice.
 
-    If the whole assignment can be made in one way only, there always is such an RPC. Where there are several ways, all
-    give the same sum of times: then each gets the one that ends first.
+    If the whole assignment is unique, there always is an RPC with only one choice. Otherwise all assignments give the
+    same sum of times: then each RPC gets the choice that ends first.
     """
     behind: dict[int, list[int]] = {}
     for row, fronts in found.items():
@@ -195,7 +195,7 @@ def _assign_by_order(legs: _Legs, found: dict[int, list[int]], joined: Joined) -
                 continue
             taken = min(choices, key=lambda one: (ends[one][1], one))
             others = [other for other in behind[taken] if taken in left.get(other, ())]
-            wanted = any(len(left[other]) == 1 for other in others)  # by another one, which has no other choice
+            wanted = any(len(left[other]) == 1 for other in others)  # another leg has no other choice
             joined.parent[row] = taken
             joined.how[row] = AMBIGUOUS if wanted or number >= len(clear) else BY_ORDER
             for other in others:

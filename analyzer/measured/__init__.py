@@ -1,1 +1,1 @@
-"""What a client measured: records of its calls, and which RPCs of a capture they are."""
+"""Read records of calls that a client measured, and join them with the RPCs of a capture."""

@@ -1,4 +1,4 @@
-"""Assign what is inside what: RPCs to the calls that began before them and ended after them."""
+"""Assign RPCs to the calls that contain them: those that began before them and ended after them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from msgspec import Struct
 from ..tables import Ints
 
 _LIVE = 65_536
-"""RPCs that ended and wait for their call at once (heuristic: more than any client delivers late; bounds the time)."""
+"""Most ended RPCs without a call at one time (heuristic: more than any client delivers late; bounds the work)."""
 
 
 class Spans(Struct, eq=False):
-    """Intervals with the numbers by which they are known."""
+    """Intervals in nanoseconds since the epoch, each with a number that identifies it."""
 
     numbers: Ints
     start: Ints
@@ -24,10 +24,10 @@ class Spans(Struct, eq=False):
 
 
 def assign(calls: Spans, rpcs: Spans) -> list[tuple[int, int]]:
-    """Assign as many RPCs to calls that contain them as possible; positions of both, in the order of calls' ends.
+    """Assign as many RPCs as possible to calls that contain them; return positions of both, by ends of calls.
 
-    Each call, in the order of ends, takes the earliest RPC that ended in it and began after it. No assignment has more
-    pairs: an RPC that began later suits every call that a chosen one suits.
+    Each call, in the order of ends, takes the RPC that began first among those inside it. No assignment has more pairs:
+    an RPC that began later fits into every call of the same or a later end that the taken one fits into.
     """
     live: list[tuple[int, int]] = []
     pairs: list[tuple[int, int]] = []
@@ -49,9 +49,9 @@ def assign(calls: Spans, rpcs: Spans) -> list[tuple[int, int]]:
 
 
 def find_certain(calls: Spans, rpcs: Spans, pairs: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Find the pairs that every assignment of the same calls and RPCs has: the order of ends or of starts forces them.
+    """Mark pairs that every assignment of these calls and RPCs contains, because the order of ends or starts forces it.
 
-    When no later RPC ended before the call did, and none earlier is left, only one RPC can be the call's.
+    If no later RPC ended before the call, and no earlier RPC is left, only one RPC can belong to the call.
     """
     some = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     call_start, call_end = calls.start[some[:, 0]], calls.end[some[:, 0]]
@@ -60,7 +60,10 @@ def find_certain(calls: Spans, rpcs: Spans, pairs: Sequence[tuple[int, int]]) ->
 
 
 def _find_alone(outer: Ints, inner: Ints) -> npt.NDArray[np.bool_]:
-    """Find pairs, by `outer`, before which all inner values are before them and after which all are after them."""
+    """Mark pairs whose inner value cannot belong to a neighbour.
+
+    In the order of `outer`: all later inner values exceed the pair's outer value, and its own exceeds the one before.
+    """
     order = np.argsort(outer, kind="stable")
     later = np.minimum.accumulate(inner[order][::-1])[::-1]
     cut = np.append(later[1:] > outer[order][:-1], True)
@@ -70,7 +73,7 @@ def _find_alone(outer: Ints, inner: Ints) -> npt.NDArray[np.bool_]:
 
 
 def assign_nearest(calls: Spans, rpcs: Spans, most_ns: int) -> list[tuple[int, int]]:
-    """Assign RPCs to calls that began before them and ended at about the same time, the nearest ends first."""
+    """Assign RPCs to calls that began before them and ended within `most_ns` of them, the nearest ends first."""
     order = np.argsort(calls.end, kind="stable")
     ends = calls.end[order]
     found: list[tuple[int, int, int]] = []
@@ -90,4 +93,4 @@ def assign_nearest(calls: Spans, rpcs: Spans, most_ns: int) -> list[tuple[int, i
 
 
 _NEAR = 16
-"""Calls looked at that ended before an RPC did, and after (heuristic: more do not end together; bounds the time)."""
+"""Calls compared on each side of an RPC's end (heuristic: more do not end together; bounds the work)."""

@@ -1,7 +1,7 @@
-"""CSV with a row per call: `start_time`, `duration`, and if known `method`, `status`, `trace_id`, `span_id`.
+"""Read CSV with a row per call: `start_time`, `duration`, and if known `method`, `status`, `trace_id`, `span_id`.
 
 A unit may end a column's name (`duration_ms`, `start_ns`) or its values (`12.5 ms`). Without one, a start is ISO 8601
-or a number since the epoch, whose size tells its unit, and a duration has the same unit: seconds beside ISO 8601.
+or a number since the epoch, whose size gives its unit. A duration then has the unit of the start, or seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{1,32})", re.ASCII)
 
 
 class Columns(Struct):
-    """Where what is: a column's number, and the unit in its name."""
+    """Number of each column, and the unit in its name."""
 
     start: tuple[int, str] | None
     end: tuple[int, str] | None
@@ -34,7 +34,7 @@ class Columns(Struct):
 
     @property
     def are_enough(self) -> bool:
-        """Say whether they tell when a call began and ended."""
+        """Check whether they give the start and the end of a call."""
         return sum(known is not None for known in (self.start, self.end, self.duration)) >= 2
 
 
@@ -97,7 +97,7 @@ def _read_row(row: list[str], columns: Columns, where: str) -> tuple[Call, bool]
 
 
 def _read_instant(text: str, column: tuple[int, str] | None, where: str) -> tuple[int, str, bool]:
-    """Give an instant, the unit of its number, and whether its zone is known."""
+    """Return an instant, the unit of its number, and whether its time zone is known."""
     if "-" in text.lstrip("-") or ":" in text:
         instant, has_zone = parse_instant(text, where)
         return instant, "", has_zone

@@ -1,4 +1,4 @@
-"""The figures of a report from joined calls."""
+"""Compute the figures of a report from joined calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .record import BY_SERVER, Record
 from .times_of_calls import CallTimes, divide, measure_full
 
 WORTH_NAMING_NS = 1_000_000
-"""Wait of a call from which it counts as queued (heuristic: shorter ones are the scheduler's)."""
+"""Shortest wait of a call that counts as queued (heuristic: shorter ones come from the scheduler)."""
 _AT_CLIENT = _core.VANTAGES.index("client")
 
 
 def describe_client(named_records: Sequence[tuple[str, Record]], tables: Tables) -> ClientFacts:
-    """Join the records, each with its file's name, with the RPCs of a capture, which have a row each."""
+    """Join records, each with its file's name, with the RPCs of a capture; `tables` must have a row per RPC."""
     joined = join([record for _, record in named_records], tables)
     times = divide(joined)
     never, outside = _judge_others(joined, tables)
@@ -78,7 +78,7 @@ def _combine_bounds(joined: Joined) -> ClockBounds | None:
 
 
 def _judge_others(joined: Joined, tables: Tables) -> tuple[Ints, int]:
-    """Find the calls that never reached the wire, and count those that the capture cannot show."""
+    """Find calls without an RPC that never reached the wire, and count those that the capture may lack."""
     left = np.flatnonzero(joined.how == 0)
     first, last = tables.capture["first_time_ns"], tables.capture["last_time_ns"]
     if first is None or last is None or not len(left):
@@ -98,7 +98,7 @@ def _judge_others(joined: Joined, tables: Tables) -> tuple[Ints, int]:
 
 
 def _sum_budget(joined: Joined, times: CallTimes, tables: Tables) -> dict[str, int]:
-    """Sum up the time of the calls by cause; that on the wire is their RPCs' own."""
+    """Sum up the time of the calls by cause; time on the wire has the causes of the RPCs."""
     ended = times.ended
     rows = [row for one in times.number[ended].tolist() for row in joined.rows[one]]
     wire = totals_ns(tables.rpc_budgets[rows]) if rows else (0,) * len(_core.CAUSES)

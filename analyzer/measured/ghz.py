@@ -1,6 +1,6 @@
-"""ghz's JSON (`--format json`): one row per call, with the time at which it ended.
+"""Read ghz's JSON (`--format json`): one row per call, with the time at which it ended.
 
-ghz writes local time, drops trailing zeros of a second's fraction, and names neither method nor connection per row.
+ghz writes local time and drops trailing zeros of fractions of a second. Rows have neither method nor connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Detail(Struct):
 
 
 class Options(Struct):
-    """What ghz was asked for."""
+    """Options of the ghz run."""
 
     call: str | None = None
     host: str | None = None

@@ -1,4 +1,4 @@
-"""Jaeger's JSON, as its UI and its query service give traces. Its times are microseconds, cut off."""
+"""Read traces in the JSON of Jaeger's UI and query service. Its times are whole microseconds, rounded down."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _convert(span: JaegerSpan, where: str) -> Span:
 
 
 def _parse_hex(text: str, where: str) -> int:
-    """Parse an id, whose leading zeros Jaeger may leave out."""
+    """Parse a hexadecimal id; Jaeger may omit leading zeros. Raises RecordError."""
     try:
         if len(text) <= 32:
             return int(text, 16) if text else 0

@@ -1,7 +1,7 @@
-"""Join a client's calls with the RPCs of a capture: by the ids of `traceparent`, else by method, status and time.
+"""Join a client's calls with the RPCs of a capture: by the ids of `traceparent`, otherwise by method, status and time.
 
-What the ids do not decide is an assignment: an RPC lies inside its call, has its status, and calls end in the order in
-which their answers arrive.
+Without ids, an RPC must lie inside its call and have the call's status. Among several possibilities, calls end in the
+order in which their responses arrive.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from .record import BY_SERVER, Call, Record
 from .wire import Wire, find_calls
 
 NOT_JOINED, EXACT, BY_ORDER, AMBIGUOUS = range(4)
-"""How a call is joined."""
+"""How a call is joined: not at all; by ids; by order, with one possibility; with several possibilities."""
 
 RESET_SLACK_NS = 20_000_000
-"""How much later than a client's library the wire may learn that a call is over (heuristic: a busy process)."""
+"""Longest time from a call's end in the client to its RST_STREAM on the wire (heuristic: a busy process)."""
 
 _OK = "OK"
 _MOST = 0.5
-"""Share of the calls answered during a capture that have an RPC in it, below which the record is of something else
-(heuristic: half; some lie inside a strange RPC by chance)."""
+"""Least share of calls answered during a capture that must have an RPC in it; below it, the record is of another run
+(heuristic: half, because some contain another call's RPC by chance)."""
 
 _BY_SERVER_CODES = [_core.STATUSES.index(name) for name in BY_SERVER]
 
 
 class Joined(Struct, eq=False):
-    """The calls, and the RPCs of each."""
+    """Calls and their RPCs; columns have a row per call."""
 
     calls: list[Call]
     source: Ints
-    """Number of the record that a call is from."""
+    """Number of the call's record."""
     how: Ints
     rows: list[list[int]]
-    """Rows of a call's RPCs, the earliest first."""
+    """Rows of the call's RPCs, the earliest first."""
     start: Ints
     end: Ints
-    """Of the calls, by the capture's clock."""
+    """Start and end of the calls by the capture's clock, nanoseconds since the epoch."""
     bounds: list[clock.Bounds | None]
-    """Per record, of the clocks' difference."""
+    """Bounds of each record's clock offset."""
     wire: Wire
     doubtful: set[int]
-    """Calls without an RPC that may be those of RPCs without a call: neither have ids."""
+    """Calls without an RPC that may belong to RPCs without a call, because neither have ids."""
 
 
 def join(records: Sequence[Record], tables: Tables) -> Joined:
-    """Join the records' calls with RPCs, which have a row each."""
+    """Join the records' calls with RPCs; `tables` must have a row per RPC."""
     wire = find_calls(tables)
     calls, source = _list_calls(records)
     found = _find_by_span(calls, tables, wire)
@@ -71,7 +71,7 @@ def join(records: Sequence[Record], tables: Tables) -> Joined:
 
 
 def _list_calls(records: Sequence[Record]) -> tuple[list[Call], Ints]:
-    """List all calls with the number of their record; a span that is in several counts once."""
+    """List all calls with the number of their record; a span in several records counts once."""
     seen: set[tuple[int, int]] = set()
     calls, source = [], []
     for number, record in enumerate(records):
@@ -85,7 +85,7 @@ def _list_calls(records: Sequence[Record]) -> tuple[list[Call], Ints]:
 
 
 def _find_by_span(calls: Sequence[Call], tables: Tables, wire: Wire) -> dict[int, int]:
-    """Find the call of each RPC that has the span of one, or of an attempt of one."""
+    """Find, by row, the call of each RPC that carries the span of a call or of an attempt."""
     own = {
         (call.trace, span): number for number, call in enumerate(calls) for span in (call.span, *call.attempts) if span
     }
@@ -101,7 +101,7 @@ def _find_by_span(calls: Sequence[Call], tables: Tables, wire: Wire) -> dict[int
 def _merge(
     calls: Sequence[Call], source: Ints, found: Mapping[int, int], wire: Wire
 ) -> tuple[list[Call], Ints, list[list[int]]]:
-    """Make one call of those that the wire shows to be attempts of one, each with a span of its own."""
+    """Merge calls that the capture shows to be attempts of one call, each with its own span."""
     owner: dict[int, int] = {}
     same = list(range(len(calls)))
     known = np.fromiter(found, dtype=np.int64, count=len(found))
@@ -122,7 +122,7 @@ def _merge(
 
 
 class _Pools:
-    """RPCs that no call has yet, as calls: by method, by trace."""
+    """RPCs without a call so far, grouped into calls, by method and by trace."""
 
     def __init__(self, tables: Tables, wire: Wire, rows: Iterable[Sequence[int]]) -> None:
         taken = {int(wire.call[row]) for some in rows for row in some}
@@ -170,7 +170,7 @@ class _Methods:
                 self._named.setdefault(known, []).append(places)
 
     def find(self, method: str | None) -> Ints:
-        """Find the positions of RPCs that may have a method: without a name in the capture, any."""
+        """Find the positions of RPCs that may have a method; RPCs whose method is unknown may have any."""
         if method is None:
             return self._all
         found = [*self._named.get(method, ()), *self._unnamed]
@@ -178,7 +178,7 @@ class _Methods:
 
 
 def _join_record(joined: Joined, number: int, record: Record, pools: _Pools, tables: Tables) -> None:
-    """Join the calls of one record, which have one clock, that no ids have joined."""
+    """Join the calls of one record that ids have not joined; all of them have one clock."""
     mine = np.flatnonzero(joined.source == number)
     if not len(mine):
         return
@@ -221,14 +221,14 @@ def _choose_zone(joined: Joined, numbers: Ints) -> int:
 
 
 def _mask_server(pools: _Pools, server: str | None, tables: Tables) -> npt.NDArray[np.bool_]:
-    """Mark RPCs to the server that a record names, all if there is none to it."""
+    """Mark RPCs to the server that a record names; all RPCs if none goes there."""
     known = [tables.server(row) == server for row in range(len(tables.connections.rpcs))] if server else []
     there = np.array(known, dtype=np.bool_)[pools.connection] if known else np.zeros(len(pools.start), dtype=np.bool_)
     return there if there.any() else np.ones(len(pools.start), dtype=np.bool_)
 
 
 def _bound(joined: Joined, numbers: Ints) -> clock.Bounds | None:
-    """Bound the clocks' difference, less what the calls were moved by, by joined calls."""
+    """Bound by joined calls the clock offset that remains after the calls' times were moved."""
     wire = joined.wire
     first = np.array([joined.rows[one][0] for one in numbers.tolist()], dtype=np.int64)
     last = np.array([joined.rows[one][-1] for one in numbers.tolist()], dtype=np.int64)
@@ -238,7 +238,7 @@ def _bound(joined: Joined, numbers: Ints) -> clock.Bounds | None:
 
 
 def _bound_left(joined: Joined, left: Ints, pools: _Pools, reach: npt.NDArray[np.bool_]) -> clock.Bounds | None:
-    """Bound it without pairs, where all calls and all RPCs of their methods are the same by number and status."""
+    """Bound the offset without pairs, if calls and RPCs have one method and the same statuses equally often."""
     method = {joined.calls[one].method for one in left.tolist()}
     if len(method) != 1 or not pools.answered.all():
         return None
@@ -251,9 +251,9 @@ def _bound_left(joined: Joined, left: Ints, pools: _Pools, reach: npt.NDArray[np
 
 
 def _choose_offset(joined: Joined, left: Ints, pools: _Pools, bounds: clock.Bounds) -> int:
-    """Choose no offset if all calls then contain an RPC, else the least: calls that wait leave the most far away.
+    """Choose no offset if all calls then contain an RPC, otherwise the least one.
 
-    The middle follows when the calls are joined.
+    The upper bound is far off if all calls waited before they were sent. The middle is chosen once calls are joined.
     """
     if bounds.least <= 0 <= bounds.most:
         calls = Spans(left, joined.start[left], joined.end[left])
@@ -264,7 +264,7 @@ def _choose_offset(joined: Joined, left: Ints, pools: _Pools, bounds: clock.Boun
 
 
 def _fits(joined: Joined, mine: Ints, tables: Tables) -> bool:
-    """Check whether the record is of this capture: most of the calls answered during the capture have an RPC in it."""
+    """Check whether the record belongs to this capture: most calls answered during the capture have an RPC in it."""
     first, last = tables.capture["first_time_ns"] or 0, tables.capture["last_time_ns"] or 0
     meeting = mine[(joined.end[mine] >= first) & (joined.start[mine] <= last)]
     answered = np.array([one for one in meeting.tolist() if joined.calls[one].status == _OK], dtype=np.int64)
@@ -274,7 +274,7 @@ def _fits(joined: Joined, mine: Ints, tables: Tables) -> bool:
 
 
 def _undo(joined: Joined, mine: Ints, pools: _Pools) -> None:
-    """Leave the calls without RPCs again."""
+    """Undo the joins of calls."""
     for one in mine.tolist():
         if joined.how[one] != NOT_JOINED:
             joined.how[one], joined.rows[one] = NOT_JOINED, []
@@ -282,7 +282,7 @@ def _undo(joined: Joined, mine: Ints, pools: _Pools) -> None:
 
 
 def _find_doubtful(joined: Joined, pools: _Pools) -> None:
-    """Find calls that the client ended and that may have one of the RPCs left: as many as these are."""
+    """Find calls that the client ended and that may own a remaining RPC: at most as many as RPCs remain."""
     for has_trace in (True, False):
         left = [
             one
@@ -299,13 +299,13 @@ def _number_status(name: str | None) -> int:
 
 
 def _find_resolution(calls: Iterable[Call]) -> int:
-    """Find how far a record's times are rounded, to add it to both ends of its calls."""
+    """Find the unit to which a record's times are rounded, in nanoseconds, to widen its calls by it."""
     unit = int(np.gcd.reduce([one for call in calls for one in (call.start_ns, call.end_ns)]))
     return max((step for step in (1_000, 1_000_000, 1_000_000_000) if unit and unit % step == 0), default=0)
 
 
 def _join_traces(joined: Joined, left: Ints, pools: _Pools, slack: int) -> None:
-    """Join calls whose trace is known and whose span is not with the RPCs of that trace."""
+    """Join calls that have a trace id but no span id with the RPCs of that trace."""
     calls: dict[int, list[int]] = {}
     for one in left.tolist():
         if joined.calls[one].trace and not joined.calls[one].span:
@@ -331,7 +331,7 @@ def _list_methods(joined: Joined, some: Iterable[int], pools: _Pools) -> Iterato
 
 
 def _join_group(joined: Joined, group: Sequence[int], places: Ints, pools: _Pools, slack: int) -> None:
-    """Join calls of one method: those with the status of the RPC first, then those that the client may have ended."""
+    """Join calls of one method: first those with the RPC's status, then those that the client may have ended."""
     calls = np.array(group, dtype=np.int64)
     status = np.array([_number_status(joined.calls[one].status) for one in group], dtype=np.int64)
     ended = calls[~np.isin(status, _BY_SERVER_CODES)]
@@ -342,11 +342,11 @@ def _join_group(joined: Joined, group: Sequence[int], places: Ints, pools: _Pool
     _join_some(joined, calls, places[pools.status[places] == NOT_SEEN], pools, slack, sure=False)
     for some in (places[~pools.answered[places]], places):
         _join_some(joined, ended, some, pools, slack, sure=False)
-    _join_near(joined, ended, places, pools)  # an answer may arrive just after the deadline
+    _join_near(joined, ended, places, pools)  # a response may arrive just after the deadline
 
 
 def _join_near(joined: Joined, calls: Ints, places: Ints, pools: _Pools) -> None:
-    """Join calls that the client ended with streams that end at about that time: it resets them."""
+    """Join calls that the client ended with streams that end at about the same time, because the client resets them."""
     calls, places = calls[joined.how[calls] == NOT_JOINED], places[pools.free[places]]
     own = Spans(calls, joined.start[calls], joined.end[calls])
     there = Spans(places, pools.start[places], pools.last_end[places])

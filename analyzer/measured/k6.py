@@ -1,4 +1,4 @@
-"""k6's JSON lines (`--out json`): points of the metric `grpc_req_duration`, written when a call ends."""
+"""Read k6's JSON lines (`--out json`): points of the metric `grpc_req_duration`, written when a call ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verdict says first when most of a call's time is not on the wire."""
+"""Write the first sentence of the verdict if most of the calls' time is not on the wire."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PLACES_ELSEWHERE = _PLACES | {
     DELIVERY: "after the last byte passed the capture point",
 }
 _MOST = 0.5
-"""Share of a cause in the time before HEADERS from which it explains it, and of calls with an RPC below which a record
-may be of something else (heuristic: most of them)."""
+"""Least share of a queue in the time before HEADERS to explain it, and of calls with an RPC for a record to be of this
+capture (heuristic: the majority)."""
 
 
 def lead_verdict(analysis: Analysis, client: ClientFacts) -> Verdict:
-    """Put before the verdict where the calls' time is, when the largest part of it is not on the wire."""
+    """Begin the verdict with where the calls' time is, if its largest part is not on the wire."""
     said = [text for text in (_describe_largest(client), _describe_never(client)) if text]
     return Verdict(" ".join([*said, analysis.verdict.text]), analysis.verdict.finding)
 
@@ -45,7 +45,7 @@ def _describe_largest(client: ClientFacts) -> str:
 
 
 def _explain(client: ClientFacts) -> str:
-    """Name the queue in which most of the time before HEADERS passes."""
+    """Describe the queue in which most of the time before HEADERS passes."""
     if not client.queues or client.queues[0].waiting_ns < _MOST * client.budget.get(QUEUE, 0):
         return ", and the packets do not show why"
     return f": {describe_queue(client.queues[0])}"

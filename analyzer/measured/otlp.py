@@ -1,7 +1,7 @@
-"""OpenTelemetry's spans as OTLP's JSON: documents or lines, as the collector's file exporter writes them.
+"""Read OpenTelemetry spans in OTLP JSON: documents or lines, as the Collector's file exporter writes them.
 
-Ids are hexadecimal, as OTLP demands, or base64, as protobuf's own JSON has them. 64-bit integers are texts or numbers,
-enumerations names or numbers.
+Ids are hexadecimal, as OTLP requires, or base64, as in protobuf's own JSON mapping. 64-bit integers are strings or
+numbers; enumerations are names or numbers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _WORD = re.compile(r"[A-Z_a-z]+")
 
 
 class Value(Struct, rename="camel"):
-    """A value of an attribute; lists and maps are left out."""
+    """The value of an attribute; lists and maps are ignored."""
 
     string_value: str | None = None
     int_value: int | str | None = None
 
     def as_text(self) -> str | None:
-        """Give the value as text."""
+        """Return the value as text; None for other types."""
         return self.string_value if self.int_value is None else str(self.int_value)
 
 
@@ -41,7 +41,7 @@ class Attribute(Struct):
 
 
 class Status(Struct):
-    """A span's own status."""
+    """The status of a span."""
 
     code: int | str = 0
     message: str = ""
@@ -109,7 +109,7 @@ def _convert(span: JsonSpan, where: str) -> Span:
 
 
 def name_status(ok: bool, message: str) -> str | None:
-    """Name the gRPC status that a span's own status stands for: gRPC's plugins begin the message with its name."""
+    """Return the gRPC status that a span's status stands for: gRPC's plugins begin its message with the name."""
     word = _WORD.match(message)
     return "OK" if ok else word[0] if word else None
 

@@ -1,6 +1,6 @@
-"""OpenTelemetry's spans as OTLP's protobuf: one message, or several with a length of four octets before each.
+"""Read OpenTelemetry spans in OTLP protobuf: one message, or several, each after its length in four octets.
 
-The collector's file exporter writes the latter with `format: proto`.
+The Collector's file exporter writes the latter with `format: proto`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _LENGTH = 4
 _FIELD = 0x0A
-"""How every message begins: field 1, `resource_spans`, of bytes."""
+"""First byte of every message: the tag of field 1, `resource_spans`, with wire type 2 (length-delimited)."""
 
 
 def looks_like(data: bytes) -> bool:
-    """Check whether a file begins as one of the two forms does; text does not."""
+    """Check whether a file begins like one of the two forms; text does not."""
     if data[:1] == bytes([_FIELD]):
         return data.lstrip()[:1] != b"{"
     length = int.from_bytes(data[:_LENGTH])
@@ -68,7 +68,7 @@ def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _convert(span: ProtobufSpan, where: str) -> Span:
     if len(span.trace_id) not in (0, 16) or {len(span.span_id), len(span.parent_span_id)} - {0, 8}:
-        raise RecordError(f"{where}: an id of a wrong length")
+        raise RecordError(f"{where}: an id has a wrong length")
     texts = {one.key: one.value.string_value or str(one.value.int_value) for one in span.attributes}
     return Span(
         trace=int.from_bytes(span.trace_id),

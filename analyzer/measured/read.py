@@ -1,4 +1,4 @@
-"""Read a record of any format: which one it is, its bytes say."""
+"""Read a record of any format; its bytes show which one it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABSENT = Raw(b"null")
 
 
 class Document(Struct, rename="camel"):
-    """What tells the JSON formats apart."""
+    """The properties that distinguish the JSON formats."""
 
     details: Raw = ABSENT
     options: Raw = ABSENT
@@ -40,7 +40,7 @@ def read_record(data: bytes) -> Record:
     except RecordError:
         raise
     except msgspec.ValidationError as error:
-        raise RecordError(f"not as its format has it: {error}") from None
+        raise RecordError(f"it does not match its format: {error}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordError(f"not readable, perhaps cut: {error}") from None
 
@@ -96,7 +96,7 @@ def _has(value: Raw) -> bool:
 
 
 def _list_documents(data: bytes) -> Iterator[tuple[int, Document]]:
-    """Give the document, or the documents of lines that have one each, with the number of its line."""
+    """Yield the document, or one document per line, each with its line number. Raises RecordError."""
     lines = data.splitlines()
     try:
         first = next(place for place, line in enumerate(lines) if line.strip())

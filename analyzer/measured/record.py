@@ -1,4 +1,4 @@
-"""What every format of a record is read into."""
+"""Records of calls, the same for every format."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from .. import _core
 
 MOST_BYTES = 256 << 20
-"""Bytes of a record that are read: some three million calls of ghz."""
+"""Most bytes of a record: some three million calls of ghz."""
 MOST_NS = 2**62
-"""The last instant of a call, in the year 2116: differences of such instants fit 64 bits."""
+"""Latest time of a call, in the year 2116: differences of such times fit into 64 bits."""
 
 
 BY_SERVER = frozenset(
@@ -27,21 +27,21 @@ BY_SERVER = frozenset(
         "DATA_LOSS",
     )
 )
-"""Statuses that no gRPC library makes by itself (gRPC's page on status codes): such a call was answered."""
+"""Statuses that gRPC libraries never generate (gRPC's page on status codes): the server answered such a call."""
 
 
 class RecordError(ValueError):
-    """A file is no record of calls; the message says where and why."""
+    """A file is not a record of calls; the message says where and why."""
 
 
 class Call(Struct):
     """One call as the client measured it."""
 
     start_ns: int
-    """Since the epoch, by the client's clock."""
+    """Nanoseconds since the epoch by the client's clock."""
     end_ns: int
     method: str | None = None
-    """`/package.Service/Method`, or the end of it."""
+    """`/package.Service/Method`, or `Method` without its service."""
     status: str | None = None
     """Name of the gRPC status code."""
     trace: int = 0
@@ -58,15 +58,15 @@ class Record(Struct):
     format: str
     calls: list[Call]
     server: str | None = None
-    """Where the client connected to, `address:port`."""
+    """The server that the client connected to, `address:port`."""
     has_zone: bool = True
-    """Whether the times say their time zone."""
+    """Whether the times include a time zone."""
 
 
 def make_call(
     start_ns: int, duration_ns: int, where: str, method: str | None = None, status: str | None = None
 ) -> Call:
-    """Make a call of checked times. Raises RecordError."""
+    """Make a call after checking its times. Raises RecordError."""
     if duration_ns < 0:
         raise RecordError(f"{where}: the duration is negative")
     if not 0 <= start_ns <= start_ns + duration_ns <= MOST_NS:
@@ -91,7 +91,7 @@ def parse_status(text: str | None) -> str | None:
 
 @lru_cache(maxsize=1_024)
 def parse_method(text: str | None) -> str | None:
-    """Parse a method: `/pkg.Svc/Do`, `pkg.Svc/Do`, `pkg.Svc.Do`, `Do`; a name without its service stays one."""
+    """Parse a method: `/pkg.Svc/Do`, `pkg.Svc/Do`, `pkg.Svc.Do`, `Do`; a name without a service stays as it is."""
     if not text or not (name := text.strip().lstrip("/")):
         return None
     if "/" not in name and "." in name:

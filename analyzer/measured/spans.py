@@ -1,7 +1,7 @@
-"""Spans of any tracing format: which are calls of a gRPC client, and which attempts of them.
+"""Find the spans of any tracing format that are calls of a gRPC client, and the attempts of these calls.
 
-gRPC's own plugins name the span of a call `Sent.<method>` and those of its attempts `Attempt.<method>` (gRFC A72);
-other instrumentation follows OpenTelemetry's conventions for RPC, old or new.
+gRPC's own plugins name the span of a call `Sent.<method>` and those of its attempts `Attempt.<method>` (gRFC A72).
+Other instrumentation follows the old or the new OpenTelemetry semantic conventions for RPC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OWN_NAME = re.compile(r"(Sent|Attempt)\.(.+)", re.DOTALL)
 
 
 class Span(Struct):
-    """A span, as far as it says whether it is a call."""
+    """The parts of a span that show whether it is a call."""
 
     trace: int
     span: int
@@ -29,13 +29,13 @@ class Span(Struct):
     attributes: Mapping[str, str]
     """Values as texts."""
     status: str | None = None
-    """From the span's own status, where its attributes have none."""
+    """gRPC status from the span's own status; used if its attributes have none."""
     where: str = ""
-    """How an error names it."""
+    """How error messages name the span."""
 
 
 def list_calls(spans: Iterable[Span]) -> list[Call]:
-    """Make a call of each client's span, with the spans of its attempts; one that came twice counts once."""
+    """Make a call of each client span, with the spans of its attempts; a repeated span counts once."""
     own = {(span.trace, span.span): span for span in spans if _find_kind(span)}
     calls = {key: _make(span) for key, span in own.items() if _find_caller(span, own) is None}
     for key, span in own.items():
@@ -46,7 +46,7 @@ def list_calls(spans: Iterable[Span]) -> list[Call]:
 
 
 def _find_kind(span: Span) -> str | None:
-    """Tell calls and attempts of a gRPC client from other spans."""
+    """Return `Sent`, `Attempt` or `call` for spans of a gRPC client; None for others."""
     if match := _OWN_NAME.fullmatch(span.name):
         return match[1]
     attributes = span.attributes
@@ -74,7 +74,7 @@ def _make(span: Span) -> Call:
 
 
 def _find_caller(span: Span, own: Mapping[tuple[int, int], Span]) -> Span | None:
-    """Find the span of the same call that this one is an attempt in."""
+    """Find the parent span if it is of the same call, so that `span` is an attempt; None otherwise."""
     parent = own.get((span.trace, span.parent)) if span.parent else None
     same = parent is not None and parse_method(_find_method(parent)) == parse_method(_find_method(span))
     return parent if same else None
@@ -90,4 +90,4 @@ def _find_root(span: Span, own: Mapping[tuple[int, int], Span]) -> tuple[int, in
 
 
 _DEEPEST = 8
-"""Spans of one call inside each other (heuristic: a call, its attempts, interceptors); ids may form a circle."""
+"""Most nested spans of one call (heuristic: a call, its attempts, interceptors); ids may form a circle."""

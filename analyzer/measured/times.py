@@ -1,4 +1,4 @@
-"""Instants and durations as records write them, to the nanosecond."""
+"""Parse instants and durations of records, to the nanosecond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _parse_second(text: str) -> int:
 
 
 def parse_instant(text: str, where: str) -> tuple[int, bool]:
-    """Parse `2026-11-22T05:39:15.25+05:30`; say too whether it has a zone, without one UTC. Raises RecordError."""
+    """Parse `2026-11-22T05:39:15.25+05:30`; say whether it has a zone (UTC if not). Raises RecordError."""
     match = _INSTANT.fullmatch(text.strip())
     if not match:
         raise RecordError(f"{where}: {text[:40]!r} is not a time such as 2026-11-22T05:39:15.25Z")
@@ -39,7 +39,7 @@ def parse_instant(text: str, where: str) -> tuple[int, bool]:
 
 
 def parse_number(text: str, unit: str, where: str) -> int:
-    """Parse a number of a unit as nanoseconds; a unit in the text goes before. Raises RecordError."""
+    """Parse a number in `unit` as nanoseconds; a unit in the text takes precedence. Raises RecordError."""
     match = _NUMBER.fullmatch(text.strip())
     if not match:
         negative = text.strip().startswith("-")
@@ -51,6 +51,6 @@ def parse_number(text: str, unit: str, where: str) -> int:
 
 
 def guess_epoch_unit(text: str) -> str:
-    """Find the unit of a time since the epoch by its size, which is unambiguous from 1970 + 12 days to 2286."""
+    """Find the unit of a time since the epoch by its number of digits: unambiguous from 1970-04-27 to 2286."""
     digits = len(text.strip().partition(".")[0])
     return "s" if digits <= 10 else "ms" if digits <= 13 else "us" if digits <= 16 else "ns"

@@ -11,10 +11,10 @@ from .join import Joined
 
 
 class CallTimes(Struct, eq=False):
-    """Of calls with an RPC, in their order."""
+    """Times of the calls that have an RPC, in nanoseconds; a row per call."""
 
     number: Ints
-    """Which calls."""
+    """Number of the call."""
     first: Ints
     """Row of the first RPC."""
     before: Ints
@@ -22,12 +22,12 @@ class CallTimes(Struct, eq=False):
     between: Ints
     after: Ints
     ended: npt.NDArray[np.bool_]
-    """Whether the end of the last RPC was seen; without it only `before` is known."""
+    """Whether the ends of all its RPCs were seen; otherwise only `before` is known."""
     attempts: Ints
 
 
 def divide(joined: Joined) -> CallTimes:
-    """Divide the calls. Nothing is negative: rounded times may overlap by little, cancelled calls by more."""
+    """Divide the time of calls. No part is negative, though RPCs may exceed calls that are cancelled or rounded."""
     wire = joined.wire
     number = np.flatnonzero(joined.how)
     rows = [joined.rows[one] for one in number.tolist()]
@@ -54,19 +54,19 @@ def divide(joined: Joined) -> CallTimes:
 
 
 def _measure_gaps(start: Ints, end: Ints) -> int:
-    """Measure the time between the first begin and the last end in which none of the intervals is open."""
+    """Measure the time between the first start and the last end in which no interval is open."""
     done = np.maximum.accumulate(end)[:-1]
     return int(np.maximum(start[1:] - done, 0).sum())
 
 
 class Opening(Struct, eq=False):
-    """How long, up to any time, a connection had as many streams open as its server allows."""
+    """Cumulated time for which a connection had as many streams open as its server allows, by time `at`."""
 
     at: Ints
     full: Ints
 
     def measure(self, since: Ints, until: Ints) -> Ints:
-        """Measure how long it was so in each interval."""
+        """Measure this time in each interval, in nanoseconds."""
         times = self.at - self.at[0]
         before, after = (np.interp(ends - self.at[0], times, self.full) for ends in (since, until))
         found: Ints = np.maximum(np.rint(after - before), 0).astype(np.int64)
@@ -74,7 +74,7 @@ class Opening(Struct, eq=False):
 
 
 def measure_full(tables: Tables, joined: Joined, connection: int, limit: int) -> Opening | None:
-    """Follow the open RPCs of a connection; None without any."""
+    """Find when a connection had `limit` RPCs open; None without RPCs or limit."""
     rows = np.flatnonzero(tables.rpcs.connection == connection)
     if not len(rows) or limit <= 0:
         return None

@@ -1,4 +1,4 @@
-"""The calls that a capture shows: RPCs that are attempts of one call belong together."""
+"""Group the RPCs of a capture into calls: attempts of one call belong together."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .record import MOST_NS
 
 _BY_CLIENT = [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
 _LOOKED_AT = 64
-"""Failed attempts looked at for the one that a retry follows (heuristic: back-offs that run at once; bounds the
-time)."""
+"""Most failed attempts compared to find the one that a retry follows (heuristic: concurrent back-offs; bounds the
+work)."""
 OK = _core.STATUSES.index("OK")
 
 
 class Wire(Struct, eq=False):
-    """RPCs by row, and the calls that they are attempts of by the row of the first attempt."""
+    """RPCs by row, each with the row of its call's first attempt; times are nanoseconds since the epoch."""
 
     start: Ints
     end: Ints
     ended: Ints
     """1 where the end was seen."""
     by_client: Ints
-    """1 where the client ended it before an answer: its library may tell the application before it tells the wire."""
+    """1 where the client ended it before a response: the application may learn this before RST_STREAM is sent."""
     call: Ints
-    """Per RPC the row of its call's first attempt; -1 for RPCs that began before the capture, and for those that a
-    proxy passed on."""
+    """Row of the first attempt of the RPC's call; -1 for RPCs that began before the capture, and for those that a proxy
+    passed on."""
     passed_on: int
-    """RPCs that a proxy passed on, seen behind it."""
+    """Number of RPCs behind a proxy that are legs of RPCs before it."""
 
 
 def find_calls(tables: Tables) -> Wire:
-    """Find which RPCs are attempts of one call: by the caller's span, else by `grpc-previous-rpc-attempts`."""
+    """Find the attempts of each call: by the caller's span, otherwise by `grpc-previous-rpc-attempts`."""
     rpcs = tables.rpcs
     start = np.clip(rpcs.start_time_ns, 0, MOST_NS)
     duration = np.clip(rpcs.duration_ns, 0, MOST_NS - start)
@@ -61,7 +61,7 @@ def find_calls(tables: Tables) -> Wire:
 
 
 def _list_same_span(tables: Tables, usable: npt.NDArray[np.bool_]) -> Iterator[list[int]]:
-    """Give the RPCs of each span that has several, in the order of time."""
+    """Yield the RPCs of each span that has several, in the order of their starts."""
     rpcs = tables.rpcs
     rows = np.flatnonzero(usable & (rpcs.span_id != 0))
     keys = (rpcs.start_time_ns[rows], rpcs.span_id[rows], rpcs.trace_low[rows], rpcs.trace_high[rows])
@@ -76,7 +76,7 @@ def _list_same_span(tables: Tables, usable: npt.NDArray[np.bool_]) -> Iterator[l
 
 
 def _drop_passed_on(tables: Tables, wire: Wire, rows: list[int]) -> list[int]:
-    """Leave out RPCs to another server inside one that came before: a proxy passed it on with the same span."""
+    """Drop RPCs to another server inside an earlier RPC: a proxy passed that one on with the same span."""
     kept: list[int] = []
     longest = -1
     for row in rows:
@@ -96,7 +96,7 @@ def _have_same_server(tables: Tables, row: int, other: int) -> bool:
 
 
 def _link_retries(tables: Tables, wire: Wire) -> None:
-    """Link each retry that has a span of its own, or none, to a failed attempt that ended before it."""
+    """Link each retry with its own span, or without one, to a failed attempt that ended before it."""
     rpcs, call = tables.rpcs, wire.call
     if not rpcs.previous_attempts.any():
         return

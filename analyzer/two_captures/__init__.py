@@ -1,4 +1,4 @@
-"""Two captures of the same connections, taken at two places: one clock, times on the way, where packets were lost."""
+"""Combine two captures of the same connections, taken at two places: one clock, one-way delays, lost packets."""
 
 from __future__ import annotations
 

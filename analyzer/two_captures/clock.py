@@ -1,10 +1,10 @@
 """Relate the clocks of two captures by packets that both recorded.
 
-A packet that goes from A to B shows B's clock ahead of A's by its offset plus the time on the way; one that comes back
-shows it ahead by the offset less that time. So each packet bounds the offset from one side, and the fastest packets of
-both directions bound it best: half their sum is how uncertain it is, whatever the path (RFC 5905 section 8). The drift
-is the one at which the smallest round trip, the sum of both directions' fastest packets, is largest: a wrong drift
-makes some packets faster than any can be (Paxson 1998, Moon, Skelly and Towsley 1999).
+For a packet from A to B, B's timestamp less A's is the clock offset plus the one-way delay. For a packet from B to A,
+it is the offset less the delay. Delays are not negative, so each packet bounds the offset from one side, and the
+fastest packet of each direction bounds it best. The uncertainty is half of the sum of these two delays (RFC 5905
+section 8). The drift is the one with the largest smallest round trip (the sum of both directions' fastest packets): a
+wrong drift makes some packets seem too fast (Paxson 1998; Moon, Skelly and Towsley 1999).
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from msgspec import Struct
 from ..tables import Ints
 
 _BINS = 1_024
-"""Intervals of time of which the fastest packet is kept (heuristic: enough for a drift)."""
+"""Time intervals whose fastest packet is kept (heuristic: enough to find a drift)."""
 _STEEPEST_PPB = 1_000_000
-"""Largest drift, parts per billion (heuristic: ten times worse than any crystal, so the clock is broken)."""
+"""Largest drift, parts per billion (heuristic: ten times that of any crystal; a larger one means a broken clock)."""
 _JITTER_NS = 10_000
-"""How much stamps of two processors, or of two tools, may disagree (heuristic: software timestamps differ so much)."""
+"""Most by which timestamps of two processors or tools may disagree (heuristic: the error of software timestamps)."""
 _FEWEST = 3
 """Fewest packets in each direction (heuristic: fewer prove no relation)."""
 _LONGEST_NS = 30 * 86_400 * 1_000_000_000
-"""Longest time between shared packets: beyond, sums of drifts need more than 64 bits."""
+"""Longest time between shared packets: beyond it, products with the drift need more than 64 bits."""
 _FARTHEST_NS = 1 << 61
-"""Farthest that clocks may be apart, 73 years: beyond, a round trip, the sum of two differences, needs more bits."""
+"""Largest difference of the clocks, 73 years: a round trip, the sum of two differences, must fit into 64 bits."""
 _RESOLUTION_NS = 2_000
-"""Two stamps of a microsecond each."""
+"""Error of a difference of two timestamps, each in whole microseconds."""
 
 
 class Clock(Struct, frozen=True):
-    """B's clock less A's: `offset_ns` at A's time `since_ns`, and `drift_ppb` more per second."""
+    """B's clock less A's: `offset_ns` at A's time `since_ns`; it grows by `drift_ppb` billionths of a time."""
 
     since_ns: int
     offset_ns: int
-    """The middle of its bounds, which are the same on all of the line."""
+    """The middle of its bounds."""
     uncertainty_ns: int
-    """Half of the smallest round trip between the capture points: the offset may be so much more or less."""
+    """Half of the smallest round trip between the capture points; the true offset is within this distance."""
     drift_ppb: int
     """Parts per billion; 0 when unknown."""
     drift_known: bool
     """Whether the packets show a drift."""
     drift_low_ppb: int
     drift_high_ppb: int
-    """What the drift is between."""
+    """Bounds of the drift."""
 
     def ahead(self, time_ns: Ints) -> Ints:
         """Compute how far B's clock is ahead at instants of A's clock, in whole nanoseconds."""
@@ -64,9 +64,9 @@ def tilt(elapsed_ns: Ints, ppb: int) -> Ints:
 
 
 def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
-    """Estimate B's clock from packets A to B and B to A: A's times, and how much larger B's timestamps are.
+    """Estimate B's clock from packets from A to B (`outward`) and from B to A (`back`).
 
-    Raises NoClock.
+    Both are pairs of A's times and of B's times less A's. Raises NoClock.
     """
     for (_, differences), way in ((outward, "from the first to the second"), (back, "from the second to the first")):
         if len(differences) < _FEWEST:
@@ -96,7 +96,7 @@ _Points = tuple[Ints, Ints]
 
 
 def _fastest(points: _Points, since: int, span: int, sign: int) -> _Points:
-    """The smallest difference of each interval of time, times `sign`: elapsed time and difference."""
+    """Find the smallest difference, times `sign`, of each time interval; return elapsed times and differences."""
     elapsed, values = points[0] - since, points[1] * sign
     interval = elapsed * (_BINS - 1) // max(span, 1) if span < 2**53 else elapsed // (span // _BINS)
     order = np.lexsort((values, interval))
@@ -105,13 +105,13 @@ def _fastest(points: _Points, since: int, span: int, sign: int) -> _Points:
 
 
 def _width(above: _Points, below: _Points, ppb: int) -> int:
-    """The smallest round trip between the capture points if this were the drift."""
+    """Compute the smallest round trip between the capture points for a drift."""
     out = (above[1] - tilt(above[0], ppb)).min()
     return int(out + (below[1] + tilt(below[0], ppb)).min())
 
 
 def _hull_slopes(points: _Points, sign: int) -> Iterator[int]:
-    """Yield the slopes of the lower convex hull, parts per billion, times `sign`."""
+    """Yield the slopes of the lower convex hull, in parts per billion, times `sign`."""
     hull: list[tuple[int, int]] = []
     for x, y in zip(points[0].tolist(), points[1].tolist(), strict=True):
         while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-1][0]) >= (y - hull[-1][1]) * (
@@ -125,7 +125,7 @@ def _hull_slopes(points: _Points, sign: int) -> Iterator[int]:
 
 
 def _widest(above: _Points, below: _Points) -> int:
-    """Find the drift with the largest minimum round trip; it is concave in the drift, so a hull has that slope."""
+    """Find the drift with the largest smallest round trip: that is concave in the drift, so a hull has this slope."""
     slopes = {0, *_hull_slopes(above, 1), *_hull_slopes(below, -1)}
     allowed = sorted(slope for slope in slopes if abs(slope) <= _STEEPEST_PPB)
     return max(allowed, key=lambda ppb: (_width(above, below, ppb), -abs(ppb)))

@@ -1,8 +1,8 @@
 """Match the connections of two captures.
 
-A connection is known by its addresses and ports and by its sequence numbers: both sides' initial sequence numbers are
-64 bits that hardly repeat, so that address translation on the way does not matter. Where the opening is not in a
-capture, the ranges of sequence numbers have to overlap, and behind address translation packets have to agree.
+Connections match by addresses, ports and sequence numbers. The initial sequence numbers of both sides are 64 bits that
+hardly repeat, so connections also match through address translation (NAT). Where a capture lacks the handshake, the
+ranges of sequence numbers must overlap; with NAT, packets must have equal sequence and acknowledgement numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..tables import Ints
 from .recorded import Recorded, Trace
 
 _SHARED_PACKETS = 4
-"""Packets with the same numbers that make two connections one (heuristic: 64 bits each)."""
+"""Fewest packets with equal numbers that prove a match (heuristic: each has 64 bits)."""
 
 
 class Pair(Struct, frozen=True):
@@ -29,20 +29,20 @@ class Pair(Struct, frozen=True):
     second: int
     """Its row in the second capture."""
     swapped: bool
-    """The second capture takes the other side for the client."""
+    """Whether the second capture has client and server exchanged."""
     shift: tuple[int, int]
-    """What to add to offsets of the second capture, of the client's and of the server's bytes."""
+    """What to add to offsets of the second capture, for the client's and the server's bytes."""
     complete: bool
-    """Both captures have its opening."""
+    """Whether both captures have its handshake."""
 
 
 class _Ends(Struct, frozen=True):
-    """A connection as one capture knows it, seen from its client or, `swapped`, from its server."""
+    """A connection in one capture; if `swapped`, with client and server exchanged."""
 
     row: int
     complete: bool
     bases: tuple[int | None, int | None]
-    """Sequence numbers of the offsets 0; None for a side that sent nothing."""
+    """Sequence numbers at offset 0, of client and server; None for a side that sent nothing."""
     sizes: tuple[int, int]
     swapped: bool
 
@@ -79,7 +79,7 @@ def _turned(ends: _Ends) -> _Ends:
 
 
 def signed(difference: int) -> int:
-    """A difference of sequence numbers within half the sequence space (RFC 9293 section 3.4)."""
+    """Wrap a difference of sequence numbers to -2^31..2^31-1 (RFC 9293 section 3.4)."""
     return (difference + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000
 
 
@@ -96,7 +96,7 @@ def _shift(a: _Ends, b: _Ends) -> tuple[int, int]:
 
 
 def _by_address(first: Recorded, second: Recorded) -> Iterator[Pair]:
-    """Connections of the same addresses and ports; ports are used again, so that the sequence numbers have to fit."""
+    """Pair connections by addresses and ports; ports are reused, so sequence numbers must match, too."""
     opened: dict[tuple[tuple[str, str], tuple[int | None, int | None]], _Ends] = {}
     late = defaultdict(list)
     named = defaultdict(list)
@@ -117,11 +117,11 @@ def _by_address(first: Recorded, second: Recorded) -> Iterator[Pair]:
 
 
 _MOST_OF_A_NAME = 100
-"""Connections of one name, begun before a capture, that are compared: a capture may have as many as it likes."""
+"""Most connections without handshake and with the same addresses that are compared: bounds the work."""
 
 
 def _fits(a: _Ends, b: _Ends) -> bool:
-    """The same initial sequence numbers; without them, ranges that overlap in both directions."""
+    """Check whether initial sequence numbers are equal; without handshakes, whether ranges overlap both ways."""
     shift = _shift(a, b)
     if a.complete and b.complete:
         return shift == (0, 0)
@@ -130,7 +130,7 @@ def _fits(a: _Ends, b: _Ends) -> bool:
 
 
 def _by_sequence(first: Recorded, second: Recorded) -> Iterator[Pair]:
-    """Connections of other names, whose initial sequence numbers are the same: addresses were translated."""
+    """Pair connections with other addresses and equal initial sequence numbers: NAT changed the addresses."""
     opened: dict[tuple[int | None, int | None], _Ends] = {}
     ambiguous: set[tuple[int | None, int | None]] = set()
     for _, ends in _ends(second):
@@ -146,7 +146,7 @@ def _by_sequence(first: Recorded, second: Recorded) -> Iterator[Pair]:
 
 
 def _by_packets(first: Recorded, second: Recorded, used: set[int], used_second: set[int]) -> Iterator[Pair]:
-    """Connections of other names, begun before a capture: their packets have the same numbers on the wire."""
+    """Pair connections with other addresses and without handshake, by packets with equal numbers on the wire."""
     mine, theirs = _numbers(first, used), _numbers(second, used_second)
     _, at, other = np.intersect1d(mine[0], theirs[0], return_indices=True)
     if not len(at):
@@ -161,7 +161,7 @@ def _by_packets(first: Recorded, second: Recorded, used: set[int], used_second: 
 
 
 def _numbers(recorded: Recorded, used: set[int]) -> tuple[Ints, Ints, Ints]:
-    """Sequence number and acknowledgement as on the wire, connection and direction of data packets."""
+    """Return numbers on the wire (see `on_the_wire`), connections and directions of data packets."""
     left_over = np.ones(len(recorded.tables.connections.protocol), dtype=bool)
     left_over[list(used)] = False
     rows = np.flatnonzero((recorded.trace.length > 0) & left_over[recorded.trace.connection])
@@ -171,7 +171,7 @@ def _numbers(recorded: Recorded, used: set[int]) -> tuple[Ints, Ints, Ints]:
 
 
 def on_the_wire(recorded: Recorded, rows: Ints) -> Ints:
-    """Sequence number and acknowledgement of packets as they were sent, in one number."""
+    """Return sequence number (high 32 bits) and acknowledgement number (low) of packets, as they were on the wire."""
     some, connections = recorded.trace.at(rows), recorded.tables.connections
     bases = np.stack([connections.client_sequence, connections.server_sequence]).astype(np.int64)
     seq = (bases[some.direction, some.connection] + some.seq) & 0xFFFF_FFFF

@@ -17,18 +17,18 @@ _ACK = 16
 
 
 class Losses(Struct, frozen=True, eq=False):
-    """What did not arrive on one way; rows of the sender's trace."""
+    """Packets of one direction that did not arrive; rows of the sender's trace unless stated otherwise."""
 
     lost: Ints
     """Lost between the capture points."""
     not_recorded: Ints
-    """Data that the receiver acknowledged although its capture never has the bytes: the capture lacks them."""
+    """Data that the receiver acknowledged but whose bytes its capture lacks."""
     unsent: Ints
-    """Rows of the receiver's trace whose packet the sender's capture lacks."""
+    """Rows of the receiver's trace: packets that the sender's capture lacks."""
     retransmissions: Ints
     """Retransmitted packets."""
     needless: Mask
-    """Of these, the ones whose bytes had arrived, or were still on their way and did."""
+    """Whether the last byte of each of these arrived with a packet that was sent earlier."""
 
 
 def losses(
@@ -36,9 +36,9 @@ def losses(
 ) -> Losses:
     """Find packets that did not arrive while the receiver's capture ran.
 
-    `replies` are the receiver's own packets in its capture; `recording` and `sending` say from when until when, in
-    nanoseconds of the common clock, the receiver's and the sender's capture have packets; `late` are the connections
-    whose opening is not in both.
+    `replies` are the receiver's own packets in its capture. `recording` and `sending` are the times of the first and
+    last packet of the receiver's and the sender's capture, in nanoseconds of the common clock. `late` marks connections
+    whose handshake is not in both captures.
     """
     delay = crossing.delay[crossing.origin >= 0]
     fast, slow = (int(np.quantile(delay, 0.0)), int(np.quantile(delay, 0.99))) if len(delay) else (0, 0)
@@ -60,7 +60,7 @@ def losses(
 
 
 def _met(trace: Trace, times: Ints, found: Mask, late: Mask) -> Mask:
-    """Mark packets from when their connection is in both captures: from its first common packet if it is late."""
+    """Mark packets of connections that both captures hold; of late ones, those from the first common packet on."""
     begin = np.where(late, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
     np.minimum.at(begin, trace.connection[found], times[found])
     return times >= np.where(late, begin, np.iinfo(np.int64).min)[trace.connection]
@@ -78,7 +78,7 @@ def _overlaps(sent: Trace, received: Trace, rows: Ints) -> Mask:
 
 
 def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
-    """Mark sent packets that the receiver acknowledged, so it had them."""
+    """Mark sent packets that the receiver acknowledged."""
     flow, acks = sent.connection * 2 + sent.direction, (replies.flags & _ACK) > 0
     of = replies.connection * 2 + 1 - replies.direction
     highest = np.zeros(int(max(flow.max(initial=0), of.max(initial=0))) + 1, dtype=np.int64)
@@ -88,7 +88,7 @@ def _acknowledged(sent: Trace, replies: Trace, rows: Ints) -> Mask:
 
 
 def _needless(crossing: Crossing, again: Ints) -> Mask:
-    """Mark retransmissions whose last byte arrived with an earlier packet."""
+    """Mark retransmissions whose last byte arrived with a packet that was sent earlier."""
     sent, received = crossing.sent, crossing.received
     rows = np.flatnonzero((received.length > 0) & (crossing.origin >= 0))
     begin = places(received)[rows]

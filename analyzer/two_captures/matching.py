@@ -1,9 +1,10 @@
 """Match the packets of two captures.
 
-A packet is known by its connection, direction, sequence number, acknowledgement, length and flags, and, as far as the
-path leaves them alone, by its IPv4 identification and TCP timestamp, which tell a retransmission from what it repeats.
-Copies that nothing tells apart are matched in order if both captures have as many, else by time. Segments that offload
-merged or cut are matched by their bytes: each packet received belongs to the last packet sent that holds its last byte.
+Packets match if connection, direction, sequence number, acknowledgement number, length and flags are equal. Where the
+path does not change them, IPv4 identification and TCP timestamp must be equal, too: they distinguish a retransmission
+from the original. Copies with equal values are matched in order if both captures have equally many, otherwise by time.
+Segments that offload merged or split are matched by their bytes: a received packet belongs to the last sent packet that
+holds its last byte.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _SYN, _RST = 2, 4
 _ENDS = 1 | _SYN | _RST
 """Flags that stay as they are on every path: FIN, SYN, RST. Others may be merged (PSH) or changed (ECN)."""
 _LAYERS = 8
-"""How often the same bytes may have been sent for their copies to be told apart."""
+"""Most transmissions of the same bytes that are distinguished."""
 _KEPT = 0.9
-"""Share of packets with the same identification or timestamp on both sides from which it distinguishes copies
-(heuristic: a device that rewrites them always does so)."""
+"""Least share of packets whose IPv4 identification (or TCP timestamp) is equal in both captures for it to be used
+(heuristic: a device that rewrites it rewrites all)."""
 _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 _EARLY_NS = 100_000
-"""How much faster than the fastest known packets a packet may seem when matched by time (heuristic: clock jitter)."""
+"""Most by which a packet matched by time may seem faster than the fastest known one (heuristic: clock jitter)."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Trace, Trace]:
-    """Both captures' packets of shared connections, with connection, direction and offsets as in the first one."""
+    """Select both captures' packets of shared connections; connection, direction and offsets are those of `first`."""
     rows = np.full(len(second.tables.connections.protocol), -1)
     swapped, shift = np.zeros(len(rows), dtype=np.int64), np.zeros((2, len(rows)), dtype=np.int64)
     mine = np.zeros(len(first.tables.connections.protocol), dtype=bool)
@@ -61,16 +62,16 @@ def align(first: Recorded, second: Recorded, pairs: Sequence[Pair]) -> tuple[Tra
 
 
 class Matches(Struct, frozen=True, eq=False):
-    """Packets found in both captures: row by row of the sender's and of the receiver's trace."""
+    """Packets found in both captures: rows of the sender's trace, and the matching rows of the receiver's."""
 
     sent: Ints
     received: Ints
     keys: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
-    """What all packets of both traces are known by."""
+    """Hashes that identify the packets of both traces."""
 
 
 def alike(left: Trace, right: Trace) -> Matches:
-    """Packets that agree in everything that the path leaves alone: `sent` rows of `left`, `received` of `right`."""
+    """Match packets by all values that the path does not change: `sent` are rows of `left`, `received` of `right`."""
     plain = [_key(trace) for trace in (left, right)]
     once = _joined(plain[0], plain[1], equal_counts=1)
     for name in ("identification", "timestamp"):
@@ -82,7 +83,7 @@ def alike(left: Trace, right: Trace) -> Matches:
 
 
 def _mixed(key: npt.NDArray[np.uint64], value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """A hash of both; different packets have the same one about once in 2^64 times."""
+    """Mix a value into a hash; two different packets have equal hashes about once in 2^64 cases."""
     mixed = (key ^ value) * _SPREAD
     return mixed ^ (mixed >> np.uint64(29))
 
@@ -95,9 +96,9 @@ def _key(trace: Trace) -> npt.NDArray[np.uint64]:
 
 
 def _joined(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64], equal_counts: int = 0) -> Matches:
-    """Rows with the same key: the first with the first and so on, of keys that are as frequent on both sides.
+    """Match rows with equal keys in order, for keys that are equally frequent on both sides.
 
-    With `equal_counts` only of those that are there so many times.
+    With `equal_counts`, only keys that occur exactly that many times.
     """
     orders = [np.argsort(keys, kind="stable") for keys in (left, right)]
     keys, starts, counts = [], [], []
@@ -121,7 +122,7 @@ def _joined(left: npt.NDArray[np.uint64], right: npt.NDArray[np.uint64], equal_c
 
 
 class Crossing(Struct, frozen=True, eq=False):
-    """All packets of one way between the capture points, with both captures' stamps on one clock."""
+    """All packets of one direction between the capture points, with both captures' timestamps on one clock."""
 
     sent: Trace
     """At the sender's capture point."""
@@ -132,15 +133,15 @@ class Crossing(Struct, frozen=True, eq=False):
     received_at: Ints
     """Times of the packets received, by the first capture's clock."""
     origin: Ints
-    """Row of the packet sent that each packet received is, or that its last byte came with; -1 for none."""
+    """For each received packet, the row of the sent packet that it is, or that held its last byte; -1 for none."""
     arrived: Mask
-    """Which of the packets sent are known to have arrived whole."""
+    """Sent packets of which all bytes are known to have arrived."""
     merged: Mask
-    """Which of the packets received were matched by bytes."""
+    """Received packets that were matched by their bytes."""
 
     @property
     def delay(self) -> Ints:
-        """Time on the way of each packet received; -1 when it was not found."""
+        """Compute the one-way delay of each received packet in nanoseconds; -1 if it has no match."""
         found = self.origin >= 0
         delay = np.full(len(self.origin), -1, dtype=np.int64)
         delay[found] = np.maximum(self.received_at[found] - self.sent_at[self.origin[found]], 0)
@@ -148,7 +149,7 @@ class Crossing(Struct, frozen=True, eq=False):
 
 
 def cross(sent: Trace, received: Trace, times: tuple[Ints, Ints], known: Matches, fastest_ns: int) -> Crossing:
-    """All packets of one way: the matches known, and those by time and by bytes."""
+    """Match the packets of one direction: add matches by time and by bytes to the known ones."""
     origin = np.full(len(received), -1, dtype=np.int64)
     origin[known.received] = known.sent
     arrived = np.zeros(len(sent), dtype=bool)
@@ -161,7 +162,7 @@ def cross(sent: Trace, received: Trace, times: tuple[Ints, Ints], known: Matches
 
 
 def _by_time(crossing: Crossing, keys: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], least_ns: int) -> None:
-    """Copies that nothing tells apart, fewer of which arrived than were sent: each is the last one sent before."""
+    """Match copies of which fewer arrived than were sent: each is the last copy sent before it arrived."""
     left, right = np.flatnonzero(~crossing.arrived), np.flatnonzero(crossing.origin < 0)
     left = left[np.isin(keys[0][left], keys[1][right])]
     right = right[np.isin(keys[1][right], keys[0][left])]
@@ -178,7 +179,7 @@ def _by_time(crossing: Crossing, keys: tuple[npt.NDArray[np.uint64], npt.NDArray
 
 
 def _by_bytes(crossing: Crossing, least_ns: int) -> None:
-    """Data that was merged or cut on the way."""
+    """Match data that was merged or split on the path."""
     sent, received = crossing.sent, crossing.received
     left = np.flatnonzero(~crossing.arrived & (sent.length > 0))
     right = np.flatnonzero((crossing.origin < 0) & (received.length > 0))
@@ -205,12 +206,12 @@ def _by_bytes(crossing: Crossing, least_ns: int) -> None:
 
 
 def places(trace: Trace) -> Ints:
-    """Offsets of all connections and directions one behind the other."""
+    """Map the bytes of all connections and directions to one axis; each direction gets 2^42 bytes of it."""
     return ((trace.connection * 2 + trace.direction) << 42) + np.clip(trace.seq, 0, (1 << 42) - 1)
 
 
 def _layers(trace: Trace, rows: Ints) -> Iterator[Ints]:
-    """Data packets as layers of packets that do not overlap, ascending by place: what was sent first, again, ..."""
+    """Divide data packets into layers without overlaps, each ascending by place: first transmissions, second, ..."""
     place = places(trace)
     for _ in range(_LAYERS):
         if not len(rows):
@@ -225,7 +226,7 @@ def _layers(trace: Trace, rows: Ints) -> Iterator[Ints]:
 
 
 def _cover(covered: Ints, sent: Trace, rows: Ints, received: Trace, pieces: Ints) -> None:
-    """Count the bytes of each packet sent, of one layer, that came in `pieces`."""
+    """Count, for each sent packet of one layer, its bytes that arrived in the received packets `pieces`."""
     begin = places(sent)[rows]
     end = begin + sent.length[rows]
     first, last = places(received)[pieces], places(received)[pieces] + received.length[pieces]

@@ -1,8 +1,8 @@
 """Decide whether files are pieces of one rotated capture, or captures of the same connections at two places.
 
-Pieces of one capture never have the same packet twice. Captures at two places do, with different times. A capture made
-of copies of another one, each later and with other addresses, repeats the same sequence numbers, in its pieces too. But
-between two places the time differences of both directions are different, and between copies they are the same.
+Pieces of one capture never hold the same packet. Captures at two places do, with different times. A test capture may
+consist of shifted copies of another one with other addresses; its pieces hold the same sequence numbers, too. Between
+copies, both directions are shifted by the same time; between two places they are not.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .recorded import MOST_PACKETS, Recorded, read
 _SYN = 2
 
 _PEEK = 5_000
-"""Packets of each file's beginning that are compared (heuristic: captures of one run begin together)."""
+"""Packets from the beginning of each file that are compared (heuristic: captures of one run begin together)."""
 _SHARED = 6
-"""Packets in both files from which they show the same connections (heuristic: a handshake and a request)."""
+"""Fewest common packets of two files with the same connections (heuristic: a handshake and a request)."""
 _COPY_LATER_NS = 1_000_000_000
-"""Least time between copies (heuristic: tools that rewrite times shift them by whole seconds)."""
+"""Least time shift of a copy (heuristic: tools that rewrite times shift them by whole seconds)."""
 _COPY_MOVES = 3
-"""Most time shifts between copies in two files (heuristic: two where a file ends within a copy)."""
+"""Most different time shifts between copies in two files (heuristic: two where a file ends within a copy)."""
 
 
 def vantages(files: Sequence[str], *, whole: bool = False, **how: Unpack[DecodeOptions]) -> tuple[tuple[str, ...], ...]:
@@ -65,11 +65,11 @@ class _Look(Struct, frozen=True, eq=False):
     side: str
     """Where most of its packets were captured."""
     numbers: Ints
-    """Sequence number and acknowledgement of SYNs and data packets, each once, and sequence number and timestamp, which
-    a capture of one direction has too."""
+    """Sorted and unique: sequence and acknowledgement number of each SYN and data packet in one number; the same of
+    sequence number and TCP timestamp, which captures of one direction need."""
     times: Ints
     ends: Ints
-    """A number for the addresses of both ends, of each of those packets."""
+    """A hash of the addresses of both ends, per row of `numbers`."""
     directions: Codes
 
 
@@ -99,7 +99,7 @@ def _look(recorded: Recorded, number: int) -> _Look:
 
 
 def _find_sharing(looks: Sequence[_Look]) -> set[tuple[int, int]]:
-    """Find pairs of files with the same packets at different times; a file given twice is no second capture."""
+    """Find pairs of files with the same packets at different times; a file that is given twice is no such pair."""
     numbers = np.concatenate([look.numbers for look in looks])
     times = np.concatenate([look.times for look in looks])
     ends = np.concatenate([look.ends for look in looks])
@@ -121,9 +121,9 @@ def _find_sharing(looks: Sequence[_Look]) -> set[tuple[int, int]]:
 
 
 def _are_copies(later_ns: Ints, directions: Codes) -> bool:
-    """Check whether packets with other addresses are copies: shifted by one of a few times, in both directions.
+    """Check whether packets with other addresses are copies: both directions have one of a few time shifts.
 
-    Copies that were made to run side by side have the same time.
+    Copies with a shift of 0 run at the same time and are ignored.
     """
     if np.abs(later_ns[later_ns != 0]).min() < _COPY_LATER_NS:
         return False

@@ -15,7 +15,7 @@ from ..decode.runner import STEP, DecodeOptions, Progress, Run
 from ..tables import Codes, Counts, Ints, Tables, tables_of
 
 MOST_PACKETS = 3_000_000
-"""Packets of one capture that are kept for matching; both take some 350 bytes per packet in all."""
+"""Most packets of one capture that are matched; two captures take some 350 bytes of memory per packet."""
 
 DUPLICATE = _core.PACKET_NOTES.index("duplicate")
 """`Trace.note` of a packet recorded twice."""
@@ -26,7 +26,7 @@ _FRAMES_OF_STREAMS = np.isin(np.arange(256), [0, 1, 3, 9])  # DATA, HEADERS, RST
 
 
 class Trace(Struct, frozen=True, eq=False):
-    """TCP packets of a capture in its order; columns as in `Packets`, packets recorded twice left out."""
+    """TCP packets in the order of the capture, without those recorded twice; columns as in `Packets`."""
 
     packet: Counts
     time_ns: Ints
@@ -50,7 +50,7 @@ class Trace(Struct, frozen=True, eq=False):
 
 
 class StreamFrames(Struct, frozen=True, eq=False):
-    """Frames that carry an RPC, in the order in which they were whole; columns as in `Frames`."""
+    """Frames that carry RPCs, in the order of their last bytes; columns as in `Frames`."""
 
     connection: Ints
     direction: Codes
@@ -74,7 +74,7 @@ class Recorded(Struct, frozen=True, eq=False):
 def read(
     files: Sequence[str], *, most: int | None = None, progress: Progress | None = None, **how: Unpack[DecodeOptions]
 ) -> Recorded:
-    """Read a capture, or with `most` about that many packets of its beginning.
+    """Read a capture; with `most`, only about that many packets from its beginning.
 
     Raises CaptureError, and TooLargeError beyond `MOST_PACKETS`.
     """

@@ -1,14 +1,14 @@
-"""RPC time divided with both ends known: client, network up, server, network down, and the causes of waits.
+"""Divide RPC time with both captures: client, network up, server, network down, and the causes of blocked intervals.
 
-Until the request has left, the client's capture tells what an RPC's time was; from when the request is whole at the
-server until the answer has left, the server's capture does, each by its own clock. What remains is the way there and
-the way back. Of those, the times of the packets that completed the request and the answer were on the way are the
-network's, and the rest went by until lost bytes had been retransmitted. Only how the network's time is divided between
-up and down depends on the relation of the clocks, and a budget adds up to the RPC's duration to the nanosecond.
+The client's capture gives the causes until the client has sent the request. The server's capture gives them from when
+the request is complete at the server until the server has sent the response. Each capture uses its own clock. The
+rest is one-way delay up and down. The delays of the packets that completed the request and the response are network
+time; what exceeds them passed until lost bytes had been retransmitted. Only the division of the network time into up
+and down depends on the clock offset. A budget adds up to the RPC's duration to the nanosecond.
 
-RPCs whose server answers before the request has ended take many turns. There, what the client's capture has as network
-or server time is divided: the server's part is what the server's capture says, the way up the time of the packets that
-the server answered, and the way down what is left.
+If the server responds before the request has ended, the RPC goes back and forth several times. Then the time that the
+client's capture calls network or server is divided: the server's part is that of the server's capture, the way up is
+the delay of the packets that the server answered, and the way down is the rest.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ _UP, _DOWN = len(CAUSES), len(CAUSES) + 1
 
 
 class Delays(Struct, frozen=True, eq=False):
-    """Times on the way by packet number of the capture that received it, -1 where not known."""
+    """One-way delays by packet number in the receiving capture; -1 where unknown."""
 
     up: Ints
-    """Nanoseconds of the client's packets, by number in the server's capture."""
+    """Nanoseconds, of the client's packets, by number in the server's capture."""
     down: Ints
-    """Nanoseconds of the server's packets, by number in the client's capture."""
+    """Nanoseconds, of the server's packets, by number in the client's capture."""
     sent_up: Ints
     """When those packets were sent, by the client's clock."""
     sent_down: Ints
     """When those packets were sent, by the server's clock."""
     repeats: Mask
-    """Whether it was retransmitted after a loss, by number in the client's capture."""
+    """Whether the server's packet is a retransmission, by number in the client's capture."""
     by_client: Callable[[Ints], Ints]
-    """Times of the server's clock by the client's."""
+    """Converts times of the server's clock to the client's."""
 
 
 class Split(Struct, frozen=True, eq=False):
@@ -56,7 +56,7 @@ class Split(Struct, frozen=True, eq=False):
     budgets: Ints
     """Nanoseconds per RPC and cause of `SPLIT_CAUSES`; each row adds up to the RPC's duration."""
     divided: Mask
-    """RPCs whose network time is divided and whose server time is the server's own."""
+    """RPCs whose network time is divided and whose server time comes from the server's capture."""
 
 
 def split(client: Recorded, server: Recorded, pairs: Sequence[Pair], delays: Delays) -> Split:
@@ -76,21 +76,21 @@ def split(client: Recorded, server: Recorded, pairs: Sequence[Pair], delays: Del
 
 
 def _single(client: Recorded, server: Recorded, both: tuple[Ints, Ints], delays: Delays) -> tuple[Mask, Ints]:
-    """Budgets of RPCs whose answer begins when their request has ended; which of them that is true of."""
+    """Compute budgets of RPCs whose response begins after their request has ended, and a mask of these RPCs."""
     (mine, theirs), (here, there) = both, (client.tables, server.tables)
     asked, answered = here.request_budgets[mine], there.rpc_budgets[theirs] - there.request_budgets[theirs]
     left = here.rpcs.start_time_ns[mine] + asked.sum(axis=1)
     came = there.rpcs.start_time_ns[theirs] + there.request_budgets[theirs].sum(axis=1)
     replied = came + answered.sum(axis=1)
-    # what completes the request or the answer may have been sent only when something had been lost
+    # the packet that completes a request or response may have been sent later than the rest, because of a loss
     last_up, last_down = there.request_ends[theirs], here.rpcs.last_packet[mine]
     late_up = np.maximum(delays.sent_up[last_up] - left, 0)
     late_down = np.maximum(delays.sent_down[last_down] - replied, 0)
     came, ends = delays.by_client(came), delays.by_client(replied)
-    # the server's clock may run at another speed: what that is goes to what took longest
+    # the clocks may drift: the difference goes to the longest part, so that a budget still adds up
     answered[np.arange(len(mine)), answered.argmax(axis=1)] += ends - came - answered.sum(axis=1)
     at_server = server.tables.connections.vantage[there.rpcs.connection[theirs]] == _AT_SERVER
-    # captured at the server itself, the way from the capture point to it and back is the server's own
+    # in a capture taken at the server, the path between capture point and server belongs to the server
     answered[at_server, _SERVER] += answered[at_server, _NETWORK]
     answered[at_server, _NETWORK] = 0
     up = came - left - late_up
@@ -102,7 +102,7 @@ def _single(client: Recorded, server: Recorded, both: tuple[Ints, Ints], delays:
 
 
 def _answer_follows(client: Recorded, server: Recorded, both: tuple[Ints, Ints]) -> Mask:
-    """Whether in both captures the server's first frame comes when the request has ended."""
+    """Mark RPCs whose first frame of the server comes after the end of the request in both captures."""
     follows = np.ones(len(both[0]), dtype=bool)
     for recorded, rows in zip((client, server), both, strict=True):
         frames, which = _of_rpcs(recorded, rows)
@@ -114,7 +114,7 @@ def _answer_follows(client: Recorded, server: Recorded, both: tuple[Ints, Ints])
 
 
 def _by_turns(client: Recorded, server: Recorded, both: tuple[Ints, Ints], turns: _Turns) -> tuple[Mask, Ints]:
-    """Budgets of RPCs of many turns, out of the client's and the server's time; which of them could be divided."""
+    """Compute budgets of RPCs that go back and forth, and a mask of those that could be divided."""
     mine, theirs = both
     own = client.tables.rpc_budgets[mine]
     servers = server.tables.rpc_budgets[theirs, _SERVER]
@@ -128,7 +128,7 @@ def _by_turns(client: Recorded, server: Recorded, both: tuple[Ints, Ints], turns
 
 
 def _same_rpcs(client: Recorded, server: Recorded, pairs: Sequence[Pair]) -> tuple[Ints, Ints]:
-    """Rows of the RPCs that both captures hold from their first byte to their last."""
+    """Find the RPCs that both captures hold from first to last byte; return their rows in each capture."""
     row_of = np.full(len(server.tables.connections.protocol), -1)
     for pair in pairs:
         if not pair.swapped:
@@ -146,19 +146,20 @@ def _same_rpcs(client: Recorded, server: Recorded, pairs: Sequence[Pair]) -> tup
 
 
 class _Turns(Struct, frozen=True, eq=False):
-    """Per RPC of both captures."""
+    """One-way delays of each RPC that both captures hold."""
 
     known: Mask
+    """RPCs with the same frames in both captures, and known delays."""
     up: Ints
-    """Time on the way of the client's packets that the server answered."""
+    """One-way delays of the client's packets that the server answered, summed per RPC."""
     down: Ints
-    """Time on the way of the server's answers' first bytes."""
+    """One-way delays of the first bytes of the server's answers, summed per RPC."""
     repeated: Mask
-    """Bytes of the server came with a retransmitted packet."""
+    """RPCs with bytes of the server in a retransmitted packet."""
 
 
 def _turns(client: Recorded, server: Recorded, mine: Ints, theirs: Ints, delays: Delays) -> _Turns:
-    """How often and how long each RPC was on the way, by the frames of its stream."""
+    """Sum up the one-way delays of each RPC, by the frames of its stream."""
     here = _of_rpcs(client, mine)
     there = _of_rpcs(server, theirs)
     size = len(mine)
@@ -173,7 +174,7 @@ def _turns(client: Recorded, server: Recorded, mine: Ints, theirs: Ints, delays:
     up = delays.up[far.last_packet[asked]]
     down = delays.down[own.first_packet[answered]]
     np.logical_and.at(known, rpc[asked], (up >= 0) & (down >= 0))
-    crossed = far.first_packet[answered] < far.last_packet[asked]  # it left before what it seems to answer had come
+    crossed = far.first_packet[answered] < far.last_packet[asked]  # the server sent it before that request arrived
     sums = np.zeros((2, size), dtype=np.int64)
     np.add.at(sums[0], rpc[asked], np.where(crossed, 0, up))
     np.add.at(sums[1], rpc[answered], down)
@@ -185,7 +186,7 @@ def _turns(client: Recorded, server: Recorded, mine: Ints, theirs: Ints, delays:
 
 
 def _of_rpcs(recorded: Recorded, rows: Ints) -> tuple[StreamFrames, Ints]:
-    """Frames of some RPCs, ordered by RPC and direction, and which RPC each is of."""
+    """Return the frames of some RPCs, ordered by RPC and direction, and the index into `rows` of each frame's RPC."""
     rpcs, frames = recorded.tables.rpcs, recorded.frames
     keys = rpcs.connection[rows].astype(np.int64) << 32 | rpcs.stream[rows]
     order = np.argsort(keys)

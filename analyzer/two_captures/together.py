@@ -43,14 +43,14 @@ from .recorded import RETRANSMISSION, Recorded, Trace, read
 from .split import SPLIT_CAUSES, Delays, Split, split
 
 LISTED = 1_000
-"""Lost packets that are listed per direction."""
+"""Most lost packets listed per direction."""
 
 _CLEAR_NS = 100_000
-"""Difference of round trips to the client that shows which capture point is nearer to the client."""
+"""Least difference of the round trips to the client that shows which capture point is nearer to it."""
 
 
 Described = Callable[[Sequence[str]], tuple[Sidecar | None, tuple[str, ...]]]
-"""Finds the sidecar of some files, and warnings about it."""
+"""A function that finds the sidecar of files, and warnings about it."""
 
 
 def analyze_files(
@@ -174,7 +174,7 @@ def _add_losses(finding: Finding, ends: Ends) -> Finding:
 
 
 def _match(first: Recorded, second: Recorded) -> _Met:
-    """Match packets and clocks; if round trips do not show the client's side, the clocks do. Raises NoClock."""
+    """Match packets and clocks; if round trips do not show which capture is the client's, try both. Raises NoClock."""
     shared = _find_shared(first, second)
     if not shared:
         raise NoClock("they have no HTTP/2 or TLS connection in common")
@@ -249,7 +249,7 @@ def _split_ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
 
 
 def _find_first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
-    """Return times in the client's capture, and the differences to the server's, of packets sent once."""
+    """Return, for packets sent once, their times in `mine`, and their times in `theirs` less these."""
     once = (mine.note[rows] != RETRANSMISSION) & (theirs.note[others] != RETRANSMISSION)
     times = mine.time_ns[rows[once]]
     return times, theirs.time_ns[others[once]] - times
@@ -316,7 +316,7 @@ def _collect_delays(met: _Met) -> Delays:
 
 
 class _Received(Struct, frozen=True, eq=False):
-    """Matched received packets by number, and their sent counterparts."""
+    """Numbers of matched received packets, and the sent packets that they are."""
 
     packet: Counts
     origin: Trace

@@ -1,1 +1,1 @@
-"""What single reports read from a capture a second time: page data, events, traces, excerpts, evidence."""
+"""Read a capture again for single reports: page data, events, traces, excerpts, evidence."""

@@ -1,4 +1,4 @@
-"""What happened on one connection, in order: bursts of either side, waits, silences; and where that repeats itself."""
+"""Order the events of one connection (bursts, blocked intervals, silences), and fold their repetitions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When packets belong together, and what is too short to draw."""
+    """Limits of bursts, and of events that are too short to draw."""
 
     burst_rtt_share: float = 0.25
-    """Packets of one side belong to one burst when they are closer than this share of the round trip [a sender that
-    waits for nothing sends its window within a small part of it]."""
+    """Packets of one side belong to one burst if they are closer than this share of the round trip (heuristic: an
+    unblocked sender sends its window within a small part of it)."""
     burst_ns: int = 100_000
-    """And always when they are closer than this [Linux paces and interrupts within tens of microseconds]."""
+    """They always do if they are closer than this (heuristic: pacing and interrupts of Linux take tens of µs)."""
     silence_ns: int = 1_000_000
-    """Shortest silence drawn [what a reader of a trace of calls would notice]."""
+    """Shortest silence drawn (heuristic: readers of a trace notice it)."""
     wait_rtt_share: float = 0.05
-    """Waits shorter than this share of the round trip are counted only [they change no call's latency to be seen]."""
+    """Blocked intervals shorter than this share of the round trip are only counted (heuristic: latency hides them)."""
     wait_rpc_share: float = 0.05
-    """Share of an RPC's time from which waits of other streams are drawn with it [as for round trips]."""
+    """Least share of an RPC's time for blocked intervals of other streams to be drawn with it (heuristic: as above)."""
     period: int = 16
-    """Longest pattern of lines looked for when repetitions are folded."""
+    """Most events of a pattern whose repetitions are folded."""
     repeats: int = 4
-    """A pattern is folded when it comes this many times [three can be read more quickly than the line that folds]."""
+    """Fewest occurrences of a pattern that are folded (heuristic: three are read faster than a folded line)."""
 
 
 LIMITS = Limits()
@@ -54,7 +54,7 @@ _KINDS = len(_core.FRAME_TYPES) + 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bursts:
-    """Packets of one side with nothing of the other side and no pause in between."""
+    """Runs of packets of one side without packets of the other side, and without a pause, between them."""
 
     direction: Ints
     first_packet: Ints
@@ -70,27 +70,27 @@ class Bursts:
     offset: Ints
     """Offset of its first byte in its direction."""
     frames_from: Ints
-    """Its frames are among the rows of `Sequence.frame_rows` of its direction from this one on."""
+    """Index of its first frame in `Sequence.frame_rows` of its direction."""
     frames_to: Ints
-    """And in front of this one."""
+    """Index after its last frame there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Silences:
-    """Intervals in which no side sent bytes."""
+    """Intervals in which neither side sent bytes."""
 
     start_time_ns: Ints
     duration_ns: Ints
     open_rpcs: Ints
     acks: Ints
-    """Packets during it: without payload, or of other streams when one stream is looked at."""
+    """Packets during the silence: without payload, or of other streams if the excerpt has one stream."""
     before_packet: Ints
     after_packet: Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequence:
-    """The events of a connection; `kind` and `row` say which row of which table an event is."""
+    """The events of a connection in order; `kind` gives the table of an event, `row` its row there."""
 
     bursts: Bursts
     silences: Silences
@@ -100,18 +100,18 @@ class Sequence:
     frame_rows: tuple[Ints, Ints]
     """Rows of the excerpt's frames by direction, in the order of their bytes."""
     short_waits: int
-    """Waits too short to be drawn."""
+    """Number of blocked intervals too short to be drawn."""
     short_waits_ns: int
-    """Their time."""
+    """Sum of their durations."""
     kind: Ints
     row: Ints
     shape: Ints
-    """Events of equal shape look alike: side and frame types, or cause."""
+    """Events with equal numbers count as repetitions: equal side and frame types, or equal cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Events one after the other: one event, or `repeats` repetitions of the `period` events before it."""
+    """Events from `start` until before `stop`: one event, or `repeats` repetitions of the events before them."""
 
     start: int
     stop: int
@@ -119,7 +119,7 @@ class Step:
 
 
 def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
-    """Order what an excerpt holds into events."""
+    """Make the sequence of events of an excerpt."""
     rtt = max(int(excerpt.tables.connections.min_rtt_ns[excerpt.connection]), 0)
     wait_rows, short = _waits(excerpt, int(limits.wait_rtt_share * rtt), limits.wait_rpc_share)
     frame_rows = _frame_rows(excerpt)
@@ -136,7 +136,7 @@ def sequence(excerpt: Excerpt, limits: Limits = LIMITS) -> Sequence:
 
 
 def steps(shape: Ints, limits: Limits = LIMITS) -> Iterator[Step]:
-    """Events with repetitions folded: a pattern in full, then how often it came again."""
+    """Fold repetitions: yield the events of a pattern once, then a step with its repetitions."""
     count, place = len(shape), 0
     changes = {p: np.flatnonzero(shape[p:] != shape[:-p]) for p in range(1, min(limits.period, count - 1) + 1)}
     while place < count:
@@ -156,7 +156,7 @@ def steps(shape: Ints, limits: Limits = LIMITS) -> Iterator[Step]:
 
 
 def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
-    """The most bytes one side had in flight in each of some equal parts of the packets' time, 0 where it sent none."""
+    """Compute the most bytes that one side had in flight in each of `columns` equal time intervals."""
     if not len(packets.packet) or columns < 1:
         return np.zeros(0, dtype=np.int64)
     mine = packets.direction == direction
@@ -170,23 +170,21 @@ def in_flight(packets: Packets, direction: int, columns: int) -> Ints:
     most = np.full(columns, -1, dtype=np.int64)
     np.maximum.at(most, column, flight)
     last = np.zeros(columns, dtype=np.int64)
-    last[column] = flight  # the latest packet of a column tells what is left for columns without packets
+    last[column] = flight  # columns without packets keep the value after the last packet before them
     filled = np.maximum.accumulate(np.where(most >= 0, np.arange(columns), 0))
     return np.where(most >= 0, most, last[filled])
 
 
 def _waits(excerpt: Excerpt, shortest_ns: int, share: float) -> tuple[Ints, Ints]:
-    """Rows of the waits to draw, and of those too short.
+    """Find the rows of blocked intervals to draw, and of those that are too short.
 
-    Of an RPC's excerpt, waits of other streams are among them that last `share` of its time.
+    For an RPC's excerpt, they include those of other streams that last at least `share` of its time.
     """
     waits = excerpt.tables.waits
     mine = waits.connection == excerpt.connection
     if excerpt.stream is not None:
         own = waits.stream == excerpt.stream
-        if (
-            excerpt.rpc is not None
-        ):  # what held up other streams of the connection may have held up this one behind them
+        if excerpt.rpc is not None:  # a blocked stream may block others behind it
             own |= waits.duration_ns >= share * (excerpt.end_ns - excerpt.start_ns)
         mine &= own
     mine &= (waits.start_time_ns <= excerpt.end_ns) & (waits.start_time_ns + waits.duration_ns >= excerpt.start_ns)
@@ -200,14 +198,14 @@ def _frame_rows(excerpt: Excerpt) -> tuple[Ints, Ints]:
 
 
 def _span(excerpt: Excerpt, rows: Ints) -> tuple[Ints, Ints]:
-    """First and last packets of frames, made to rise and no tighter than they are: a lost packet comes later."""
+    """Return first and last packets of frames, widened to be ascending: a retransmission may put them out of order."""
     first = excerpt.frames.first_packet[rows].astype(np.int64)
     last = excerpt.frames.last_packet[rows].astype(np.int64)
     return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last)
 
 
 def _sent(excerpt: Excerpt, frame_rows: tuple[Ints, Ints]) -> Ints:
-    """Rows of the packets that are drawn: with payload or an end of the connection; of one stream when asked for."""
+    """Find the packets to draw: with payload, SYN, FIN or RST; if the excerpt has one stream, with its frames."""
     packets = excerpt.packets
     drawn = (packets.payload_bytes > 0) & (packets.note != _DUPLICATE)
     if excerpt.stream is None:
@@ -260,14 +258,14 @@ def _bursts(
 
 
 def _sums(values: npt.NDArray[Any], first: Ints) -> Ints:
-    """Sums from each first row to the next one."""
+    """Sum up values from each first row until before the next one."""
     return np.add.reduceat(values.astype(np.int64), first) if len(first) else first
 
 
 def _silences(excerpt: Excerpt, bursts: Bursts, wait_rows: Ints, shortest_ns: int) -> Silences:
-    """Gaps between bursts that no wait already tells: none that covers all but a fifth at either end."""
+    """Find gaps between bursts that no blocked interval covers, apart from at most a fifth at either end."""
     start, stop = bursts.last_time_ns[:-1], bursts.first_time_ns[1:]
-    long = (stop > start) & (stop - start >= shortest_ns)  # not where times step back, by whatever
+    long = (stop > start) & (stop - start >= shortest_ns)  # not where timestamps go backwards
     if len(wait_rows):
         waits, rest = excerpt.tables.waits, (stop - start) // 5
         begun = waits.start_time_ns[wait_rows]
@@ -289,7 +287,7 @@ def _silences(excerpt: Excerpt, bursts: Bursts, wait_rows: Ints, shortest_ns: in
 
 
 def _open_rpcs(excerpt: Excerpt, times: Ints) -> Ints:
-    """How many RPCs of the connection, or of its one stream, are open right after some instants."""
+    """Count the open RPCs of the connection, or of the excerpt's stream, right after each time."""
     rpcs = excerpt.tables.rpcs
     mine = rpcs.connection == excerpt.connection
     if excerpt.stream is not None:
@@ -303,7 +301,7 @@ def _open_rpcs(excerpt: Excerpt, times: Ints) -> Ints:
 def _ordered(
     excerpt: Excerpt, bursts: Bursts, silences: Silences, wait_rows: Ints, frame_rows: tuple[Ints, Ints]
 ) -> tuple[Ints, Ints, Ints]:
-    """Kind, row and shape of all events, by the packet behind which they come."""
+    """Order all events by packet; return their kinds, rows and shapes."""
     waits = excerpt.tables.waits
     shapes = (
         _burst_shapes(excerpt, bursts, frame_rows) * 4 + BURST,
@@ -318,9 +316,9 @@ def _ordered(
 
 
 def _burst_shapes(excerpt: Excerpt, bursts: Bursts, frame_rows: tuple[Ints, Ints]) -> Ints:
-    """Bits: side, types of frames, connection's ends, retransmissions, an RPC that failed.
+    """Compute bits for side, frame types, SYN/FIN/RST, retransmissions and failed RPCs.
 
-    Control frames count where they travel alone: beside HEADERS or DATA they come and go without changing anything.
+    Control frames count only in bursts without HEADERS and DATA: elsewhere they would prevent folding.
     """
     types = np.zeros(len(bursts.packets), dtype=np.int64)
     for side, rows in enumerate(frame_rows):

@@ -1,4 +1,4 @@
-"""One connection out of a capture: its frames and packets within a time range, never those of others."""
+"""Read one connection of a capture: its frames and packets within a time range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..summary.figures import why_no_grpc
 from ..tables import Frames, Ints, Packets, Tables, tables_of
 
 _SLACK_NS = 1_000_000_000
-"""How far a packet's time may lie before that of packets recorded earlier without being lost to a range."""
+"""Most by which a packet's time may lie before that of earlier packets for a range to contain it."""
 
 _Row = TypeVar("_Row", Frames, Packets)
 _Mask = npt.NDArray[np.bool_]
@@ -27,30 +27,30 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A connection's part of a capture."""
+    """A part of a capture: one connection, or one of its streams, in a time range."""
 
     tables: Tables
-    """The tables that are whole only at the end, of all connections."""
+    """Tables of all connections, except frames and packets."""
     connection: int
     """Row of the connection."""
     stream: int | None
-    """The only stream whose frames are here; None for all."""
+    """The only stream whose frames are included; None for all."""
     start_ns: int
-    """Beginning of the range, since the epoch."""
+    """Start of the range, since the epoch."""
     end_ns: int
     """End of the range, since the epoch."""
     frames: Frames
-    """Frames of the connection that touch the range."""
+    """Frames of the connection that overlap the range."""
     packets: Packets
     """Packets of the connection within the range."""
     rpc: int | None
-    """Row of the RPC that this is an excerpt for; None for a connection's or stream's."""
+    """Row of the RPC that the excerpt shows; None if it shows a connection or stream."""
     streams: Ints
-    """Identifiers of the streams that have frames on the connection, in any range; empty unless one was asked for."""
+    """Identifiers of all streams with frames on the connection, at any time; empty unless `stream` is set."""
 
     @property
     def exists(self) -> bool:
-        """Whether the capture has the connection."""
+        """Check whether the capture has the connection."""
         return self.connection < len(self.tables.connections.protocol)
 
 
@@ -66,12 +66,12 @@ class _Kept:
                 kept.append(columns[name][mask])
 
     def table(self, kind: type[_Row], columns: Mapping[str, Any]) -> _Row:
-        """All of them; `columns` gives the types of a table without rows."""
+        """Make the table; `columns` gives the types if it has no rows."""
         return kind(**{n: np.concatenate(kept) if kept else columns[n][:0] for n, kept in self.pieces.items()})
 
 
 class _Filter:
-    """Which rows of a piece are wanted, as far as it can be told before the end."""
+    """Selects rows piece by piece, with some slack, because the exact range is known only at the end."""
 
     def __init__(self, connection: int, stream: int | None, from_ns: int | None, to_ns: int | None) -> None:
         self.connection, self.stream = connection, stream
@@ -81,9 +81,9 @@ class _Filter:
         self.frames, self.packets = _Kept(Frames), _Kept(Packets)
 
     def add(self, frames: Mapping[str, Any], packets: Mapping[str, Any]) -> None:
-        """Keep what is wanted of a piece."""
+        """Keep the wanted rows of a piece."""
         if self.first_ns is None and len(packets["packet"]):
-            # without the capture's first packet its time is not known before the end: then nothing is left out
+            # without packet 1, the start of the capture is unknown until the end: then keep all
             self.first_ns = int(packets["time_ns"][0]) if packets["packet"][0] == 1 else -1
         self.packets.add(packets, self._mine(packets, "time_ns", "time_ns"))
         mask = self._mine(frames, "first_time_ns", "last_time_ns")
@@ -114,7 +114,7 @@ def excerpt(
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> Excerpt:
-    """Read a capture once and keep one connection; `from_ns` and `to_ns` count from the capture's first packet.
+    """Read a capture once and keep one connection; `from_ns` and `to_ns` are relative to the first packet.
 
     Raises CaptureError.
     """
@@ -131,9 +131,9 @@ def slowest(
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> list[Excerpt]:
-    """Read a capture twice and keep the streams of the chosen RPCs that took longest, the longest one first.
+    """Read a capture twice and keep the streams of the longest selected RPCs, the longest first.
 
-    Raises CaptureError, and NarrowError when no RPC is chosen.
+    Raises CaptureError, NoGrpcError without RPCs, and NarrowError if no RPC is selected.
     """
     filters = _slowest(decode(paths, progress=progress, **how), number, chosen)
     whole = _read(paths, list(filters.values()), progress, how)
@@ -141,7 +141,7 @@ def slowest(
 
 
 def _slowest(tables: Tables, number: int, chosen: Selection) -> dict[int, _Filter]:
-    """What to keep of the RPCs that took longest, by their rows, the longest one first."""
+    """Make filters for the longest RPCs, by their rows, the longest first."""
     if not len(tables.rpcs.connection):
         raise NoGrpcError(why_no_grpc(tables))
     rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
@@ -191,7 +191,7 @@ def _columns(table: Frames | Packets) -> dict[str, npt.NDArray[Any]]:
 
 
 def rows(table: _Row, mask: _Mask) -> _Row:
-    """Those rows of a table that the mask is true of."""
+    """Select the rows of a table for which the mask is true."""
     if mask.all():
         return table
     return type(table)(**{name: column[mask] for name, column in _columns(table).items()})

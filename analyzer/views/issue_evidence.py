@@ -1,4 +1,4 @@
-"""What is shown of a capture beside its analysis: the packets that prove it, the work it holds, one example."""
+"""Collect what a bug report shows besides the analysis: packets as evidence, the workload, one example."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..tables import COMPLETE, Ints, Rpcs, Tables
 from .excerpt import Excerpt, excerpt
 
 MOST_EVIDENCE = 8
-"""Packets of a finding that are looked up."""
+"""Most packets of a finding that are shown."""
 MOST_FRAMES = 6
-"""Frames named of a packet; the rest are counted."""
+"""Most frames named per packet; the rest are counted."""
 MOST_WORK = 8
-"""Methods whose work is told."""
+"""Most methods whose workload is described."""
 MOST_PACKETS = 100
-"""Packets from an example's first to its last."""
+"""Most packets from an example's first to its last."""
 LONGEST_NS = 20_000_000_000
-"""Time of the slowest RPC that is shown."""
+"""Longest part of the slowest RPC that is shown."""
 AROUND_NS = 1_000_000
 """Time shown on each side of an example's packets."""
 
 _Place = tuple[int, int | None, int, int]
-"""Connection, stream or all of them, begin and end."""
+"""Connection, stream (None for all), begin and end in nanoseconds since the epoch."""
 _FLAGS = ((0x02, "SYN"), (0x01, "FIN"), (0x04, "RST"))
 _NAMES = (*_core.FRAME_TYPES, "UNKNOWN")
 _ACKED = ("SETTINGS", "PING")
@@ -41,48 +41,48 @@ class PacketFacts(Struct, frozen=True):
     packet: int
     connection: int
     direction: int
-    """0 for the client's."""
+    """0 from the client, 1 from the server."""
     payload_bytes: int
-    """Of TCP, on the wire."""
+    """TCP payload on the wire."""
     flags: str
-    """SYN, FIN and RST as far as they are set."""
+    """Those of SYN, FIN and RST that are set."""
     note: str
     """`retransmission` and the like; empty for none."""
     frames: tuple[str, ...]
-    """Frames with bytes in it, dots for those that began before or go on later; as in the timeline."""
+    """Frames with bytes in the packet; dots mark those that began before it or end after it, as in the timeline."""
 
 
 class Work(Struct, frozen=True):
-    """What the RPCs of a method carried, for who wants to do the same."""
+    """What the RPCs of a method carried, so that others can reproduce the workload."""
 
     method: str | None
-    """Its name, or what stands for it; None where nothing tells methods apart."""
+    """Name or label of the method; None if methods cannot be distinguished."""
     rpcs: int
     messages: tuple[int, int]
     """Request and response messages of the median RPC."""
     request_bytes: tuple[int, int]
     """Request message bytes of an RPC, without prefixes: median and largest."""
     response_bytes: tuple[int, int]
-    """The same of responses."""
+    """Response message bytes of an RPC, without prefixes: median and largest."""
     gap_ns: int | None
-    """Median time from the beginning of an RPC to that of the next on its connection; None for a single one."""
+    """Median time between the starts of successive RPCs on a connection; None if no connection has two."""
 
 
 class IssueEvidence(Struct, frozen=True, eq=False):
-    """What an attachment shows of a capture beside its analysis."""
+    """What a bug report shows of a capture besides its analysis."""
 
     packets: Mapping[int, PacketFacts]
     """The packets that findings name, by number."""
     work: tuple[Work, ...]
-    """By method, the one with the most RPCs first."""
+    """One entry per method, the one with the most RPCs first."""
     example: Excerpt
-    """One example against time."""
+    """The excerpt that is drawn as a timeline."""
     of: str | None
-    """The finding that it is an example of; None when it is the slowest RPC."""
+    """Id of the finding that `example` shows; None if it shows the slowest RPC."""
 
 
 def collect_evidence(paths: Sequence[str], analysis: Analysis, **how: Unpack[DecodeOptions]) -> IssueEvidence:
-    """Read the capture again and pick what is shown. Raises CaptureError."""
+    """Read the capture again and select what is shown. Raises CaptureError."""
     wanted = np.unique([e.packet for f in analysis.findings for e in f.evidence[:MOST_EVIDENCE]]).astype(np.int64)
     packets, tables = _packets(paths, wanted, how)
     finding, (connection, stream, begin, end) = _place(analysis, packets, tables)
@@ -112,7 +112,7 @@ def _keep_packets(packets: Mapping[str, Any], wanted: Ints, rows: dict[int, tupl
 
 
 def _keep_frames(columns: Mapping[str, Any], wanted: Ints, frames: dict[tuple[int, int, int], list[str]]) -> None:
-    """Names of the frames that have bytes in a wanted packet, by packet, connection and direction."""
+    """Collect the names of frames with bytes in a wanted packet, by packet, connection and direction."""
     first, last = columns["first_packet"].astype(np.int64), columns["last_packet"].astype(np.int64)
     begin, end = np.searchsorted(wanted, first), np.searchsorted(wanted, last, side="right")
     for row in np.flatnonzero(end > begin).tolist():
@@ -146,7 +146,7 @@ def _facts(number: int, row: tuple[int, ...], frames: Mapping[tuple[int, int, in
 
 
 def _place(analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Tables) -> tuple[Finding | None, _Place]:
-    """Where the example is: that of the gravest finding whose packets are close to each other."""
+    """Find the example: the packets of the most severe finding that lie close together, otherwise the slowest RPC."""
     costly = [finding for finding in analysis.findings if finding.severity != "info"]
     for finding in sorted(costly, key=lambda f: f.id != analysis.verdict.finding):
         if place := _of(finding, packets):
@@ -155,7 +155,7 @@ def _place(analysis: Analysis, packets: Mapping[int, PacketFacts], tables: Table
 
 
 def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> _Place | None:
-    """The first of its packets that are on one connection, as long as they follow each other closely."""
+    """Find the first packets of a finding that lie close together on one connection; None without any."""
     shown = [e for e in finding.evidence[:MOST_EVIDENCE] if e.packet in packets]
     if not shown or finding.id == "capture-quality":
         return None
@@ -169,7 +169,7 @@ def _of(finding: Finding, packets: Mapping[int, PacketFacts]) -> _Place | None:
 
 
 def _slowest(tables: Tables) -> _Place:
-    """The whole RPC that took longest, or the longest one when none is whole."""
+    """Find the longest complete RPC, or the longest one if none is complete."""
     rpcs = tables.rpcs
     row = int(np.lexsort((rpcs.duration_ns, (rpcs.flags & COMPLETE) != 0))[-1])
     begin, lasted = int(rpcs.start_time_ns[row]), min(int(rpcs.duration_ns[row]), LONGEST_NS)
@@ -201,7 +201,7 @@ def _median(values: Any) -> int:
 
 
 def _gap(rpcs: Rpcs, rows: Ints) -> int | None:
-    """The upper median of times between two begins on the same connection."""
+    """Compute the upper median of times between successive starts on the same connection; None without any."""
     order = rows[np.lexsort((rpcs.start_time_ns[rows], rpcs.connection[rows]))]
     gaps = np.diff(rpcs.start_time_ns[order])[np.diff(rpcs.connection[order].astype(np.int64)) == 0]
     return _median(gaps) if len(gaps) else None

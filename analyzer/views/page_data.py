@@ -1,8 +1,8 @@
-"""What a drawing of a capture needs: its RPCs, waits, frames and packets against time, bounded in number.
+"""Collect what the HTML page draws: RPCs, blocked intervals, frames and packets over time, bounded in number.
 
-A small capture is here whole. Of a large one every connection is here, RPCs and waits up to a bound (the longest, the
-failed, and of the others a part spread evenly), and frames and packets around the findings' evidence and in the slowest
-RPCs. `halve_page_data` halves what is here, for who needs less.
+A small capture is included completely. Of a large one, all connections are included, RPCs and blocked intervals up to a
+bound (the longest, the failed, and an even sample of the others), and frames and packets around the findings' evidence
+and in the slowest RPCs. `halve_page_data` halves these rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _Table = TypeVar("_Table", "PageRpcs", "PageWaits", "PageFrames", "PagePackets")
 
 
 BINS_PER_DECADE = 12
-"""Classes of the latency distributions for each factor of ten."""
+"""Classes of the latency distributions per factor of ten."""
 _CLASSES = 13 * BINS_PER_DECADE + 1
 
 
 class PageRpcs(Struct, frozen=True, eq=False):
-    """RPCs in the order of their beginnings; times count from the capture's first packet."""
+    """RPCs in the order of their starts; times are relative to the capture's first packet."""
 
     connection: Annotated[Column, "row of its connection"]
     stream: Annotated[Column, "HTTP/2 stream identifier"]
@@ -47,20 +47,20 @@ class PageRpcs(Struct, frozen=True, eq=False):
 
 
 class PageWaits(Struct, frozen=True, eq=False):
-    """Waits in the order of their beginnings; sizes are -1 where they are not known."""
+    """Blocked intervals in the order of their starts; sizes are -1 where unknown."""
 
     connection: Annotated[Column, "row of its connection"]
-    stream: Annotated[Column, "stream whose bytes came last before the stop"]
-    direction: Annotated[Column, "the side that owed"]
-    start_ns: Annotated[Column, "the stop, after the capture's first packet"]
+    stream: Annotated[Column, "stream of the last bytes before the stop"]
+    direction: Annotated[Column, "the blocked sender"]
+    start_ns: Annotated[Column, "the stop, relative to the capture's first packet"]
     duration_ns: Annotated[Column, "until its next bytes"]
     cause: Annotated[Column, "index into `CAUSES`"]
-    owed_bytes: Annotated[Column, "still to come at the stop"]
+    owed_bytes: Annotated[Column, "bytes left to send at the stop"]
     in_flight_bytes: Annotated[Column, "sent and not acknowledged at the stop"]
-    congestion_window_bytes: Annotated[Column, "at the stop, an estimate unless the sender's kernel told it"]
+    congestion_window_bytes: Annotated[Column, "at the stop; an estimate unless the sidecar has it"]
     receive_window_bytes: Annotated[Column, "the peer's TCP window at the stop"]
-    stream_window_bytes: Annotated[Column, "HTTP/2 window of the stream, `WINDOW_NOT_KNOWN` when not known"]
-    connection_window_bytes: Annotated[Column, "HTTP/2 window of the connection, `WINDOW_NOT_KNOWN` when not known"]
+    stream_window_bytes: Annotated[Column, "HTTP/2 window of the stream, or `WINDOW_NOT_KNOWN`"]
+    connection_window_bytes: Annotated[Column, "HTTP/2 window of the connection, or `WINDOW_NOT_KNOWN`"]
     stopped_at_packet: Annotated[Column, "packet of the last bytes before the stop"]
     released_by_packet: Annotated[Column, "the ACK right before the sender resumed, 0 for none"]
     resumed_at_packet: Annotated[Column, "packet of the next bytes"]
@@ -75,7 +75,7 @@ class PageFrames(Struct, frozen=True, eq=False):
     kind: Annotated[Column, "frame type"]
     flags: Annotated[Column, "flags as sent"]
     length: Annotated[Column, "payload bytes"]
-    start_ns: Annotated[Column, "first byte, after the capture's first packet"]
+    start_ns: Annotated[Column, "first byte, relative to the capture's first packet"]
     duration_ns: Annotated[Column, "until its last byte"]
     first_packet: Annotated[Column, "packet of its first byte"]
     last_packet: Annotated[Column, "packet of its last byte"]
@@ -85,7 +85,7 @@ class PagePackets(Struct, frozen=True, eq=False):
     """Packets in the order of the capture."""
 
     packet: Annotated[Column, "number in the capture, from 1"]
-    time_ns: Annotated[Column, "after the capture's first packet"]
+    time_ns: Annotated[Column, "relative to the capture's first packet"]
     connection: Annotated[Column, "row of its connection"]
     direction: Annotated[Column, "sender"]
     flags: Annotated[Column, "TCP flags"]
@@ -97,7 +97,7 @@ class PagePackets(Struct, frozen=True, eq=False):
 
 
 class PageConnection(Struct, frozen=True):
-    """When a connection was seen, after the capture's first packet."""
+    """First and last packet of a connection, relative to the capture's first packet."""
 
     connection: int
     start_ns: int
@@ -116,7 +116,7 @@ class PageMethod(Struct, frozen=True):
 
 
 class PageData(Struct, frozen=True, eq=False):
-    """What is drawn."""
+    """The rows that are drawn, and the totals of the capture."""
 
     duration_ns: int
     """Time of the capture's last packet after its first."""
@@ -132,7 +132,7 @@ class PageData(Struct, frozen=True, eq=False):
     packets_total: int
     connections_total: int
     spans: Spans
-    """Where frames and packets are here."""
+    """Ranges whose frames and packets are included."""
 
 
 def collect_page_data(
@@ -143,7 +143,7 @@ def collect_page_data(
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> PageData:
-    """Read the capture of an analysis again and keep what is drawn. Raises CaptureError."""
+    """Read the capture of an analysis again and select what is drawn. Raises CaptureError."""
     whole = analysis.capture.packets <= bounds.packets and sum(analysis.totals.frames.values()) <= bounds.frames
     if whole:
         tables = decode_rows(paths, progress=progress, **how)
@@ -154,7 +154,7 @@ def collect_page_data(
 
 
 def halve_page_data(page: PageData) -> PageData:
-    """The same with at most half of the rows."""
+    """Keep at most half of the rows."""
     spans = page.spans.halved(page.packets.connection, page.packets.packet)
     kept = spans.holds(page.packets.connection, page.packets.packet, page.packets.packet)
     frames, rpcs, waits = page.frames, page.rpcs, page.waits
@@ -195,7 +195,7 @@ def _ours(tables: Tables) -> npt.NDArray[np.bool_]:
 
 
 def _connections(tables: Tables, zero: int, most: int) -> tuple[PageConnection, ...]:
-    """Those with the most RPCs, in the order of their first packets."""
+    """List the connections with the most RPCs, by row."""
     c = tables.connections
     rows = np.flatnonzero(_ours(tables))
     busiest = np.sort(rows[np.argsort(-c.rpcs[rows].astype(np.int64), kind="stable")[:most]])
@@ -205,7 +205,7 @@ def _connections(tables: Tables, zero: int, most: int) -> tuple[PageConnection, 
 
 
 def _method_numbers(tables: Tables, methods: Column) -> Ints:
-    """Place in `tables.methods` of the methods of some RPCs."""
+    """Find the indices of method numbers in `tables.methods`."""
     numbers = np.array([method.number for method in tables.methods] or [NO_METHOD], dtype=np.int64)
     order = np.argsort(numbers)
     places: Ints = order[np.searchsorted(numbers[order], methods).clip(0, len(numbers) - 1)]
@@ -234,7 +234,7 @@ def _seen_whole(flags: Column) -> npt.NDArray[np.bool_]:
 
 
 def _trimmed(counts: Ints) -> tuple[int, tuple[int, ...]]:
-    """Counts without the empty classes at either end, and the first class that is left."""
+    """Return the first class that is not empty, and the counts up to the last one."""
     filled = np.flatnonzero(counts)
     if not len(filled):
         return 0, ()
@@ -258,7 +258,7 @@ def _rpcs(tables: Tables, zero: int, most: int) -> PageRpcs:
 
 
 def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_]:
-    """Which RPCs are kept when they are too many: the longest, the failed, and every n-th of the others."""
+    """Mark the RPCs to keep if there are too many: the longest, then failed ones, then an even sample of the others."""
     if len(durations) <= most:
         return np.ones(len(durations), dtype=bool)
     kept = _longest(durations, most // 3)
@@ -269,7 +269,7 @@ def _telling(durations: Ints, status: Column, most: int) -> npt.NDArray[np.bool_
 
 
 def _longest(durations: Ints, most: int) -> npt.NDArray[np.bool_]:
-    """Which are the longest ones; of equally long ones those that come first."""
+    """Mark the longest durations; of equal ones, the first."""
     if len(durations) <= most:
         return np.ones(len(durations), dtype=bool)
     if not most:
@@ -306,7 +306,7 @@ def _frames(tables: Tables, zero: int) -> PageFrames:
 def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> PagePackets:
     p = tables.packets
     names = ("packet", "connection", "direction", "flags", "payload_bytes", "note")
-    scaled = tables.connections.complete[p.connection] == 1  # else the factor of the windows is not known
+    scaled = tables.connections.complete[p.connection] == 1  # otherwise the window scale is unknown (RFC 7323)
     return PagePackets(
         window=np.where(scaled, p.window.astype(np.int64), -1),
         time_ns=p.time_ns - zero,
@@ -317,7 +317,7 @@ def _packets(tables: Tables, flights: tuple[Ints, Ints], zero: int) -> PagePacke
 
 
 def _rows(table: _Table, rows: Column) -> _Table:
-    """Rows of a table by mask or number."""
+    """Select rows of a table by mask or number."""
     return type(table)(**{name: getattr(table, name)[rows] for name in table.__struct_fields__})
 
 

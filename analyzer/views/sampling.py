@@ -1,4 +1,4 @@
-"""Which packets and frames of a large capture are drawn, and the bytes in flight at each packet."""
+"""Select the packets and frames of a large capture that are drawn, and compute the bytes in flight at each packet."""
 
 from __future__ import annotations
 
@@ -18,60 +18,60 @@ from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tabl
 
 _Mask = npt.NDArray[np.bool_]
 _SHIFT = 33
-"""Packet numbers have 32 bits: a connection and a packet are one number that keeps their order."""
+"""Packet numbers have 32 bits: `connection << 33 | packet` sorts by connection, then by packet."""
 _SLOWEST_PER_METHOD = 3
 _MOST_METHODS = 40
 
 
 class Bounds(NamedTuple):
-    """How much of a capture is drawn in detail."""
+    """Most of each kind that is drawn in detail."""
 
     packets: int = 200_000
-    """Packets with rows [a browser has them ready within a second]."""
+    """Packets with rows (heuristic: a browser draws them within a second)."""
     frames: int = 500_000
     """Frames with rows."""
     rpcs: int = 250_000
     """RPCs with rows."""
     waits: int = 60_000
-    """Waits with rows."""
+    """Blocked intervals with rows."""
     around: int = 150
-    """Packets of its connection before and after one that is evidence."""
+    """Packets of the same connection before and after a packet that is evidence."""
     slow_rpcs: int = 60
     """Slowest RPCs whose packets have rows."""
     slow_packets: int = 300
-    """Packets of a slow RPC's connection at its beginning, and as many at its end."""
+    """Packets of the connection at a slow RPC's beginning, and equally many at its end."""
     begun: int = 20
-    """Connections with the most RPC time whose first packets have rows, when there is room for more than the rest."""
+    """Connections with the most RPC time whose first packets have rows if there is room left."""
     connections: int = 2_000
-    """Connections that are named."""
+    """Connections with a name."""
 
 
 BOUNDS = Bounds()
 """The bounds in use."""
 
 PIECE = 1 << 16
-"""RPCs that are looked at together."""
+"""RPCs processed at once."""
 
 
 class Spans(Struct, frozen=True, eq=False):
-    """Ranges of packets of single connections, apart from each other, in the order of connections and packets."""
+    """Disjoint ranges of packets, each of one connection, in the order of connections and packets."""
 
     connection: Ints
     first_packet: Ints
     last_packet: Ints
     rank: Ints
-    """0 for what matters most."""
+    """0 for the most important range."""
     whole: bool = False
-    """The whole capture; the columns are empty then."""
+    """Whether the range is the whole capture; the columns are empty then."""
 
     @staticmethod
     def everything() -> Spans:
-        """All packets of all connections."""
+        """Make the range of all packets of all connections."""
         none = np.zeros(0, dtype=np.int64)
         return Spans(none, none, none, none, whole=True)
 
     def holds(self, connection: npt.NDArray[Any], first: npt.NDArray[Any], last: npt.NDArray[Any]) -> _Mask:
-        """Which of some rows, from a first to a last packet, touch a span."""
+        """Mark rows, given by connection, first and last packet, that overlap a range."""
         if self.whole:
             return np.ones(len(connection), dtype=bool)
         if not len(self.rank):
@@ -81,9 +81,8 @@ class Spans(Struct, frozen=True, eq=False):
         return (at >= 0) & (ends[np.maximum(at, 0)] >= _key(connection, first))
 
     def halved(self, connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Spans:
-        """Those that matter most, with at most half of some packets."""
+        """Select the more important half of the ranges; of a whole capture, half of each connection's packets."""
         if self.whole:
-            # the first half of each connection's packets, for want of a better reason
             spans = [(int(c), *_ends(packet[connection == c]), i) for i, c in enumerate(np.unique(connection).tolist())]
             return _spans(spans)
         order = np.argsort(self.rank, kind="stable")
@@ -109,7 +108,7 @@ Span = tuple[int, int, int, int]
 
 
 def _spans(found: Sequence[Span]) -> Spans:
-    """Ranges that touch become one, as weighty as the weightiest of them."""
+    """Merge ranges that touch; the result has the most important rank of them."""
     merged: list[list[int]] = []
     for connection, first, last, rank in sorted(found):
         if merged and merged[-1][0] == connection and first <= merged[-1][2] + 1:
@@ -122,15 +121,15 @@ def _spans(found: Sequence[Span]) -> Spans:
 
 
 class Flights:
-    """Bytes in flight on every connection while packets pass by."""
+    """Bytes in flight on every connection, computed piece by piece."""
 
     def __init__(self) -> None:
-        """Nothing has passed by."""
+        """Begin without packets."""
         self._sent = np.full((2, 0), -1, dtype=np.int64)
         self._acked = np.full((2, 0), -1, dtype=np.int64)
 
     def add(self, packets: Mapping[str, npt.NDArray[Any]]) -> tuple[Ints, Ints]:
-        """Bytes of the client, and of the server, that are sent and not acknowledged after each packet."""
+        """Compute the bytes of client and server that are sent and not acknowledged after each packet."""
         rows = len(packets["packet"])
         if not rows:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -163,7 +162,7 @@ class Flights:
             self._acked = np.pad(self._acked, ((0, 0), (0, more)), constant_values=-1)
 
     def _first(self, mine: _Mask, group: Ints, connection: Ints, side: int) -> _Mask:
-        """Which rows are the first ones of their connection's side."""
+        """Mark the first packet of each connection's side."""
         rows = np.flatnonzero(mine)
         first = np.zeros(len(mine), dtype=bool)
         _, places = np.unique(group[rows], return_index=True)
@@ -173,10 +172,10 @@ class Flights:
 
 
 def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried: Ints) -> Ints:
-    """The largest value so far of each row's connection; `carried` goes from piece to piece."""
+    """Compute the running maximum per connection; `carried` keeps it between pieces."""
     values = np.minimum(values, (1 << 40) - 1)
     values[starts] = np.maximum(values[starts], carried[connection[starts]])
-    # rows of a connection lie together: a later connection's values are made larger than all of the one before
+    # rows are grouped by connection: adding `group << 41` makes values exceed all of the connection before
     running: Ints = np.maximum.accumulate(values + (group << 41)) - (group << 41)
     ends = np.append(starts[1:], len(values)) - 1
     carried[connection[ends]] = running[ends]
@@ -186,7 +185,7 @@ def _running(values: Ints, group: Ints, starts: Ints, connection: Ints, carried:
 def read_around(
     paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
 ) -> tuple[Tables, tuple[Ints, Ints], Spans]:
-    """Tables with the frames and packets around what matters, the bytes in flight at them, and where they are."""
+    """Read tables with the important frames and packets; return also the bytes in flight, and the ranges."""
     spans, whole = _looked_over(paths, analysis, bounds, progress, how)
     frames, packets, flights = _read(paths, spans, bounds, progress, how)
     return replace(whole, frames=frames, packets=packets), flights, spans
@@ -195,7 +194,7 @@ def read_around(
 def _looked_over(
     paths: Sequence[str], analysis: Analysis, bounds: Bounds, progress: Progress | None, how: DecodeOptions
 ) -> tuple[Spans, Tables]:
-    """What matters, and the tables without frames and packets."""
+    """Find the important ranges; return also the tables without frames and packets."""
     index = _Index()
     run = Run(paths, packets=True, rpc_rows=True, **how)
     for take in run.read(progress, RpcColumns()):
@@ -205,14 +204,14 @@ def _looked_over(
 
 
 class _Index:
-    """Which connection every packet belongs to."""
+    """The connection of every packet."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[npt.NDArray[Any]]] = {"packet": [], "connection": []}
         self._rows: dict[int, npt.NDArray[Any]] = {}
 
     def add(self, packets: Mapping[str, Any]) -> None:
-        """Take the next ones."""
+        """Add the next packets of the capture."""
         for name, pieces in self._pieces.items():
             pieces.append(packets[name])
 
@@ -230,13 +229,13 @@ class _Index:
         return int(self.connections[at]) if found else None
 
     def of(self, connection: int) -> npt.NDArray[Any]:
-        """Numbers of a connection's packets."""
+        """List the numbers of a connection's packets."""
         if connection not in self._rows:
             self._rows[connection] = self.numbers[self.connections == connection]
         return self._rows[connection]
 
     def around(self, connection: int, packet: int, before: int, after: int) -> tuple[int, int, int]:
-        """First and last packet of a range, and how many of the connection's packets are in it."""
+        """Find the first and last packet of a range around a packet, and the number of packets in it."""
         mine = self.of(connection)
         at = int(np.searchsorted(mine, packet))
         first, last = max(at - before, 0), min(at + after, len(mine) - 1)
@@ -244,7 +243,7 @@ class _Index:
 
 
 def _chosen(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Spans:
-    """Spans by weight as long as they hold few enough packets: evidence of the gravest findings first."""
+    """Select ranges until they hold the most packets allowed: evidence of the most severe findings first."""
     chosen: list[Span] = []
     frames = max(sum(analysis.totals.frames.values()), 1)
     left = min(bounds.packets, bounds.frames * analysis.capture.packets // frames)
@@ -258,7 +257,7 @@ def _chosen(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 
 
 def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -> Iterator[Span]:
-    """Connection, packet, and how many packets before and after it are of interest."""
+    """Yield, most important first: connection, packet, and the number of packets to show before and after it."""
     for finding in analysis.findings:
         for evidence in finding.evidence:
             connection = index.connection(evidence.packet)
@@ -275,14 +274,14 @@ def _wanted(index: _Index, tables: Tables, analysis: Analysis, bounds: Bounds) -
 
 
 def _slowest(tables: Tables, most: int) -> list[int]:
-    """The slowest RPCs of all and of each method."""
+    """Find the slowest RPCs of all and of each method."""
     rows = np.arange(len(tables.rpcs.flags))
     pieces = [_slowest_of(tables, rows[begin : begin + PIECE], most) for begin in range(0, len(rows), PIECE)]
     return _slowest_of(tables, np.unique(np.concatenate(pieces)), most).tolist() if pieces else []
 
 
 def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
-    """The slowest among some, which are in ascending order."""
+    """Find the slowest RPCs among `rows`, which are in ascending order."""
     rpcs = tables.rpcs
     durations = np.where(rpcs.flags[rows] & BEGUN_BEFORE, -1, rpcs.duration_ns[rows])
     order = rows[np.argsort(-durations, kind="stable")]
@@ -297,7 +296,7 @@ def _slowest_of(tables: Tables, rows: Ints, most: int) -> Ints:
 def _read(
     paths: Sequence[str], spans: Spans, bounds: Bounds, progress: Progress | None, how: DecodeOptions
 ) -> tuple[Frames, Packets, tuple[Ints, Ints]]:
-    """Frames and packets within spans; frames up to twice the bound, which only tiny ones reach."""
+    """Read frames and packets within ranges; at most twice the bound of frames, which only tiny frames reach."""
     run = Run(paths, frames=True, packets=True, **how)
     flights, left = Flights(), 2 * bounds.frames
     frames: list[Mapping[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A capture as a trace viewer draws it: a row per RPC with its phases, and bytes in flight and windows against time."""
+"""Read a capture for a trace viewer: phases of each RPC, and bytes in flight and windows over time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..tables import Ints, Tables, tables_of
 from .sampling import Flights
 
 MOST_POINTS = 500_000
-"""Points of all counters together; beyond it they are thinned [20 MB of a trace]."""
+"""Most points of all counters together; more are thinned (heuristic: a trace of 20 MB)."""
 _FIRST_WIDTH_NS = 1_000
-"""Width of the intervals into which time is divided when points are first thinned."""
+"""Width of the time intervals when points are first thinned."""
 _LARGEST_WIDTH_NS = 1 << 60
-"""Beyond it there are as many counters as points."""
+"""Widest interval: it covers a whole capture, so wider ones would thin no more."""
 _MOST_OFFSET = 1 << 40
-"""Windows above this are drawn as this [1 TB]."""
+"""Largest window that is drawn, 1 TB; larger ones are drawn as this."""
 _RST = 4
 _END_STREAM = 1
 _HEADERS_OR_DATA = [_core.FRAME_TYPES.index(name) for name in ("DATA", "HEADERS", "CONTINUATION")]
@@ -33,7 +33,7 @@ FLIGHT, WINDOW = 0, 1
 
 
 class Points(NamedTuple):
-    """What counters show; every point is a value at its time, in the order of the capture per counter."""
+    """Points of counters: the value at a time, per counter in the order of the capture."""
 
     counter: Ints
     """4 x connection + 2 x kind + direction."""
@@ -45,24 +45,24 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceData:
-    """A decoded capture with what only its packets and frames tell, reduced to what is drawn."""
+    """A decoded capture, and what is drawn of its packets and frames."""
 
     tables: Tables
-    """With a row per RPC."""
+    """Tables with a row per RPC."""
     points: Points
-    """Of HTTP/2 connections, sorted by counter."""
+    """Points of connections with RPCs, sorted by counter."""
     width_ns: int
-    """Of intervals this long a counter has the largest and the last value only; 0 when it has all."""
+    """Each counter has only the largest and the last value of each interval of this width; 0 if it has all values."""
     request_end_ns: Ints
-    """Per RPC: the last byte of its request, since the epoch; -1 when that is not in the capture."""
+    """Per RPC: time of the last byte of its request, since the epoch; -1 if the capture lacks it."""
     response_start_ns: Ints
-    """Per RPC: the first byte of its response, since the epoch; -1 when that is not in the capture."""
+    """Per RPC: time of the first byte of its response, since the epoch; -1 if the capture lacks it."""
 
 
 def read_trace_data(
     paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]
 ) -> TraceData:
-    """Read a capture once. Memory follows its RPCs, waits and connections. Raises CaptureError."""
+    """Read a capture once. Memory grows with its RPCs, blocked intervals and connections. Raises CaptureError."""
     run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     counters, phases = _Counters(), _Phases()
     for take in run.read(progress, RpcColumns()):
@@ -83,7 +83,7 @@ class _Counters:
         self.width_ns = 0
 
     def add(self, packets: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The next packets of the capture."""
+        """Add the next packets of the capture."""
         if not len(packets["packet"]):
             return
         order = np.argsort(packets["connection"], kind="stable")
@@ -101,7 +101,7 @@ class _Counters:
         self._keep(4 * connection[mine] + 2 * WINDOW + direction, columns["time_ns"][mine], window)
 
     def _keep(self, counter: Ints, time_ns: Ints, value: Ints) -> None:
-        """Keep the points at which a counter changes; the first of a piece always."""
+        """Keep the points at which a counter changes, and the first point of each piece."""
         if len(counter):
             change = np.append(True, (counter[1:] != counter[:-1]) | (value[1:] != value[:-1]))
             self.kept.append(Points(counter[change], time_ns[change], value[change]))
@@ -110,14 +110,14 @@ class _Counters:
     def _thin(self) -> None:
         points = _joined(self.kept)
         if self.width_ns:
-            points = thin_points(points, self.width_ns)  # which may be enough: what is new is not thinned yet
+            points = thin_points(points, self.width_ns)  # may be enough: new points are not thinned yet
         while len(points.counter) > MOST_POINTS // 2 and self.width_ns < _LARGEST_WIDTH_NS:
             self.width_ns = self.width_ns * 4 or _FIRST_WIDTH_NS
             points = thin_points(points, self.width_ns)
         self.kept, self.count = [points], len(points.counter)
 
     def points(self, tables: Tables) -> Points:
-        """Of HTTP/2 connections; windows only where the opening tells their scale."""
+        """Return the points of connections with RPCs; windows only where the handshake gives their scale (RFC 7323)."""
         points = _joined(self.kept)
         connections = tables.connections
         http2 = connections.rpcs > 0
@@ -136,7 +136,7 @@ def _joined(pieces: Sequence[Points]) -> Points:
 
 
 def thin_points(points: Points, width_ns: int) -> Points:
-    """Of each counter and interval of `width_ns` the points with the largest and with the last value."""
+    """Keep, of each counter and interval of `width_ns`, the points with the largest and with the last value."""
     interval = points.time_ns // width_ns
     place = np.arange(len(interval))
     order = np.lexsort((place, interval, points.counter))
@@ -148,14 +148,14 @@ def thin_points(points: Points, width_ns: int) -> Points:
 
 
 class _Phases:
-    """Where requests end and responses begin, piece by piece."""
+    """Ends of requests and starts of responses, collected piece by piece."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Ints, Ints, Ints]] = []
         self.responses: list[tuple[Ints, Ints]] = []
 
     def add(self, frames: Mapping[str, npt.NDArray[Any]]) -> None:
-        """The next frames of the capture."""
+        """Add the next frames of the capture."""
         drawn = (frames["stream"] > 0) & np.isin(frames["kind"], _HEADERS_OR_DATA)
         key = frames["connection"].astype(np.int64) << 32 | frames["stream"]
         ended = (frames["flags"] & _END_STREAM != 0) & np.isin(frames["kind"], _CARRIES_END_STREAM)
@@ -164,7 +164,7 @@ class _Phases:
         self.responses.append(_first(key[responses], frames["first_time_ns"][responses]))
 
     def of(self, tables: Tables) -> tuple[Ints, Ints]:
-        """`Traced.request_end_ns` and `response_start_ns`; not known for streams that were used again."""
+        """Return `TraceData.request_end_ns` and `response_start_ns`; -1 for reused stream identifiers."""
         key = tables.rpcs.connection.astype(np.int64) << 32 | tables.rpcs.stream
         _, inverse, times = np.unique(key, return_inverse=True, return_counts=True)
         once = times[inverse] == 1
@@ -190,7 +190,7 @@ def _first(key: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
 
 
 def _found(wanted: Ints, keys: Ints, values: Ints) -> Ints:
-    """The value of each wanted key, -1 where there is none."""
+    """Look up the value of each wanted key; -1 if there is none."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -12,7 +12,7 @@ from .losses import Loser
 from .report import Report
 
 _NOTED = 0.1
-"""Smallest change of the mean that is listed, as a share (heuristic without a source; the JSON lists all)."""
+"""Smallest change of the mean that is listed, as a share (heuristic: smaller ones are often noise; JSON lists all)."""
 
 
 class Against(Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Against(Struct, frozen=True, kw_only=True):
     dataset: str
     against: str
     every: Change
-    """Of all RPCs together."""
+    """The change over all RPCs."""
     methods: tuple[Change, ...]
     services: tuple[Change, ...]
     pairs: tuple[Change, ...]
@@ -31,7 +31,7 @@ class Against(Struct, frozen=True, kw_only=True):
 
 
 def against(now: Report, before: Report) -> Against:
-    """Compare two reports; both must have all rows."""
+    """Compare two reports, which must have all rows (`most` is None)."""
     return Against(
         dataset=now.dataset,
         against=before.dataset,
@@ -45,7 +45,7 @@ def against(now: Report, before: Report) -> Against:
 
 
 def _sum_up(report: Report) -> Loser | None:
-    """Sum up all RPCs of a report; a report has no quantiles of all RPCs."""
+    """Make a row of all RPCs of a report, without quantiles; None without RPCs."""
     if not report.rpcs:
         return None
     return Loser(

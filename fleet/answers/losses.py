@@ -1,4 +1,4 @@
-"""What takes time in a fleet: services, methods, pairs of hosts, and the findings that are their causes."""
+"""The rows of a fleet report: services, methods, host pairs, implementations, and findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Loser(Struct, frozen=True, kw_only=True):
     failed_rpcs: int
     duration_ns: int
     p50_ns: int | None
-    """Within 10 %."""
+    """Median, within 10 %."""
     p99_ns: int | None
     lost_ns: int
     """Part of `duration_ns` with a cause in `WAITING`."""
@@ -62,7 +62,7 @@ class Cause(Struct, frozen=True, kw_only=True):
     recordings: int
     hosts: int
     lost_ns: int
-    """Lost time of findings that are not part of others."""
+    """Lost time of those findings that are not part of others."""
     first_time_ns: int
     last_time_ns: int
     by_hour: dict[str, int]

@@ -45,7 +45,7 @@ class Way(Struct, frozen=True, kw_only=True):
 
 
 class Slot(Struct, frozen=True):
-    """Sums of an interval of five minutes."""
+    """Sums over an interval of five minutes."""
 
     time_ns: int
     rpcs: int
@@ -136,7 +136,7 @@ def _read_slots(database: Any) -> Iterator[Slot]:
 
 @contextmanager
 def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
-    """Give the summary's files and a folder for temporary ones; make the summary if an unfinished run has none.
+    """Return the summary's files and a folder for temporary ones; make the summary if an unfinished run left none.
 
     Raises StoreError.
     """
@@ -155,7 +155,7 @@ def _fetch_summary(target: str) -> Iterator[tuple[dict[str, str], Path]]:
 
 
 def _create_views(database: Any, files: Mapping[str, str]) -> None:
-    """Create tables `t` and `l` of totals and latencies with their dimensions, and views of the other tables."""
+    """Create the tables `t` (totals) and `l` (latencies) with their dimensions, and a view per file."""
     for table, url in files.items():
         database.execute(f"CREATE VIEW {table} AS SELECT * FROM {sums.files([url], summary.EMPTY.get(table, ''))}")
     sums_of = "slot_time_ns, method, client_implementation, rpcs, failed_rpcs, duration_ns, budget"
@@ -172,7 +172,7 @@ def _create_views(database: Any, files: Mapping[str, str]) -> None:
 
 
 def _read_losers(database: Any, expression: str, most: int | None) -> tuple[Loser, ...]:
-    """Select in turn the rows with the most lost time and those with the most time; sort them by lost time."""
+    """Select rows alternately by most lost time and by most time; sort them by lost time."""
     quantile = "min(step) FILTER (until >= {q} * every)"
     rows = database.execute(f"""
         WITH steps AS (
@@ -229,7 +229,7 @@ def _read_history(database: Any, expression: str, names: Sequence[str]) -> dict[
 
 
 def _find_middle(step: int | None) -> int | None:
-    """Find the middle of a step of `latencies`."""
+    """Compute the middle of a step of `latencies`, in nanoseconds."""
     return None if step is None else round(2 ** ((step + 0.5) / sums.STEPS_PER_OCTAVE))
 
 
@@ -270,7 +270,7 @@ def _read_causes(database: Any, target: str) -> Iterator[Cause]:
 
 
 def _read_cases(database: Any, target: str, order: str) -> dict[str, Case]:
-    """Read the first finding of each id in an order."""
+    """Read the first finding of each id in the given SQL order."""
     columns = (
         "id, host, recording, title, severity, lost_ns, first_time_ns, last_time_ns, recording_time_ns, "
         "files, connections"
@@ -298,7 +298,7 @@ _NAMED_FILES = 3
 def commands(
     target: str, recording: str, files: Sequence[str], connections: Sequence[int], times: tuple[int, int, int | None]
 ) -> tuple[str, ...]:
-    """List the commands that show a finding; `times` are of its first and last packet and the recording's first."""
+    """List commands that show a finding; `times`: of its first and last packet, and of the recording's first packet."""
     paths = [store.local_path(url) for url in files]
     fetch: tuple[str, ...] = ()
     names = " ".join(shlex.quote(path) for path in paths if path)

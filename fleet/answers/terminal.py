@@ -30,7 +30,7 @@ TITLES = {"services": "service", "methods": "method", "pairs": "client -> server
 
 
 def render(report: Report, *, width: int = 100, colour: bool = False) -> str:
-    """Render what is slow, why, and since when, with escape sequences only when `colour` is set."""
+    """Render the report; escape sequences are used only if `colour` is set."""
     # commands stay on one line so that users can copy them
     return "".join(
         draw([part], width=max(60, width), colour=colour, wrap=not (isinstance(part, Text) and part.no_wrap))
@@ -144,7 +144,7 @@ def _make_table(*columns: str) -> Table:
 
 
 _LEFT_OUT = ((110, "failed"), (110, "p50"), (85, "p99"), (75, "blocked"), (65, "RPCs"))
-"""Columns that are left out on terminals narrower than the width."""
+"""Columns to omit on terminals narrower than the given width."""
 _NARROW = 16
 """Least width of names."""
 
@@ -176,7 +176,7 @@ def _show_losers(title: str, losers: Sequence[Loser], report: Report, width: int
 
 
 def _list_details(loser: Loser, cause: str, report: Report) -> Iterator[str]:
-    """Say what blocked it, unless that is the main cause already, and since when."""
+    """Say what blocked it, unless that is the main cause, and when its time per RPC changed."""
     if loser.cause and loser.cause != cause:
         yield f"blocked by {loser.cause}"
     if loser.since:
@@ -266,7 +266,7 @@ def _format_signed(ns: int) -> str:
 
 
 _CHANGES_LEFT_OUT = ((120, "p99 before"), (120, "p99 now"), (85, "RPCs"), (75, "change"))
-"""Columns that are left out on terminals narrower than the width."""
+"""Columns to omit on terminals narrower than the given width."""
 
 
 def _show_changes(title: str, changes: Sequence[Change], width: int) -> Table:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .losses import Cause, Loser
 
 _MUCH = 0.05
-"""Share of RPC time from which a cause is named (heuristic without a source)."""
+"""Least share of RPC time for a cause to be named (heuristic: smaller parts matter little)."""
 
 OWN = ("client", "server", "network")
 """Causes that no setting changes."""
@@ -38,7 +38,7 @@ def answers(
     since: Since | None,
     slots: int,
 ) -> Answers:
-    """Write the answers; methods and pairs are in the order of the report."""
+    """Write the answers; methods and pairs must be in the order of the report."""
     when = _say_since_when(methods, causes, since, slots)
     return Answers(who=_say_what_is_slow(methods, pairs), why=_say_why(causes, budget), since=when)
 
@@ -105,7 +105,7 @@ def _say_since_when(methods: Sequence[Loser], causes: Sequence[Cause], since: Si
 
 
 def mostly(budget: Mapping[str, int]) -> tuple[str, float]:
-    """Find the cause of most of the time, and its share."""
+    """Find the cause with the most time, and its share."""
     cause = max(budget, key=lambda name: (budget[name], name), default="unexplained")
     return cause, budget.get(cause, 0) / max(sum(budget.values()), 1)
 

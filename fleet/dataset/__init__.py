@@ -1,1 +1,1 @@
-"""The files of a fleet's dataset: rows, marks of packets, sums, summaries."""
+"""Write and read the files of a fleet's dataset: rows, packet marks, sums, summaries."""

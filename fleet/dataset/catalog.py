@@ -3,9 +3,9 @@
     DATASET/rpcs/host=web-17/hour=2026-07-01T10/<recording>.<version>.parquet
     DATASET/_recordings/<recording>.<version>.json
 
-Stores of objects rename nothing, so that a recording is there when its marker is: what reads the dataset takes the
-files that a marker names, by recording and version. Both are the same in every run over the same files: a recording
-that two workers happen to do is written once, and files of a run that was killed are written over or swept.
+Object stores cannot rename files, so a recording is in the dataset once its marker is: readers use only files whose
+names have the recording and version of a marker. Both are the same in every run over the same files: two workers that
+analyze the same recording write the same files, and files of a killed run are overwritten or removed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Marker(Struct, frozen=True, kw_only=True):
 
 
 class Committed(Struct, frozen=True):
-    """The parts of a marker's name."""
+    """A marker, as far as its name shows it."""
 
     url: str
     recording: str
@@ -79,7 +79,7 @@ class Committed(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """Give the common part of the names of the recording's files."""
+        """Return the common part of the names of the recording's files."""
         return f"{self.recording}.{self.version}"
 
 
@@ -90,7 +90,7 @@ def version(recording: Recording, ports: Sequence[int], keylog: File | None = No
 
 
 def partition(dataset: str, table: str, host: str, hour: str, stem: str) -> str:
-    """Give the URL of a recording's rows."""
+    """Make the URL of a recording's rows."""
     return f"{dataset.rstrip('/')}/{table}/host={quote(host, safe='')}/hour={hour}/{stem}.parquet"
 
 
@@ -113,7 +113,7 @@ def commit(dataset: str, marker: Marker, older: Sequence[str]) -> None:
     """Add a recording to the dataset, and replace those of the `older` markers. Raises StoreError."""
     name = f"{marker.recording}.{marker.version}{_PARTLY if marker.left_out else ''}.json"
     url = f"{dataset.rstrip('/')}/{MARKERS}/{name}"
-    # first gone, then there: a version and its successor are never there together
+    # remove before adding: two versions of a recording are never in the dataset together
     store.remove([other for other in older if other != url])
     with scratch("grpcdiag-") as folder:
         store.put_bytes(json.encode(marker), url, folder)
@@ -126,7 +126,7 @@ def markers(found: Iterable[Committed]) -> list[Marker]:
 
 
 class _Written(Struct, frozen=True):
-    """The properties that markers of all versions have."""
+    """The properties of markers of all versions."""
 
     schema: str
     grpcdiag: str = "another version"
@@ -162,7 +162,7 @@ def prepare(dataset: str) -> None:
     except store.StoreError as error:
         reason = str(error).removeprefix(f"{without_credentials(url)}: ")
         raise store.WriteError(f"cannot write {dataset}: {reason}", dataset) from None
-    with suppress(store.StoreError):  # some may only write
+    with suppress(store.StoreError):  # some users may write but not delete
         store.remove([url])
 
 
@@ -186,5 +186,5 @@ def pieces(dataset: str, table: str, present: dict[str, Committed]) -> list[str]
 
 
 def state(present: dict[str, Committed]) -> str:
-    """Compute a text that changes with the contents of a dataset."""
+    """Compute a hash of the contents of a dataset."""
     return digest(repr(sorted(one.stem for one in present.values())))

@@ -1,4 +1,4 @@
-"""The dataset's rows: the tables of `reports.rows` with their recording, divided by hour."""
+"""Make the dataset's rows: the tables of `reports.tables.rows` with their recording, divided by hour."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ Pieces = Callable[[], Iterator[pl.DataFrame]]
 """Rows of one table and hour, made when they are written."""
 
 AT_ONCE = 100_000
-"""Rows made together: memory of a worker follows the capture, not its data frames."""
+"""Rows made at once, so that data frames need little memory."""
 HOUR_NS = 3_600_000_000_000
 MOST_HOURS = 1_000
-"""Hours of one recording that are kept apart; times of a damaged or hostile capture may be anything, and its rows are
-then all in the first hour."""
+"""Most hours of one recording; with more, as in a damaged or hostile capture, all rows are in the first hour."""
 
 
 def divided(
     tables: Tables, analysis: Analysis | None, recording: str, marks: Sequence[Marks] | None = None
 ) -> Iterator[tuple[str, str, Pieces]]:
-    """Table, hour and rows, for every table and hour that has rows."""
+    """Yield table, hour and rows, for every table and hour that has rows."""
     for table, times, make in (
         ("connections", tables.connections.first_time_ns, _all(lambda: connections(tables, marks))),
         ("rpcs", tables.rpcs.start_time_ns, lambda at: _rpcs(tables, at)),
@@ -55,12 +54,12 @@ def _by_hour(
 
 
 def hour_name(hour: int) -> str:
-    """An hour since 1970 as `2026-07-01T10`, UTC."""
+    """Format an hour, counted from 1970, as `2026-07-01T10` (UTC)."""
     return str(np.datetime_as_string(np.datetime64(hour, "h")))
 
 
 def _marked(pieces: Iterator[pl.DataFrame], recording: str) -> Iterator[pl.DataFrame]:
-    """With the recording in front, and names as text: sets of names differ from capture to capture."""
+    """Add the recording as first column, and convert enums to text: their values differ between captures."""
     for piece in pieces:
         named = [pl.col(name).cast(pl.String) for name, dtype in piece.schema.items() if isinstance(dtype, pl.Enum)]
         yield piece.with_columns(*named).select(pl.lit(recording).alias("recording"), pl.all())
@@ -78,7 +77,7 @@ def _all(frame: Callable[[], pl.DataFrame]) -> Callable[[Ints], Iterator[pl.Data
 
 
 def connections(tables: Tables, marks: Sequence[Marks] | None) -> pl.DataFrame:
-    """The connections with what joins them to their other end: sequence numbers pass through address translation."""
+    """Make the rows of connections, with the columns by which both ends are joined."""
     c = tables.connections
     return rows.connections(tables).with_columns(
         pl.Series("first_time_ns", c.first_time_ns),
@@ -114,7 +113,7 @@ def _columns(table: Any, at: Ints) -> Mapping[str, npt.NDArray[Any]]:
 
 
 def findings(analysis: Analysis) -> pl.DataFrame:
-    """The findings, each with the time of its packets and what to do first."""
+    """Make the rows of findings, each with the times of its packets and the best remedy."""
     found = analysis.findings
     times = [[shown.time_ns for shown in finding.evidence] for finding in found]
     return rows.findings(analysis).with_columns(

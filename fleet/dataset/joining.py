@@ -1,13 +1,12 @@
-"""Both ends: the RPCs that two hosts recorded, found by their connection, and what their two recordings say together.
+"""SQL that joins the RPCs that two hosts recorded, and divides their time with both recordings.
 
-A connection is known by both sides' initial sequence numbers, 64 bits that address translation leaves alone; where a
-recording began later, by addresses, ports and sequence numbers that overlap, or by packets of the same numbers
-(`marks`), whatever the addresses. In any case its RPCs have to agree: the same streams with the same bytes. Nothing is
-read again for it: each recording's RPCs have the times of their first
-and last byte at either end, from which the clocks' difference follows as the fastest of them crossed.
+Connections match by the initial sequence numbers of both sides, 64 bits that address translation (NAT) does not change.
+If a recording lacks the handshake, they match by addresses, ports and overlapping sequence numbers, or by common packet
+marks with any addresses. In all cases the RPCs must agree: the same streams with the same bytes. Captures are not read
+again: the rows of RPCs have the times of first and last bytes, and the fastest of them give the clock offset.
 
-The clocks of two hosts are put in relation anew every five minutes, so that a drift of 100 parts per million makes 15
-ms at the most of difference within; the uncertainty is half of what the fastest way there and back took together.
+The clock offset of two hosts is computed anew every five minutes: a drift of 100 parts per million changes it by at
+most 30 ms in that time. Its uncertainty is half of the sum of the smallest delays in both directions.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ SPLIT_CAUSES = (*CAUSES, "network_up", "network_down")
 """Causes of a budget with both ends known; `network` is what could not be divided."""
 
 _AGREE = 0.9
-"""Share of the streams of both recordings whose bytes must be equal (heuristic: an RPC that one recording has
-only a part of does not agree)."""
+"""Least share of common streams with equal bytes (heuristic: an RPC that one recording has only in part does not
+agree)."""
 _DAY_NS = 86_400_000_000_000
 _SHARED_MARKS = 4
-"""Packets with equal numbers that make two connections one (heuristic, as for two captures: 64 bits each)."""
+"""Fewest common marks that prove a match (heuristic, as for two captures: each has 64 bits)."""
 _MOST = 4
-"""Recordings that one connection is compared with where its opening is not in it."""
+"""Most connections that a connection without handshake is compared with by address."""
 
 _RANK = "CASE vantage WHEN 'client' THEN 0 WHEN 'middle' THEN 1 WHEN 'server' THEN 2 ELSE 1 END"
 
 
 def candidates(connections: str) -> str:
-    """Pairs of rows of one connection: `a` nearer to its client, or the one that is counted of two alike."""
+    """Make SQL for pairs of recorded connections that may be one: `a` is nearer to the client, and counts."""
     return f"""
         WITH c AS (
             SELECT recording, connection, client, server, complete, first_time_ns, last_time_ns, vantage,
@@ -40,7 +39,7 @@ def candidates(connections: str) -> str:
                    bytes_client::BIGINT AS bc, bytes_server::BIGINT AS bs, marks
             FROM {connections} WHERE rpcs > 0
         ), opened AS (
-            -- one row for all others of its connection: a capture that is there many times is no more work for it
+            -- pair one row with all others of the connection, not all with all: bounds the work for repeated captures
             SELECT cs, ss, arg_min({{'recording': recording, 'connection': connection, 'vantage': vantage,
                                      'first_time_ns': first_time_ns}}, number) AS a
             FROM c WHERE complete GROUP BY cs, ss HAVING count(DISTINCT recording) > 1
@@ -78,20 +77,20 @@ def candidates(connections: str) -> str:
 
 
 def _near(time: str, other: str) -> str:
-    """Whether two times are within a day: those of a hostile capture may be further apart than 64 bits tell."""
+    """Make SQL that checks that two times are within a day, without overflow for those of hostile captures."""
     return f"abs({time}::HUGEINT - {other}) < {_DAY_NS}"
 
 
 def _overlap(first: str, second: str, first_size: str, second_size: str) -> str:
-    """Whether ranges of sequence numbers have bytes in common (RFC 9293 section 3.4: differences wrap)."""
+    """Make SQL that checks whether ranges of sequence numbers overlap (RFC 9293 section 3.4: differences wrap)."""
     difference = f"((({second} - {first}) + 6442450944) % 4294967296 - 2147483648)"
     return f"({difference} <= {first_size} AND -({difference}) <= {second_size})"
 
 
 def agreed(rpcs: str) -> str:
-    """Candidates whose RPCs agree: each row of `b` with the one row of `a` it is the other end of.
+    """Make SQL for candidates whose RPCs agree: each row of `b` with the one row of `a` that is its other end.
 
-    Where neither recording tells on which side it is, RPCs take longer in the one nearer to the client.
+    If the vantages do not show which recording is nearer to the client, it is the one in which RPCs take longer.
     """
     ends = ("recording", "connection", "vantage")
     mine = ", ".join(f"if(turned, b_{name}, a_{name}) AS a_{name}" for name in ends)
@@ -113,9 +112,9 @@ def agreed(rpcs: str) -> str:
 
 
 def ends(rpcs: str, hosts: str) -> str:
-    """The RPCs of both ends, with their times on the way and a budget that knows both.
+    """Make SQL for RPCs that both ends recorded, with one-way delays and a budget from both recordings.
 
-    Of rows of `agreed` in table `pairs`; `hosts` has recording and host.
+    It reads the rows of `agreed` from the table `pairs`; `hosts` has the columns recording and host.
     """
     own = ", ".join(f"a.budget.{cause} AS {cause}" for cause in CAUSES)
     kept = [cause for cause in CAUSES if cause not in ("network", "server")]

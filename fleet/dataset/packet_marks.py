@@ -1,7 +1,7 @@
-"""What tells connections that began before their recording on another host, whatever their addresses there.
+"""Compute marks by which two hosts' recordings of one connection are matched without its handshake or addresses.
 
-A mark is the sequence number behind a packet that its sender pushed (PSH), with the acknowledgement number: 64 bits
-that neither address translation nor offload changes. Recordings keep the same ones, those with the smallest hashes.
+A mark is the sequence number after a packet with PSH, and its acknowledgement number: 64 bits that neither address
+translation (NAT) nor offload changes. Each recording keeps the marks with the smallest hashes: both keep the same ones.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import numpy.typing as npt
 from ...analyzer.tables import Packets, Tables
 
 MOST = 32
-"""Marks of a connection (heuristic: two recordings with a quarter of it in common share enough of them)."""
+"""Most marks of a connection (heuristic: recordings that share a quarter of it have enough in common)."""
 _MOST_ALTOGETHER = 2_000_000
 _LEAST = 8
 _MOST_PUSHED = 4_000_000
-"""Packets that are looked at, 12 bytes each: memory has an end. What comes later has no marks."""
+"""Most packets from which marks are made, to bound memory (12 bytes each); later packets have none."""
 _LASTED_NS = 1_000_000_000
-"""Connections that began here and were shorter have none: hardly any recording begins within."""
+"""Shortest connection that gets marks if its handshake was recorded: other recordings hardly begin within less."""
 _PUSHED = 0x08
-"""The bit of PSH (RFC 9293 section 3.1); segmentation offload keeps it on the last packet of what was one."""
+"""The PSH flag (RFC 9293 section 3.1); segmentation offload keeps it on the last segment."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 Marks = npt.NDArray[np.uint64]
 
 
 class Pushed:
-    """Packets that were pushed, as they come."""
+    """Packets with PSH, collected piece by piece."""
 
     def __init__(self) -> None:
-        """Begin without marks."""
+        """Begin without packets."""
         self._count = 0
         self._pieces: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]] = []
 
     def add(self, packets: Packets) -> None:
-        """Keep what is needed of a piece of the table."""
+        """Keep the numbers of packets with PSH and payload."""
         chosen = np.flatnonzero((packets.payload_bytes > 0) & (packets.flags & _PUSHED > 0))
         if self._count >= _MOST_PUSHED or not len(chosen):
             return
@@ -48,7 +48,7 @@ class Pushed:
         self._pieces.append((side.astype(np.uint32), ends, packets.ack[chosen].astype(np.uint32)))
 
     def marks(self, tables: Tables) -> list[Marks]:
-        """The marks of each connection that has RPCs and may be known otherwise to others."""
+        """Compute the marks of each connection; none without RPCs, or if it is short and has its handshake."""
         c = tables.connections
         long = c.last_time_ns - c.first_time_ns >= _LASTED_NS
         mine = np.asarray((c.rpcs > 0) & ((c.complete == 0) | long))
@@ -57,7 +57,7 @@ class Pushed:
         for side, ends, acknowledged in self._pieces:
             chosen = np.flatnonzero(mine[side >> 1])
             at, sender = (side[chosen] >> 1).astype(np.int64), side[chosen] & 1
-            # differences of sequence numbers wrap, as these sums of 32 bits do
+            # offset + initial sequence number, which wraps at 32 bits as on the wire
             first, second = ends[chosen] + bases[sender, at], acknowledged[chosen] + bases[1 - sender, at]
             kept.add(at, first.astype(np.uint64) << np.uint64(32) | second)
         return kept.of_each()

@@ -1,7 +1,7 @@
-"""What reports ask of a dataset, in a few files: the sums of all recordings, each RPC counted once.
+"""Write the summary of a dataset, a few files that reports read: sums of all recordings, each RPC counted once.
 
-The files lie in `_summary/`, named by the dataset's contents, so that those of other contents are known to be old. A
-run writes them at its end; a report makes them for itself where a run has not ended.
+The files are in `_summary/`. Their names contain a hash of the dataset's contents, so old files are recognised. A run
+writes them at its end; after an unfinished run, a report makes them for itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOTAL_KEYS = (
 _STEP_KEYS = "host, recording, method, client, server, client_implementation, server_implementation, vantage, step"
 _MEMORY = "2GB"
 _READ_AT_ONCE = 5_000
-"""Markers that are read together."""
+"""Markers read at once."""
 
 EMPTY: Mapping[str, str] = {
     "connections": "SELECT NULL::VARCHAR recording, NULL::UINTEGER AS connection, NULL::VARCHAR client, "
@@ -48,12 +48,11 @@ EMPTY: Mapping[str, str] = {
     "NULL::VARCHAR verdict, 0::BIGINT first_time_ns, 0::BIGINT last_time_ns, 0::UINTEGER first_packet, "
     "NULL::VARCHAR remedy WHERE false",
 }
-"""Tables without a row: a dataset of captures without findings has no such files, and one of an older version not all
-columns."""
+"""SQL of tables without rows, for datasets that lack files of a table, or columns that older versions lack."""
 
 
 def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None:
-    """The files of a dataset's present contents by table; None when they are not there. Raises StoreError."""
+    """Find the summary's files for the present contents, by table; None if any is missing. Raises StoreError."""
     state = catalog.state(present)
     there = {url.rpartition("/")[2]: url for url in store.names(f"{target.rstrip('/')}/{FOLDER}")}
     named = {table: there.get(f"{table}.{state}.parquet") for table in TABLES}
@@ -63,7 +62,7 @@ def written(target: str, present: dict[str, Committed]) -> dict[str, str] | None
 
 
 def write(target: str, present: dict[str, Committed]) -> int:
-    """Bring the dataset's summary up to date and give the number of RPCs that both ends recorded. Raises StoreError."""
+    """Update the dataset's summary; return the number of RPCs that both ends recorded. Raises StoreError."""
     state, folder = catalog.state(present), f"{target.rstrip('/')}/{FOLDER}"
     with interruption.scratch("grpcdiag-fleet-") as scratch:
         there = written(target, present)
@@ -83,7 +82,7 @@ def _rows(path: str) -> int:
 
 
 def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str, Path]:
-    """Write the summary's files into `scratch`. Raises StoreError."""
+    """Write the summary's files to `scratch`; return them by table. Raises StoreError."""
     made = {table: scratch / f"{table}.parquet" for table in TABLES}
     _recordings(present, made["recordings"])
     with sums.connect(_MEMORY, threads=2, scratch=scratch / "spill") as database:
@@ -93,7 +92,7 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
             for table in ("connections", "totals", "latencies", "findings")
         }
         database.execute(f"CREATE TEMP TABLE candidates AS {joining.candidates(relations['connections'])}")
-        # only of recordings that may have connections in common are the RPCs looked at
+        # read RPCs only of recordings that may have connections in common
         names = "SELECT a_recording FROM candidates UNION SELECT b_recording FROM candidates"
         joined = {row[0] for row in database.execute(names).fetchall()}
         some = {recording: one for recording, one in present.items() if recording in joined}
@@ -111,7 +110,7 @@ def make(target: str, present: dict[str, Committed], scratch: Path) -> dict[str,
 
 
 def _relation(target: str, table: str, present: dict[str, Committed], scratch: Path) -> str:
-    """A table of some recordings, on this machine. Raises StoreError."""
+    """Fetch a table of recordings to this machine; return SQL that reads it. Raises StoreError."""
     files = store.fetch_all(catalog.pieces(target, table, present), scratch / f"{table}.pieces")
     return sums.files(files, EMPTY[table]) if files else f"({EMPTY[table]})"
 
@@ -147,7 +146,7 @@ def _latencies(relations: Mapping[str, str], hosts: str) -> str:
 
 
 def _findings(findings: str, hosts: str) -> str:
-    """Select the findings with their places; a finding of both ends' recordings of one connection appears once."""
+    """Make SQL for findings with host and files; a finding that both ends' recordings have appears once."""
     return f"""
         WITH every AS (
             SELECT f.*, h.host, h.first_time_ns AS recording_time_ns, h.files
@@ -166,7 +165,7 @@ def _findings(findings: str, hosts: str) -> str:
 
 
 def _addresses(connections: str, hosts: str) -> str:
-    """Whose addresses are whose, as far as recordings at the ends tell: an address of one host alone."""
+    """Make SQL for the host of each address, from recordings at the ends; addresses of several hosts are left out."""
     return f"""
         SELECT address, any_value(host) AS host FROM (
             SELECT {sums.address("client")} AS address, host FROM {connections} JOIN {hosts} USING (recording)
@@ -178,7 +177,7 @@ def _addresses(connections: str, hosts: str) -> str:
 
 
 def _ways(ends: str) -> str:
-    """Times on the way between hosts, by interval."""
+    """Make SQL for one-way delays between hosts, by interval."""
     return f"""
         SELECT client_host, server_host, start_time_ns // {sums.SLOT_NS} * {sums.SLOT_NS} AS slot_time_ns,
                count(*) AS rpcs, quantile_disc(up_ns, 0.5) AS up_p50_ns, quantile_disc(down_ns, 0.5) AS down_p50_ns,
@@ -187,7 +186,7 @@ def _ways(ends: str) -> str:
 
 
 def _recordings(present: dict[str, Committed], path: Path) -> None:
-    """The markers as a table."""
+    """Write the markers as a table. Raises StoreError."""
     import polars as pl
 
     found = list(present.values())

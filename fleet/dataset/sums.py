@@ -1,4 +1,4 @@
-"""Sums of RPCs that reports read: small whatever the number of RPCs."""
+"""SQL for the sums of RPCs that reports read; their size does not grow with the number of RPCs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...analyzer.model.budget import CAUSES
 from ...analyzer.tables.durations import MOST_NS
 
 SLOT_NS = 300_000_000_000
-"""Width of the intervals of `totals`."""
+"""Width of the intervals of `totals`: five minutes."""
 STEPS_PER_OCTAVE = 4
 """Steps of `latencies` per doubling of the duration: a quantile is exact within 19 %."""
 
@@ -18,18 +18,18 @@ _KEYS = "recording, method, client, server, client_implementation, server_implem
 
 
 def budget(of: str = "coalesce(total_ns(budget.{cause}), 0)", causes: Sequence[str] = CAUSES) -> str:
-    """A budget made of an expression per cause."""
+    """Make SQL for a budget from an expression per cause."""
     return "{" + ", ".join(f"'{cause}': {of.format(cause=cause)}" for cause in causes) + "}"
 
 
 def clipped(nanoseconds: str) -> str:
-    """An expression of SQL as 64 bits, see `analyzer.durations`; NULL stays NULL, which `least` would pass over."""
+    """Make SQL that limits a sum to 64 bits, as `analyzer.tables.durations`; unlike with `least`, NULL stays NULL."""
     sides = f"WHEN {nanoseconds} > {MOST_NS} THEN {MOST_NS} WHEN {nanoseconds} < -{MOST_NS} THEN -{MOST_NS}"
     return f"(CASE {sides} ELSE {nanoseconds} END)::BIGINT"
 
 
 def rpcs_of_connections(rpcs: str, connections: str) -> str:
-    """A relation of RPCs that have a duration, with what their connection tells."""
+    """Make SQL for RPCs that have a duration, with columns of their connections."""
     return f"""
         SELECT r.recording, r.method, r.start_time_ns, r.duration_ns, r.status, r.complete, r.budget,
                {address("c.client")} AS client, c.server, c.client_implementation, c.server_implementation, c.vantage
@@ -38,12 +38,12 @@ def rpcs_of_connections(rpcs: str, connections: str) -> str:
 
 
 def address(end: str) -> str:
-    """`address:port` without the port."""
+    """Make SQL that removes the port from `address:port`."""
     return f"regexp_replace({end}, ':\\d+$', '')"
 
 
 def totals(rpcs: str) -> str:
-    """Sums by interval."""
+    """Make SQL for the sums of RPCs by interval of `SLOT_NS`."""
     return f"""
         SELECT {_KEYS}, start_time_ns // {SLOT_NS} * {SLOT_NS} AS slot_time_ns, count(*) AS rpcs,
                count(*) FILTER (status IS NOT NULL AND status <> 'OK') AS failed_rpcs,
@@ -52,26 +52,26 @@ def totals(rpcs: str) -> str:
 
 
 def latencies(rpcs: str) -> str:
-    """Numbers of complete RPCs by the step of their duration: step s holds 2^(s/4) to 2^((s+1)/4) ns."""
+    """Make SQL that counts complete RPCs by step of duration: step s holds 2^(s/4) to 2^((s+1)/4) ns."""
     return f"""
         SELECT {_KEYS}, floor({STEPS_PER_OCTAVE} * log2(greatest(duration_ns, 1)))::SMALLINT AS step, count(*) AS rpcs
         FROM ({rpcs}) WHERE complete GROUP BY ALL ORDER BY ALL"""
 
 
 def files(paths: Sequence[str], empty: str = "") -> str:
-    """A relation of Parquet files, and of an `empty` table: older versions wrote fewer columns, which are NULL then."""
+    """Make SQL that reads Parquet files; columns of `empty` that older versions did not write are NULL."""
     listed = ", ".join(text(name) for name in paths)
     read = f"read_parquet([{listed}], hive_partitioning = false, union_by_name = true)"
     return f"(SELECT * FROM {read} UNION ALL BY NAME {empty})" if empty else read
 
 
 def text(value: str) -> str:
-    """A string of SQL."""
+    """Quote a string for SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None) -> Any:
-    """A database in memory that may use that much of it, and files of `scratch` beyond."""
+    """Open a DuckDB database in memory; beyond the limit `memory` it uses files in `scratch`."""
     import duckdb
 
     config: dict[str, str | bool | int | float | list[str]] = {
@@ -88,6 +88,6 @@ def connect(memory: str = "512MB", threads: int = 1, scratch: Path | None = None
 
 
 def write(connection: Any, query: str, path: Path) -> int:
-    """Write a query's rows to a Parquet file and give their number."""
+    """Write a query's rows to a Parquet file; return their number."""
     done = connection.execute(f"COPY ({query}) TO {text(str(path))} (FORMAT parquet, COMPRESSION zstd)").fetchone()
     return int(done[0])

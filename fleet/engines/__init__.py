@@ -1,6 +1,6 @@
-"""What runs the tasks: this machine's cores, or the workers of a cluster.
+"""Engines run tasks: in processes of this machine, or on the workers of a cluster.
 
-An engine is one file with a class that has `run`, and one line in `engine`.
+An engine is one file with a class that implements `Engine`, and a branch in `engine`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Engine", "EngineError", "Work", "engine"]
 
 
 def engine(name: str, workers: int | None) -> AbstractContextManager[Engine]:
-    """Find the engine of `--engine`: `local`, or `dask://host:port`. Raises EngineError."""
+    """Make the engine that `--engine` names: `local`, or `dask://host:port`. Raises EngineError."""
     if name == "local":
         from .local import Local
 

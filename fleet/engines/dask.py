@@ -10,7 +10,7 @@ from .task import Outcome, Task
 
 
 class Dask:
-    """A client of a Dask scheduler."""
+    """Runs tasks on the workers of a Dask scheduler."""
 
     def __init__(self, address: str) -> None:
         """Connect to the scheduler at `host:port`. Raises EngineError."""
@@ -19,7 +19,7 @@ class Dask:
             self._client: Any = distributed.Client(f"tcp://{address}")
         except (OSError, ValueError) as error:
             raise EngineError(f"dask://{address}: {error}", f"dask://{address}") from None
-        # threads of one process are as good as processes: a task is the core's work, which lets others run
+        # threads of one process run concurrently: the core releases the GIL during a task
         self.workers = sum(self._client.nthreads().values())
 
     def __enter__(self) -> Dask:

@@ -12,7 +12,7 @@ Work = Callable[[Task], Outcome]
 """The function that runs a task; workers import it by its name."""
 
 LOSSES = 3
-"""Most workers that one task may lose, so that a task that kills its workers does not kill all."""
+"""Workers that a task may lose before it is given up: a task that kills its workers must not kill all of them."""
 
 
 class EngineError(Exception):
@@ -30,7 +30,7 @@ class Engine(Protocol):
     """Number of concurrent tasks."""
 
     def run(self, work: Work, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        """Give outcomes as tasks end; a task whose workers were lost is not done. Raises EngineError."""
+        """Yield outcomes as tasks end; a task that lost its workers is not done. Raises EngineError."""
 
 
 def lost(task: Task, reason: str) -> Outcome:

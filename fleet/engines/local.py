@@ -37,7 +37,7 @@ class Local:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Local:
-        """Make the folder of the processes; they start with the work."""
+        """Make the folder of the processes, which start in `run`."""
         self._folder = self._scratch.__enter__()
         self._workers.__enter__()
         return self
@@ -48,7 +48,7 @@ class Local:
         self._scratch.__exit__()
 
     def _end_workers(self) -> None:
-        """End processes that still work: recordings not yet in the dataset are analyzed again later."""
+        """End the processes: the next run analyzes recordings that are not in the dataset."""
         self._stopped.set()
         with self._lock:
             working = list(self._working)
@@ -98,7 +98,7 @@ class Local:
                             outcomes.put(lost(task, f"{loss} workers ended while they had it: out of memory?"))
         except queue.Empty:
             pass
-        except BaseException as error:  # told to whoever waits
+        except BaseException as error:  # `run` raises it
             outcomes.put(error)
         finally:
             if worker and not self._stopped.is_set():
@@ -159,7 +159,7 @@ def _begin(scratch: str) -> None:
     def watch() -> None:
         if parent:
             parent.join()
-        shutil.rmtree(scratch, ignore_errors=True)  # the parent may have had no time for it
+        shutil.rmtree(scratch, ignore_errors=True)  # a killed parent does not
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

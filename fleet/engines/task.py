@@ -41,7 +41,7 @@ class Task(Struct, frozen=True):
     older: tuple[str, ...] = ()
     """Markers of other versions of the recording, which this version replaces."""
     keylog: File | None = None
-    """Name of the TLS secrets: each worker reads them itself, and they are not sent."""
+    """File of TLS secrets: each worker reads it itself, and its contents are not sent."""
 
     def __repr__(self) -> str:
         """Name the object for the logs of engines."""
@@ -73,7 +73,7 @@ def analyse(task: Task) -> Outcome:
         return _failed(task, str(error))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a panic of the core is no Exception; other recordings shall go on
+    except BaseException as error:  # a panic of the core is not an Exception; other recordings must continue
         return _failed(task, f"internal error: {type(error).__name__}: {error}")
     return Outcome(
         recording=task.recording.id,
@@ -101,7 +101,7 @@ _REASON = 1_000
 
 
 def _analyse(task: Task, began: tuple[float, float]) -> Marker:
-    # a worker is one core: others of the machine have workers of their own (read when polars is imported first)
+    # each worker uses one core; polars reads this when it is first imported
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     with interruption.scratch("grpcdiag-fleet-") as scratch:
         (scratch / "captures").mkdir()
@@ -168,7 +168,7 @@ def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[M
         pushed.add(table_of(Packets, run.take("packets")))
     result = run.finish()
     pushed.add(table_of(Packets, result["packets"]))
-    # nothing else needs packets, nor what matching them would
+    # packets, and columns used to match packets, are not needed any more: free their memory
     result["packets"] = {name: column[:0].copy() for name, column in result["packets"].items()}
     result |= {name: result[name][:0].copy() for name in ("request_budgets", "request_ends")}
     tables = tables_of(result)
@@ -176,7 +176,7 @@ def _decoded(feed: feeding.Feed, how: DecodeOptions) -> tuple[Tables, Sequence[M
 
 
 def _write(task: Task, read: _Read, scratch: Path) -> tuple[dict[str, Path], dict[str, int]]:
-    """Write the recording's files on this machine; return them by destination, with the tables' numbers of rows."""
+    """Write the recording's files on this machine; return their paths by destination, and the rows per table."""
     written: dict[str, Path] = {}
     counts: dict[str, int] = defaultdict(int)
     if read.tables is None:
@@ -200,7 +200,7 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
     warnings = [*read.warnings]
     if recording.missing:
         shown = ", ".join(map(str, recording.missing[:10]))
-        warnings.append(f"files of the series are not there: {shown}")
+        warnings.append(f"files of the series are missing: {shown}")
     return Marker(
         recording=recording.id,
         version=task.version,
@@ -225,7 +225,7 @@ def _marker(task: Task, read: _Read, rows: dict[str, int], began: tuple[float, f
 
 
 def _how(task: Task) -> DecodeOptions:
-    """Give the options for decoding the recording. Raises StoreError."""
+    """Make the options for decoding the recording. Raises StoreError."""
     from ...analyzer.decode.runner import KEY_LOG_BYTES
 
     how: DecodeOptions = {"ports": list(task.ports)}
@@ -235,7 +235,7 @@ def _how(task: Task) -> DecodeOptions:
 
 
 def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
-    """Read the recording's sidecar; give a note if it cannot be used. Raises StoreError."""
+    """Read the recording's sidecar; return notes if it cannot be used. Raises StoreError."""
     if not recording.sidecar:
         return None, ()
     from ...analyzer.sidecar import read
@@ -249,7 +249,7 @@ def _beside(recording: Recording) -> tuple[Sidecar | None, tuple[str, ...]]:
         return None, (f"{description} is not used: {mismatch}",)
     except store.StoreError as error:
         if not error.lasting:
-            raise  # it may be read the next time
+            raise  # the next run may be able to read it
         return None, (f"{error}; it is not used",)
 
 
@@ -262,7 +262,7 @@ def _parquet(table: str, pieces: Iterable[pl.DataFrame], path: Path) -> int:
 
 
 def _sums(task: Task, written: dict[str, Path], counts: dict[str, int], scratch: Path) -> dict[str, Path]:
-    """Sum up the RPCs of each hour."""
+    """Write the sums of each hour's RPCs; return their paths by destination."""
     made: dict[str, Path] = {}
     connections = sums.files([str(path) for url, path in written.items() if "/connections/host=" in url])
     with sums.connect(scratch=scratch / "spill") as database:

@@ -1,1 +1,1 @@
-"""Which files are one recording, and how to read them from folders and object stores."""
+"""Group files into recordings, and read them from folders and object stores."""

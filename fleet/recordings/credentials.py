@@ -1,7 +1,7 @@
-"""Sources named without the credentials that their URLs may hold: everything that is shown or stored goes through here.
+"""Remove credentials from URLs: everything that is shown or stored goes through here.
 
-Credentials are the user information of a URL, and the values of query parameters whose names speak of a signature, a
-token, a key or a password. A URL stays as it is where a store is opened with it, and nowhere else.
+Credentials are the user information of a URL, and the values of query parameters whose names suggest a signature, a
+token, a key or a password. Only the URL with which a store is opened keeps them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from urllib.parse import unquote
 
 _IN_AUTHORITY = re.compile(r"(?<=://)[^/?#\s'\"<>]*@")
 _BEFORE_SLASH = re.compile(r"(?<=://)(?!\[?[^/?#@\s]*:\d+[/?#])[^/?#:@\s]*:[^@\s'\"<>]*@")
-"""A password that holds a slash, as secret keys of S3 do; what looks like a host and its port is none."""
+"""User information whose password has a slash, as secret keys of S3 may; `host:port/` does not match."""
 _SECRET = r"x-(?:amz|goog|oss|obs|ms|bz)-|[^=&#;\s/]*(?:sig|token|secret|pass|pwd|cred|key|auth|session|code|jwt)"
 _PARAMETER = re.compile(rf"(?P<name>[?&;#](?:{_SECRET})[^=&#;\s/]*=)(?P<value>[^&#;\s'\"<>]+)", re.IGNORECASE)
 HIDDEN = "***"
-"""What stands for the value of a parameter."""
+"""Replacement of the value of a parameter."""
 
 
 def without_credentials(text: str, url: str = "") -> str:
-    """Remove the credentials of all URLs in a text, and those of `url` wherever else the text repeats them."""
+    """Remove the credentials of all URLs in a text, and those of `url` from the whole text."""
     for secret in _secrets(url):
         text = text.replace(f"{secret}@", "").replace(secret, HIDDEN)
     text = _IN_AUTHORITY.sub("", _BEFORE_SLASH.sub("", text))
@@ -27,7 +27,7 @@ def without_credentials(text: str, url: str = "") -> str:
 
 
 def _secrets(url: str) -> list[str]:
-    """The credentials that a URL holds, as written and decoded, the longest first."""
+    """List the credentials of a URL, as written and percent-decoded, the longest first."""
     found: set[str] = set()
     for pattern in (_IN_AUTHORITY, _BEFORE_SLASH):
         if match := pattern.search(url):
@@ -39,4 +39,4 @@ def _secrets(url: str) -> list[str]:
 
 
 _SHORTEST = 3
-"""Characters of a credential that is looked for outside its URL: shorter ones are parts of ordinary words."""
+"""Fewest characters of a credential that is removed outside its URL: shorter ones occur in ordinary words."""

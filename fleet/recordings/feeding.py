@@ -1,7 +1,7 @@
-"""A recording's files as the core reads them: those of a store come through named pipes, and are nowhere whole.
+"""Give a recording's files to the core; files of an object store come through named pipes and are not copied to disk.
 
-The core opens every file to put them in order by their first packets, closes them, and opens each anew at its turn. So
-what lies there at first are the files' beginnings, and pipes when the reading begins.
+The core opens each file twice: first to sort the files by their first packets, then to read them one after the other.
+So each path is at first a file with the beginning of the capture, and a named pipe when reading begins.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from . import store
 from .series import File
 
 HEAD_BYTES = 1 << 16
-"""Of each file, to tell what it is and when it begins."""
+"""Bytes from the beginning of each file, which show its format and its first packet's time."""
 CHUNK_BYTES = 8 << 20
-"""Asked for at once, after a first one of `HEAD_BYTES`."""
+"""Bytes per request, after a first request of `HEAD_BYTES`."""
 _AHEAD = 3
-"""Chunks that are on their way or wait for the core: with `CHUNK_BYTES` what of a recording is in memory."""
+"""Most chunks in transit or waiting for the core: times `CHUNK_BYTES`, the most of a recording in memory."""
 _POLL_S = 0.002
 _PATIENCE_S = 0.5
-"""Between two looks at whether anybody still reads."""
+"""Seconds between two checks whether the core still reads."""
 
 
 class Feed:
     """Paths that can be read once, in order, after `begin`."""
 
     def __init__(self, paths: Sequence[str], reasons: dict[int, str], urls: Mapping[str, str] = {}) -> None:
-        """`reasons` says of files, by number, why they cannot be read; `paths` are the others, with their `urls`."""
+        """Store `paths` of readable files, their `urls` by path, and why others cannot be read, by number."""
         self.paths, self.reasons, self._urls = list(paths), reasons, urls
 
     def named(self, text: str) -> str:
-        """A text of the core with the files' URLs in the place of where they are read."""
+        """Replace paths by the files' URLs in a text of the core."""
         for path, url in self._urls.items():
             text = text.replace(path, url)
         return text
 
     def begin(self) -> None:
-        """The core has opened the files and reads now."""
+        """Begin to deliver the files: the core has sorted them and reads now."""
 
     def check(self) -> None:
-        """Whether all that the core asked for was given. Raises StoreError."""
+        """Check that the core got all bytes that it read. Raises StoreError if not."""
 
 
 @contextmanager
 def feed(files: Sequence[File], folder: Path) -> Iterator[Feed]:
-    """The files of a recording, as far as they are captures. Raises StoreError."""
+    """Yield the `Feed` of a recording. Raises StoreError."""
     local = [store.local_path(file.url) for file in files]
     if None not in local:
         paths = dict(enumerate(path for path in local if path))
@@ -90,7 +90,7 @@ def _unreadable(paths: dict[int, str]) -> dict[int, str]:
 def _tell_too_little(
     files: Sequence[File], heads: dict[int, str], reasons: dict[int, str], times: dict[int, int | None]
 ) -> bool:
-    """Whether the beginnings are too short, as of files compressed in large blocks, or there are no pipes."""
+    """Check whether files must be copied: their beginnings show too little, or the system has no pipes."""
     more = [number for number in heads if files[number].size > HEAD_BYTES]
     packed = [number for number in more if Path(heads[number]).read_bytes().startswith(_PACKED)]
     late = any(times.get(number, 0) is None for number in more)
@@ -99,11 +99,11 @@ def _tell_too_little(
 
 
 _PACKED = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))
-"""How gzip, zstd and lz4 files begin."""
+"""First bytes of gzip, zstd and lz4 files."""
 
 
 def _first_time(path: str) -> int | None:
-    """When a file's first packet was, as far as its beginning tells."""
+    """Read the time of a file's first packet; None if its beginning holds none."""
     from ...analyzer import _core
 
     run = _core.Run([path])
@@ -113,7 +113,7 @@ def _first_time(path: str) -> int | None:
 
 
 class _Pipes(Feed):
-    """Files of a store, given to the core one after the other."""
+    """Delivers the files of a store to the core, one after the other."""
 
     def __init__(self, files: Sequence[File], paths: Sequence[str], reasons: dict[int, str]) -> None:
         super().__init__(paths, reasons, {path: file.named for path, file in zip(paths, files, strict=True)})
@@ -122,7 +122,7 @@ class _Pipes(Feed):
         self._begun, self._closed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="grpcdiag-feed", daemon=True)
         if self.paths:
-            _pipe(self.paths[0])  # it is read at once: the others follow when it is known to be the first
+            _pipe(self.paths[0])  # the core reads the first file at once; the others become pipes in `begin`
             self._thread.start()
 
     def begin(self) -> None:
@@ -135,7 +135,7 @@ class _Pipes(Feed):
             raise self._error
 
     def close(self) -> None:
-        """No more is wanted."""
+        """Stop delivering."""
         self._closed.set()
         self._begun.set()
         if self.paths:
@@ -148,19 +148,19 @@ class _Pipes(Feed):
                 if pipe is None:
                     return
                 try:
-                    if not self._error:  # else what is left of the recording is given as empty: `check` tells
+                    if not self._error:  # after an error, the remaining files are empty: `check` raises it
                         self._give(file, pipe, pool, number == 0)
                 except BrokenPipeError:
-                    pass  # the core has enough of a damaged file
+                    pass  # the core stops reading a damaged file
                 except store.StoreError as error:
                     self._error = error
-                except BaseException as error:  # told to whoever reads
+                except BaseException as error:  # `check` raises it
                     self._error = store.StoreError(f"{file.url}: it could not be handed on: {error!r}", file.url)
                 finally:
                     os.close(pipe)
 
     def _give(self, file: File, pipe: int, pool: ThreadPoolExecutor, first: bool) -> None:
-        """One file, into its pipe. Raises StoreError, BrokenPipeError."""
+        """Write one file into its pipe. Raises StoreError, BrokenPipeError."""
         waiting: list[Future[bytes]] = []
         try:
             for begin, end in _ranges(file.size):
@@ -183,7 +183,7 @@ class _Pipes(Feed):
                 rest = rest[os.write(pipe, rest) :]
 
     def _opened(self, path: str) -> int | None:
-        """The pipe's end to write to, when the core has opened the other one; None when nobody will."""
+        """Open a pipe for writing once the core has opened it for reading; None after `close` or an error."""
         while not self._closed.is_set():
             try:
                 return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -196,7 +196,7 @@ class _Pipes(Feed):
 
 
 def _ranges(size: int) -> Iterator[tuple[int, int]]:
-    """Of the bytes of a file, a small one first."""
+    """Yield byte ranges of a file, a small one first."""
     begin, end = 0, min(size, HEAD_BYTES)
     while begin < size:
         yield begin, end
@@ -204,7 +204,7 @@ def _ranges(size: int) -> Iterator[tuple[int, int]]:
 
 
 def _pipe(path: str) -> None:
-    """A named pipe in the place of a file."""
+    """Replace a file by a named pipe."""
     made = f"{path}.pipe"
     os.mkfifo(made, 0o600)
     Path(made).replace(path)

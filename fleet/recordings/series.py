@@ -1,7 +1,7 @@
-"""Which files belong together: what one tcpdump or dumpcap wrote is one recording, of one interface of one host.
+"""Group files into recordings: the files of one tcpdump or dumpcap, of one interface of one host.
 
-Host and interface come from names, because a capture file does not contain them: `web-17_eth0_20260701-100000.pcap3`,
-`web-17/eth0.pcap00`, `host=web-17/2026-07-01/10/any.pcap.zst`. A layout of one's own is given as a regular expression.
+Host and interface come from names, because a capture file may not contain them: `web-17_eth0_20260701-100000.pcap3`,
+`web-17/eth0.pcap00`, `host=web-17/2026-07-01/10/any.pcap.zst`. Users describe other layouts by a regular expression.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .credentials import without_credentials
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$", re.IGNORECASE)
 _CAPTURE = re.compile(r"^(?P<stem>.*)\.(?:pcapng|pcap|cap|dmp|dump)(?:\.?(?P<sequence>\d{1,9}))?$", re.IGNORECASE)
-"""tcpdump -C puts a number behind the name it was given, padded with -W."""
+"""tcpdump -C appends a number to the name, padded with zeros with -W."""
 _DUMPCAP = re.compile(r"^(?P<stem>.*)_(?P<sequence>\d{5,9})_(?P<time>(?:19|20)\d{12})$")
-"""dumpcap -b puts a number and a time into the name."""
+"""dumpcap -b appends a number and a time to the stem of the name."""
 _TIME = re.compile(
     r"(?<!\d)(?:(?:19|20)\d{2}([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])"
     r"(?:[T_.-]?(?:[01]\d|2[0-3])(?:[-_:.h]?[0-5]\d){0,2}(?:Z|[+-]\d{4})?)?|1\d{9})(?!\d)"
 )
-"""tcpdump -G lets strftime write the name: a date, perhaps with time of day, or seconds since 1970."""
+"""tcpdump -G formats the name with strftime: a date, perhaps with time of day, or seconds since 1970."""
 _INTERFACE = re.compile(
     r"(?:any|lo\d*|(?:eth|bond|team|br|tun|tap|veth|wlan|ib|ens|eno|vmnet|docker|cni|virbr)\d+|en[ospx]\w*\d\w*"
     r"|(?:cali|veth|br-)[0-9a-f]{6,})(?:\.\d+)?"
@@ -52,7 +52,7 @@ _GENERIC = frozenset(
         "run",
     }
 )
-"""Names of folders and files that are no host's."""
+"""Names of folders and files that are not host names."""
 
 
 _LOCAL = "file://"
@@ -64,11 +64,11 @@ class File(Struct, frozen=True):
     url: str
     size: int
     version: str
-    """What the store says of its contents (ETag, time of change): another version is another file."""
+    """The store's mark of the contents (ETag, or time of change); it differs if they changed."""
 
     @property
     def named(self) -> str:
-        """The URL as it may be shown and stored."""
+        """Return the URL without credentials, to be shown and stored."""
         return self.url if self.url.startswith(_LOCAL) else without_credentials(self.url)
 
     def __repr__(self) -> str:
@@ -77,11 +77,11 @@ class File(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """A file with where it was looked for."""
+    """A file, and the place where it was found."""
 
     file: File
     folder: tuple[str, ...]
-    """Folders between the source that was named and the file."""
+    """Folders between the source and the file."""
     name: str
     root: str
     """The folder that was searched."""
@@ -91,35 +91,35 @@ class Recording(Struct, frozen=True):
     """Files that are read as one capture."""
 
     id: str
-    """Readable, and the same in every run."""
+    """Readable name, the same in every run."""
     host: str
     interface: str | None
     files: tuple[File, ...]
-    """In the order of their names' times and numbers."""
+    """Capture files, ordered by the times and numbers in their names."""
     missing: tuple[int, ...] = ()
-    """Numbers between the first and the last file of which there is none."""
+    """Missing numbers between the first and the last file."""
     sidecar: tuple[File, ...] = ()
-    """What `grpcdiag capture` wrote beside it: the description, and perhaps the samples of sockets."""
+    """Sidecar files of `grpcdiag capture`: the description, and perhaps socket samples."""
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Sum up the bytes of the capture files."""
         return sum(file.size for file in self.files)
 
 
 class LayoutError(ValueError):
-    """The regular expression of a layout is none, or names no host."""
+    """The layout is not a regular expression, or has no group `host`."""
 
 
 def is_capture(name: str) -> bool:
-    """Whether a file of a folder is taken for a capture, by its name."""
+    """Check by its name whether a file in a folder is a capture."""
     return _CAPTURE.match(_COMPRESSED.sub("", name)) is not None
 
 
 def recordings(found: Iterable[Found], layout: str | None = None) -> tuple[Recording, ...]:
-    """Files put together to recordings, those with the most bytes first: long tasks at the end leave workers idle.
+    """Group files into recordings, the largest first, because long tasks at the end leave workers idle.
 
-    `layout` is a regular expression with the groups `host` and perhaps `interface` that is searched in the path below
+    `layout` is a regular expression with the group `host`, and perhaps `interface`; it is searched in the path below
     the source. Raises LayoutError.
     """
     pattern = _compiled(layout) if layout else None
@@ -136,18 +136,18 @@ def recordings(found: Iterable[Found], layout: str | None = None) -> tuple[Recor
 
 
 class _Parts(Struct, frozen=True):
-    """What a file's name says."""
+    """Parts of a file's path."""
 
     found: Found
     stem: str
-    """The name without time and number: equal for files of one series."""
+    """The name without time and number; files of one series have the same."""
     time: str
     sequence: int | None
     prefix: str
-    """What stands before the interface."""
+    """The part of the name before the interface."""
     interface: str | None
     folder: str | None
-    """The nearest folder that may be a host's."""
+    """The innermost folder that may be named after a host."""
     folder_key: str
 
 
@@ -179,7 +179,7 @@ def _parts(found: Found) -> _Parts:
 
 
 def _interface(stem: str) -> tuple[str | None, int]:
-    """The last part of a name that is an interface's, and where it begins."""
+    """Find the last interface in a name, and where it begins."""
     for match in reversed(list(_TOKENS.finditer(stem))):
         for candidate, begin in _cut(match):
             if _INTERFACE.fullmatch(candidate):
@@ -188,7 +188,7 @@ def _interface(stem: str) -> tuple[str | None, int]:
 
 
 def _cut(match: re.Match[str]) -> Iterator[tuple[str, int]]:
-    """A part as it stands, and its end behind each dot: `eth0.100` is an interface, `web.example.eth0` ends in one."""
+    """Yield a part, and its rest after each dot: `eth0.100` is an interface, `web.example.eth0` ends in one."""
     text = match[0]
     yield text, match.start()
     for dot in (place for place, letter in enumerate(text) if letter == "."):
@@ -196,7 +196,7 @@ def _cut(match: re.Match[str]) -> Iterator[tuple[str, int]]:
 
 
 def _prefixes_of_many_folders(parts: Sequence[_Parts]) -> frozenset[str]:
-    """Beginnings of names that files of several hosts' folders have in common: they are no host's."""
+    """Find prefixes of names that occur in the folders of several hosts: such a prefix is not a host name."""
     folders: dict[str, set[str]] = defaultdict(set)
     for part in parts:
         if part.prefix and part.folder:
@@ -205,7 +205,7 @@ def _prefixes_of_many_folders(parts: Sequence[_Parts]) -> frozenset[str]:
 
 
 def _place(part: _Parts, shared: frozenset[str], layout: re.Pattern[str] | None) -> tuple[str, str | None]:
-    """Host and interface."""
+    """Find host and interface of a file."""
     if layout:
         match = layout.search("/".join((*part.found.folder, part.found.name)))
         if match and match["host"]:
@@ -241,7 +241,7 @@ def _recording(
 
 
 def _beside(urls: Iterable[str], sidecar: Mapping[str, File]) -> tuple[File, ...]:
-    """The description that speaks of all the files, with its samples; those of several recordings speak of none."""
+    """Find the sidecar of a recording: the only description of its files, with its samples; none if there are more."""
     found = {name for url in urls for name in descriptions(url) if name in sidecar}
     if len(found) != 1:
         return ()
@@ -250,7 +250,7 @@ def _beside(urls: Iterable[str], sidecar: Mapping[str, File]) -> tuple[File, ...
 
 
 def _rest(stem: str, host: str, interface: str | None) -> str:
-    """Give the rest of a name without host and interface."""
+    """Remove host and interface from a name."""
     for known in (host, interface or ""):
         stem = stem.replace(known, "", 1) if known else stem
     return stem.strip("._-+@ ")
@@ -260,7 +260,7 @@ _MOST_MISSING = 100
 
 
 def _missing(ordered: Sequence[_Parts]) -> tuple[int, ...]:
-    """Holes in the numbers; with times in the names numbers may begin anew."""
+    """List missing numbers; none if names have different times, because numbers may restart then."""
     numbers = [part.sequence for part in ordered if part.sequence is not None]
     if len({part.time for part in ordered}) > 1 or len(numbers) < 2 or max(numbers) - min(numbers) > 10**6:
         return ()
@@ -269,7 +269,7 @@ def _missing(ordered: Sequence[_Parts]) -> tuple[int, ...]:
 
 
 def digest(text: str) -> str:
-    """Ten hexadecimal digits that tell texts apart."""
+    """Compute a hash of a text: ten hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=5).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Find, fetch and write files in folders and object stores through fsspec; requests are repeated after errors."""
+"""Find, fetch and write files in folders and object stores through fsspec; requests are retried after errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "ProfileNotF
 
 
 def tried(call: Callable[[], _Given], what: str) -> _Given:
-    """Send a request to a store, and repeat it after temporary errors. Raises StoreError, FileNotFoundError."""
+    """Send a request to a store, and retry it after temporary errors. Raises StoreError, FileNotFoundError."""
     wait = float(os.environ.get("GRPCDIAG_STORE_WAIT_S", FIRST_WAIT_S))
     for left in range(TRIES - 1, -1, -1):
         try:
@@ -70,7 +70,7 @@ def tried(call: Callable[[], _Given], what: str) -> _Given:
                 raise StoreError(
                     f"{what}: {_words(error)}{_KEYS if lacks_keys else ''}", what, lasting=lasting
                 ) from None
-        time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts that failed together come back apart
+        time.sleep(min(wait, LONGEST_WAIT_S) * random.uniform(0.5, 1.0))  # hosts must not retry all at once
         wait *= 2
     raise AssertionError
 
@@ -91,7 +91,7 @@ def opened(url: str) -> tuple[Any, str]:
         raise SchemeError(f"{url}: {_lacking(url, error)}", url) from None
     except ValueError as error:
         raise SchemeError(f"{url}: {_words(error)}", url) from None
-    except Exception as error:  # clients of stores raise errors of their own libraries, for credentials say
+    except Exception as error:  # clients of stores raise errors of their own libraries
         raise StoreError(f"{url}: {_words(error)}", url) from None
     if not path.startswith(("http://", "https://")) and without_credentials(f"x://{path}") != f"x://{path}":
         raise SchemeError(f"{url}: this store takes no credentials from a URL{_KEYS}", url)
@@ -200,7 +200,7 @@ def part(url: str, begin: int, end: int) -> bytes:
         content = bytes(tried(lambda: system.cat_file(path, start=begin, end=end), url))
     except FileNotFoundError:
         raise StoreError(f"{url}: it is gone", url, lasting=True) from None
-    if len(content) > end - begin:  # of a web server that gives no parts of files
+    if len(content) > end - begin:  # web servers without range requests send whole files
         content = content[begin:end]
     if len(content) != end - begin:
         raise StoreError(f"{url}: it became shorter while it was read", url)
@@ -233,7 +233,7 @@ def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
     version = next((info[key] for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified") if info.get(key)), "")
     below = path[len(root) :].strip("/").split("/")
     size = info.get("size")
-    if size is None:  # listings of web servers do not tell it
+    if size is None:  # listings of web servers lack it
         size = tried(lambda: system.size(path), path)
     file = File(system.unstrip_protocol(path), int(size or 0), str(version))
     name, folder = below[-1], system.unstrip_protocol(root)
@@ -245,7 +245,7 @@ def _found(system: Any, root: str, path: str, info: dict[str, Any]) -> Found:
 
 
 def local_path(url: str) -> str | None:
-    """Give the path of a URL on this machine; None for other URLs."""
+    """Return the path of a `file://` URL; None for other URLs."""
     return url.removeprefix("file://") if url.startswith("file://") else None
 
 
@@ -263,7 +263,7 @@ AT_ONCE = 500
 
 
 def fetch_all(urls: Sequence[str], folder: Path) -> list[str]:
-    """Give local paths of many files of one store; files of object stores are copied to `folder`. Raises StoreError."""
+    """Return local paths of files of one store; those of object stores are copied to `folder`. Raises StoreError."""
     if not urls or local_path(urls[0]) is not None:
         return [url.removeprefix("file://") for url in urls]
     system, _ = opened(urls[0])
@@ -284,7 +284,7 @@ def put(path: Path, url: str) -> None:
     system, target = opened(url)
     if local_path(system.unstrip_protocol(target)) is None:
         try:
-            tried(lambda: system.put_file(str(path), target), url)  # one PUT, or parts that become a file at the end
+            tried(lambda: system.put_file(str(path), target), url)  # one PUT, or a multipart upload
         except FileNotFoundError as error:  # such as a bucket that does not exist
             raise StoreError(f"{url}: {_words(error)}", url) from None
         return
@@ -308,7 +308,7 @@ def put_bytes(content: bytes, url: str, folder: Path) -> None:
 
 
 def names(url: str) -> list[str]:
-    """List the URLs of all files below a folder; none if it does not exist. Raises StoreError."""
+    """List the URLs of all files below a folder; empty if it does not exist. Raises StoreError."""
     system, path = opened(url)
     try:
         return sorted(system.unstrip_protocol(name) for name in tried(lambda: system.find(path), url))
@@ -340,7 +340,7 @@ def remove(urls: Sequence[str]) -> None:
 
 
 def copy(urls: Sequence[str], folder: Path) -> Iterator[str]:
-    """Copy files to a folder under their own names, and return the paths. Raises StoreError."""
+    """Copy files to a folder under their own names, and yield their paths. Raises StoreError."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, url in enumerate(urls):
         name = url.rpartition("/")[2]

@@ -115,7 +115,7 @@ class _Words:
 
 
 def _group_slots(slots: Sequence[Slot]) -> tuple[dict[int, Slot], int]:
-    """Group intervals into columns, and give the number of columns."""
+    """Group intervals into columns; return them by place, and the number of columns."""
     begin = slots[0].time_ns
     every = (slots[-1].time_ns - begin) // SLOT_NS + 1
     step = -(-every // MOST_COLUMNS)
