@@ -93,7 +93,8 @@ class Limits(Struct, frozen=True, eq=False):
     certain_limit: int = 10
     """High confidence from this limit (heuristic: so many callers seldom equal the limit by chance)."""
     full_ns: int = 5_000_000_000
-    """Least time in which as many streams as allowed are open and none ends (heuristic: longer than most calls)."""
+    """Least time from one end of a stream to the next while as many as allowed are open, on average (heuristic: longer
+    than most calls)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
@@ -109,7 +110,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
             f"{count(int(unknown.sum()), 'connection')} with many streams began before the capture: the limit is "
             "unknown",
         )
-    full = (turns.ended_at_limit == 0) & (turns.at_limit_ns >= limits.full_ns)
+    full = turns.at_limit_ns // (turns.ended_at_limit.astype(np.int64) + 1) >= limits.full_ns
     full &= connections.peer_max_concurrent_streams >= limits.certain_limit
     if bound.any():
         yield _make_finding(tables, np.flatnonzero(bound), limits)
@@ -174,10 +175,11 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
     limit, at_limit = int(connections.peer_max_concurrent_streams[row]), int(turns.at_limit_ns[row])
     client, server = _shared.host(tables, row, 0), _shared.host(tables, row, 1)
     where, streams = f"connection {row}", count(limit, "stream")
+    number, time = int(turns.ended_at_limit[row]), _shared.milliseconds(at_limit)
+    ended = f"only {number:,} of them ended in {time}" if number else f"none of them ended for {time}"
     return Finding(
         id=ID,
-        title=f"{where} is full: {server} allows {streams}, all stay open, and none ended for "
-        f"{_shared.milliseconds(at_limit)}",
+        title=f"{where} is full: {server} allows {streams}, and {ended}",
         severity="warning",
         confidence=_shared.lower("medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(rows.tolist()), _shared.methods_of_connections(tables, rows.tolist())),
@@ -185,13 +187,13 @@ def _make_full_finding(tables: Tables, rows: _turns.Rows) -> Finding:
         evidence=tuple(_show_full(tables, row, limit)),
         explanation=(
             f"{server} allows {streams} at once (SETTINGS_MAX_CONCURRENT_STREAMS). {client} had that many open on "
-            f"{where}, and for {_shared.milliseconds(at_limit)} none of them ended. No further RPC can begin there "
-            "until one does. Whether an RPC waits is not on the wire: only the client knows its queue."
+            f"{where}, and {ended}. No further RPC can begin there until one does. Whether an RPC waits is not on the "
+            "wire: only the client knows its queue."
         ),
         remedies=_list_remedies(_shared.implementation(tables, row, 1), _shared.implementation(tables, row, 0)),
         references=("RFC 9113 section 5.1.2",),
         verdict=(
-            f"{where} carries {streams}, as many as {server} allows, and none ends: further RPCs of {client} would "
+            f"{where} carries {streams}, as many as {server} allows, and {ended}: further RPCs of {client} would "
             "wait there. Raise MAX_CONCURRENT_STREAMS, or give long streams a channel of their own."
         ),
     )

@@ -78,9 +78,6 @@ def _convert(span: JaegerSpan, where: str) -> Span:
 
 def _parse_hex(text: str, where: str) -> int:
     """Parse a hexadecimal id; Jaeger may omit leading zeros. Raises RecordError."""
-    try:
-        if len(text) <= 32:
-            return int(text, 16) if text else 0
-    except ValueError:
-        pass
+    if len(text) <= 32 and not text.lower().strip("0123456789abcdef"):
+        return int(text or "0", 16)
     raise RecordError(f"{where}: {text[:40]!r} is not a hexadecimal id")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import zlib
 from collections.abc import Iterator
 
@@ -49,13 +51,13 @@ def _inflate(data: bytes) -> bytes:
     if data.startswith(_ZSTD):
         raise RecordError("it is compressed with zstd: decompress it with zstd -d")
     if data.startswith(_GZIP):
-        inflater = zlib.decompressobj(wbits=31)
         try:
-            data = inflater.decompress(data, MOST_BYTES + 1)
-        except zlib.error as error:
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(MOST_BYTES + 1)
+        except EOFError:
+            raise RecordError("gzip: the file is cut") from None
+        except (OSError, zlib.error) as error:
             raise RecordError(f"gzip: {error}") from None
-        if len(data) <= MOST_BYTES and not inflater.eof:
-            raise RecordError("gzip: the file is cut")
     if len(data) > MOST_BYTES:
         raise RecordError(f"it is larger than {MOST_BYTES >> 20} MiB")
     return data

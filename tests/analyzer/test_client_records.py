@@ -206,6 +206,12 @@ def test_what_is_no_record_is_refused(data: bytes, message: str) -> None:
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_members_of_gzip_are_read_one_after_the_other() -> None:
+    """RFC 1952 section 2.2."""
+    data = gzip.compress(b"start_time,duration\n5,3\n") + gzip.compress(b"6,3\n")
+    assert len(read_record(data).calls) == 2
+
+
 def test_cut_protobuf_is_refused() -> None:
     pytest.importorskip("opentelemetry.proto.trace.v1.trace_pb2")
     whole = read_data("otel-retries.otlp.pb")

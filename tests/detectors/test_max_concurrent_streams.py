@@ -122,3 +122,13 @@ def test_one_place_less_is_no_full_limit() -> None:
 def test_a_full_limit_at_its_thresholds(limits: dict[str, Any], fires: bool) -> None:
     tables = decode([recorded("wild/watch-limit-full.pcap.zst")])
     assert (told(detector, tables, **limits) is not None) == fires
+
+
+@pytest.mark.parametrize(("ended", "fires"), [(0, True), (1, True), (2, False)])
+def test_a_full_limit_stays_one_when_a_stream_ends_now_and_then(ended: int, fires: bool) -> None:
+    tables = decode([recorded("wild/watch-limit-full.pcap.zst")])
+    tables = changed(tables, "turns", at_limit_ns=[14_000_000_000], ended_at_limit=[ended])
+    finding = told(detector, tables)
+    assert (finding is not None) == fires
+    if finding and ended:
+        assert "only 1 of them ended in 14.0 s" in finding.title
