@@ -93,8 +93,7 @@ class Limits(Struct, frozen=True, eq=False):
     certain_limit: int = 10
     """High confidence from this limit (heuristic: so many callers seldom equal the limit by chance)."""
     full_ns: int = 5_000_000_000
-    """Least time from one end of a stream to the next while as many as allowed are open, on average (heuristic: longer
-    than most calls)."""
+    """Least mean time between the ends of streams while as many as allowed are open (heuristic: longer than most)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

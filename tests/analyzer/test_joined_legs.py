@@ -343,7 +343,7 @@ def test_an_attempt_of_the_proxy_is_part_of_its_call(tmp_path: Path) -> None:
     analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
     hop = only_hop(analysis)
     assert (hop.calls, hop.retried, analysis.totals.rpcs) == (7, 1, 7)
-    assert "tried 1 call again" in hop.text
+    assert "It retried 1 call on its own" in hop.text
     assert not {"rpc-errors", "retry-storm"} & {finding.id for finding in analysis.findings}
 
 
