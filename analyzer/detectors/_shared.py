@@ -91,9 +91,9 @@ def methods_of_connections(tables: Tables, connections: Iterable[int]) -> tuple[
 
 
 def names(tables: Tables, numbers: Iterable[int]) -> tuple[str, ...]:
-    """List names of methods by number, sorted; names that are not in the capture are left out."""
+    """List names of methods by number, each once, sorted; names that are not in the capture are left out."""
     known = {method.number: method.name for method in tables.methods}
-    return tuple(sorted(name for name in map(known.get, numbers) if name))
+    return tuple(sorted({name for name in map(known.get, numbers) if name}))
 
 
 def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:

@@ -102,7 +102,8 @@ def count_waiting(tables: Tables, rows: Ints) -> Ints:
     """Count for each row the RPCs that were open while their connection got no answer, as far as they have rows."""
     u, rpcs, still = tables.unanswered, tables.rpcs, tables.open_rpcs
     ends = np.where(rpcs.flags & COMPLETE, rpcs.start_time_ns + rpcs.duration_ns, -1)
-    ends, on = np.r_[ends, still.end_time_ns], np.r_[rpcs.connection, still.connection]
+    open_ones = still.closed == 0  # the others have ended
+    ends, on = np.r_[ends, still.end_time_ns[open_ones]], np.r_[rpcs.connection, still.connection[open_ones]]
     groups = _list_groups(group_rows(on), u.connection[rows])
     waiting = [(ends[mine] > since).sum() for mine, since in zip(groups, u.first_time_ns[rows], strict=True)]
     return np.array(waiting, dtype=np.int64)

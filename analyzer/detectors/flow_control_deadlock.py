@@ -8,7 +8,8 @@ refill it, and since when.
 
 How it is decided
 -----------------
-The RPC is open when the capture ends, or when its client closes the connection. The sender's stream window or
+The RPC is open when the capture ends, or when its client gives it up or closes the connection. A message of an RPC that
+is given up, at its deadline for example, is not whole. The sender's stream window or
 connection window is zero or less, by all SETTINGS, WINDOW_UPDATE and DATA frames since the connection's beginning. It
 has been so for 1 s or longer, and for five times the longest wait for credit before on that connection. The receiver
 sent packets after the sender's last DATA, so it is there.
@@ -58,6 +59,7 @@ ABOUT = About(
     precedence=1,
 )
 
+_ENDS = ("the end", "the client closed the connection", "the client reset the stream")
 _WINDOWS = {CAUSES.index("stream_window"): "stream window", CAUSES.index("connection_window"): "connection window"}
 
 
@@ -75,10 +77,15 @@ class Limits(Struct, frozen=True, eq=False):
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
-    """Yield one finding about all RPCs that wait for credit until the end."""
-    rows = _find_stuck(tables, limits)
-    if rows:
-        yield _make_finding(tables, rows, limits)
+    """Yield one finding about the RPCs that wait until the end for credit of the receiver that most wait for."""
+    stuck: dict[str, list[int]] = {}
+    for row in _find_stuck(tables, limits):
+        receiver = _shared.host(tables, int(tables.open_rpcs.connection[row]), int(tables.open_rpcs.waits_for[row]))
+        stuck.setdefault(receiver, []).append(row)
+    if stuck:
+        receiver, rows = max(stuck.items(), key=lambda item: len(item[1]))
+        others = sum(map(len, stuck.values())) - len(rows)
+        yield _make_finding(tables, receiver, rows, others, limits)
 
 
 def _find_stuck(tables: Tables, limits: Limits) -> list[int]:
@@ -102,17 +109,17 @@ def _get_wait(tables: Tables, row: int) -> int:
     return int(o.end_time_ns[row]) - int(o.since_time_ns[row])
 
 
-def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
+def _make_finding(tables: Tables, receiver: str, rows: list[int], others: int, limits: Limits) -> Finding:
     o, first = tables.open_rpcs, rows[0]
     connections = tuple(sorted({int(o.connection[row]) for row in rows}))
-    receiver = _shared.host(tables, int(o.connection[first]), int(o.waits_for[first]))
     lost = min(clip_ns(sum(_get_wait(tables, row) for row in rows)), _shared.rpc_time(tables))
     share = _shared.share_of_time(tables, lost)
     window, rpcs = _WINDOWS[int(o.cause[first])], count(len(rows), "RPC")
-    wait = _shared.milliseconds(_get_wait(tables, first))
+    most = max(_get_wait(tables, row) for row in rows)
+    wait, longest = _shared.milliseconds(_get_wait(tables, first)), _shared.milliseconds(most)
     return Finding(
         id=ID,
-        title=f"{receiver} gave no credit for {wait}, until the end, to a {window} that is used up",
+        title=f"{receiver} gave no credit for {wait}, to a {window} that is used up",
         severity="critical" if share >= limits.critical_share else "warning",
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _shared.names(tables, (int(o.method[row]) for row in rows))),
@@ -120,37 +127,39 @@ def _make_finding(tables: Tables, rows: list[int], limits: Limits) -> Finding:
         share=share,
         metrics={
             "blocked_rpcs": len(rows),
-            "longest_wait_ns": max(_get_wait(tables, row) for row in rows),
+            "longest_wait_ns": most,
             "stream_window_bytes": int(o.stream_window_bytes[first]),
             "connection_window_bytes": int(o.connection_window_bytes[first]),
         },
         evidence=tuple(item for row in rows[: limits.examples] for item in _show(tables, row)),
-        explanation=_explain(tables, rows, receiver, window),
+        explanation=_explain(tables, rows, others, receiver, window),
         remedies=_list_remedies(receiver),
         references=("RFC 9113 section 5.2", "RFC 9113 section 6.9", "https://grpc.io/docs/guides/flow-control/"),
         verdict=(
-            f"{rpcs} waited {wait} until the end for a WINDOW_UPDATE of {receiver}, whose application does not read: "
-            "look at what its handler waits for."
+            f"{rpcs} waited up to {longest} in vain for a WINDOW_UPDATE of {receiver}: look at whether its application "
+            "reads the stream, and what it waits for."
         ),
     )
 
 
-def _explain(tables: Tables, rows: list[int], receiver: str, window: str) -> str:
+def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window: str) -> str:
     o, row = tables.open_rpcs, rows[0]
     sender = _shared.host(tables, int(o.connection[row]), 1 - int(o.waits_for[row]))
     where = f"connection {o.connection[row]}, stream {o.stream[row]}"
     left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
     heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
+    wait = _shared.milliseconds(_get_wait(tables, row))
     parts = [
         f"The last DATA of {sender} on {where} was sent at "
         f"{_unanswered.format_instant(tables, int(o.since_time_ns[row]))}, and used up its {window} (left: {left}). "
-        f"No WINDOW_UPDATE that would enlarge it came until the end, {_shared.milliseconds(_get_wait(tables, row))} "
-        "later.",
+        f"No WINDOW_UPDATE that would enlarge it came until {_ENDS[o.closed[row]]}, {wait} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
         "work: its application did not read the stream, or its library lost the credit.",
     ]
     if len(rows) > 1:
         parts.append(f"{len(rows):,} RPCs wait like this.")
+    if others:
+        parts.append(f"{count(others, 'RPC')} wait for credit of other hosts.")
     return " ".join(parts)
 
 

@@ -177,7 +177,7 @@ def _count_waiting(tables: Tables) -> Ints:
     stalls, waits, o = tables.stalls, tables.waits, tables.open_rpcs
     blocked = ((waits.cause == _STREAM) | (waits.cause == _CONNECTION)) & (waits.direction == 1)
     stuck = (o.cause == _STREAM) | (o.cause == _CONNECTION)
-    ends = waits.start_time_ns[blocked] + waits.duration_ns[blocked]
+    ends = np.r_[waits.start_time_ns[blocked] + waits.duration_ns[blocked], o.end_time_ns[stuck]]
     starts = np.r_[waits.start_time_ns[blocked], o.since_time_ns[stuck]]
     groups = group_rows(np.r_[waits.connection[blocked], o.connection[stuck]])
     waiting: Ints = stalls.waiting.astype(np.int64)
@@ -186,7 +186,7 @@ def _count_waiting(tables: Tables) -> Ints:
         rows = of_connection.get(connection, np.zeros(0, dtype=np.int64))
         at = stalls.start_time_ns[rows]
         waiting[rows] -= np.searchsorted(np.sort(starts[places]), at, side="right")
-        waiting[rows] += np.searchsorted(np.sort(ends[places[places < len(ends)]]), at, side="right")
+        waiting[rows] += np.searchsorted(np.sort(ends[places]), at, side="right")
     return waiting
 
 

@@ -90,7 +90,7 @@ class Failures(Struct, frozen=True, eq=False):
 class OpenRpcs(Struct, frozen=True, eq=False):
     """One row per RPC that was open at the end and had no packet for 100 ms or longer.
 
-    The end is that of the capture, or its client's FIN or RST.
+    The end is that of the capture, its client's FIN or RST, or its client's RST_STREAM while a window was used up.
     """
 
     connection: Annotated[Counts, "row of its connection"]
@@ -101,7 +101,7 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     since_time_ns: Annotated[Ints, "last byte of either side, or its last retransmission"]
     last_packet: Annotated[Counts, "packet of the last byte"]
     last_time_ns: Annotated[Ints, "time of that packet"]
-    end_time_ns: Annotated[Ints, "time of the capture's last packet, or of the FIN or RST"]
+    end_time_ns: Annotated[Ints, "time of the capture's last packet, or of the FIN, RST or RST_STREAM"]
     waits_for: Annotated[Codes, "the side that has to act, by the messages or by a used up window"]
     cause: Annotated[
         Codes, "what the RPC waits for, index into `CAUSES`; `unexplained` when its last bytes were not acknowledged"
@@ -111,7 +111,7 @@ class OpenRpcs(Struct, frozen=True, eq=False):
     request_messages: Annotated[Counts, "whole request messages"]
     response_messages: Annotated[Counts, "whole response messages"]
     timeout_ns: Annotated[Ints, "its deadline as `grpc-timeout` has it"]
-    closed: Annotated[Codes, "1 when its client closed the connection, which ended it"]
+    closed: Annotated[Codes, "what ended it: 0 nothing, 1 its client's FIN or RST, 2 its client's RST_STREAM"]
     headers_unknown: Annotated[Codes, "1 when fields of its request's headers are unknown"]
     stream_window_bytes: Annotated[Ints, "stream window of the sender with a used up window, else `WINDOW_NOT_KNOWN`"]
     connection_window_bytes: Annotated[Ints, "connection window of that sender, else `WINDOW_NOT_KNOWN`"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, repeated, tables_of_scene, told
+from judging import changed, must, played, repeated, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import _shared
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
-from grpcdiag.fixtures.synthetic.words import S
+from grpcdiag.analyzer.model.budget import CAUSES
+from grpcdiag.fixtures.synthetic.conversation import Conversation
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
 """Recorded captures on which the finding fires."""
@@ -82,3 +87,40 @@ def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
     finding = must(detector, late)
     assert finding.share == 1.0
     assert finding.lost_ns == _shared.rpc_time(late)
+
+
+def _given_up(*sizes: int, after_ns: int = 3 * S, sent: int = 65_530) -> Conversation:
+    """A stream window of 65,535 bytes, messages of which so much is sent, and a client that gives up."""
+    conv = opened(auto_window=False)
+    conv.window_update("client", 1_000_000)
+    call = conv.start_rpc("/demo.Store/Export", timeout="3S", end_stream=True)
+    conv.settle()
+    call.reply_headers()
+    for size in sizes:
+        call._data("server", b"\0" + size.to_bytes(4) + bytes(min(size, sent)), False, (), None)
+    conv.advance(after_ns)
+    call.cancel("client")
+    return conv
+
+
+def test_a_deadline_ends_a_call_whose_window_is_used_up(tmp_path: Path) -> None:
+    tables = played(_given_up(94_486), tmp_path)
+    finding = must(detector, tables)
+    assert finding.metrics["longest_wait_ns"] == pytest.approx(3 * S, rel=0.02)
+    assert "until the client reset the stream" in finding.explanation
+    assert finding.share == pytest.approx(1.0, abs=0.02)
+    assert told(detector, played(_given_up(94_486, after_ns=S - 50 * MS), tmp_path)) is None
+
+
+@pytest.mark.parametrize("sizes", [(65_530,), (60_000,), ()], ids=["whole", "room left", "no answer"])
+def test_a_call_that_is_given_up_without_a_message_that_waits(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    """Whether the server had more to send is not in the capture."""
+    assert told(detector, played(_given_up(*sizes), tmp_path)) is None
+
+
+def test_why_a_message_stops_within_its_window_is_unknown(tmp_path: Path) -> None:
+    """Nothing blocks the rest, and everything before it has arrived: it is no transmission."""
+    tables = played(_given_up(94_486, sent=60_000), tmp_path)
+    assert told(detector, tables) is None
+    unexplained = tables.connection_budgets[:, CAUSES.index("unexplained")].sum()
+    assert unexplained == pytest.approx(3 * S, rel=0.02)

@@ -12,8 +12,13 @@ use crate::packet::{Address, Dissector, Outcome, Segment};
 const LEAST: i64 = 100_000_000;
 /// The slowest timestamp clock that RFC 7323 section 5.4 allows, nanoseconds a tick.
 const SLOWEST_TICK: i64 = 1_000_000_000;
+/// The quickest timestamp clock in use, nanoseconds a tick (Linux 6.7 and later, `tcp_usec_ts`).
+const QUICKEST_TICK: i64 = 1_000;
 /// Ticks that a clock must have been seen to make: with one more or less on either end, they bound its rate.
 const LEAST_TICKS: u32 = 3;
+/// How much longer one packet may have taken than another from its timestamp to the capture point, nanoseconds: a rate that
+/// was seen over less time has wide bounds (heuristic: macOS counts three milliseconds in two).
+const LATER: i64 = 50_000_000;
 /// Age of the first timestamp of a flow at which it is taken anew, so that a clock of microseconds does not wrap: 10 min.
 const OLD: i64 = 600_000_000_000;
 /// Flows that are remembered.
@@ -258,16 +263,16 @@ impl Flow {
         let (seen, in_ns) = (self.last.0.wrapping_sub(self.first.0), self.last.1.saturating_sub(self.first.1));
         let known = (LEAST_TICKS..u32::MAX / 2).contains(&seen) && in_ns > 0;
         // one tick more or less than was counted, on either end
-        let slowest = if known { in_ns / i64::from(seen - 1) + 1 } else { SLOWEST_TICK };
+        let slowest = if known { ((in_ns + LATER) / i64::from(seen - 1) + 1).min(SLOWEST_TICK) } else { SLOWEST_TICK };
         let quickest = if known { in_ns / i64::from(seen + 1) } else { 0 };
-        let wraps = known && paused / quickest.max(1) >= i64::from(u32::MAX / 2);
+        let wraps = known && paused / quickest.max(QUICKEST_TICK) >= i64::from(u32::MAX / 2);
         if paused < LEAST || wraps || ticks > u32::MAX / 2 {
             return None;
         }
         let most = i64::from(ticks + 1).saturating_mul(slowest);
         if paused.saturating_sub(most) >= LEAST / 2 {
-            let passed = i64::from(ticks).saturating_mul((slowest + quickest) / 2);
-            return Some(Said::StoodStill(paused - if known { passed } else { 0 }));
+            let passed = if known { i64::from(ticks).saturating_mul(in_ns / i64::from(seen)) } else { 0 };
+            return Some(Said::StoodStill(paused - passed));
         }
         let least = i64::from(ticks.saturating_sub(1)).saturating_mul(quickest);
         (paused.saturating_sub(least) < LEAST).then_some(Said::WentOn)

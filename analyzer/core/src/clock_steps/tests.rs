@@ -28,6 +28,14 @@ fn a_clock_that_went_on_says_so() {
 }
 
 #[test]
+fn a_rate_seen_for_a_moment_has_wide_bounds() {
+    let macos = flow(3, 1_786_000); // milliseconds, counted late: three in less than two
+    assert_eq!(said(macos, 1001, 1_001_402_000), None, "a second of silence");
+    let Some(Said::StoodStill(ns)) = said(macos, 1, 10 * S) else { panic!() };
+    assert!((ns - 10 * S).abs() < MS, "{ns}");
+}
+
+#[test]
 fn slow_clocks_need_long_pauses() {
     assert_eq!(said(flow(0, S), 0, S), None, "a tick may last a second");
     assert_eq!(said(flow(0, S), 0, 2 * S), Some(Said::StoodStill(2 * S)));

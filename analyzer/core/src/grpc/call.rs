@@ -289,6 +289,17 @@ impl Call {
         self.charge_plain(self.since, &turn, now);
     }
 
+    /// Accounts the time up to `now`, when the peer of `side` gives up a message that is not whole. Nothing was being
+    /// transmitted when all that was sent had arrived.
+    pub fn charge_unfinished(&mut self, now: i64, side: usize, transport: &Transport) {
+        let arrived = transport.is_acknowledged[side] && !transport.queues[side].is_blocked();
+        if arrived && self.is_inside(side) {
+            let on_the_way = self.last_time.saturating_add(transport.near_rtt[side].max(0));
+            self.charge(now.min(on_the_way), Cause::Transmission);
+            self.charge(now, Cause::Unexplained);
+        }
+    }
+
     /// Accounts the time up to `now` in which a side sent in vain: its peer may have been gone since it was last heard.
     pub fn charge_in_vain(&mut self, now: i64, sent: &Unanswered) {
         self.charge(now.min(sent.first.time), Cause::Unexplained);

@@ -2,7 +2,6 @@
 
 use crate::at::At;
 use crate::http2::connection::reading::Reading;
-use crate::http2::connection::state::End;
 use crate::http2::connection::streams::{NONE, Streams};
 use crate::limits;
 use crate::store::budget::{Budget, Cause};
@@ -55,7 +54,18 @@ fn push_failure(call: &Call, cx: &mut Context) {
 /// RPCs without a packet for less than this are none that hang: 100 ms.
 pub(super) const OPEN_FOR: i64 = 100_000_000;
 
-/// Notes an RPC that is open at the capture's end, `at`, and had no packet of its own since `since`. `blocked` is the sender
+/// What ended an RPC that waited in vain.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Closed {
+    /// Nothing: it is open at the capture's end.
+    Not = 0,
+    /// Its client's FIN or RST.
+    WithConnection = 1,
+    /// Its client's RST_STREAM.
+    ByReset = 2,
+}
+
+/// Notes an RPC that is open at its connection's or the capture's end, or at its reset, `at`, and had no packet of its own since `since`. `blocked` is the sender
 /// whose window is used up, and that window.
 #[cold]
 pub(super) fn push_open(
@@ -63,7 +73,7 @@ pub(super) fn push_open(
     id: u32,
     since: i64,
     blocked: Option<(usize, Cause)>,
-    end: End,
+    closed: Closed,
     at: At,
     reading: &mut Reading<'_>,
 ) {
@@ -99,7 +109,7 @@ pub(super) fn push_open(
         request_messages: call.directions[client].reader.messages,
         response_messages: call.directions[1 - client].reader.messages,
         timeout_ns: call.timeout_ns,
-        closed: u8::from(end == End::ClientCloses),
+        closed: closed as u8,
         headers_unknown: u8::from(call.headers_unknown || call.begun_before),
         stream_window_bytes: stream_window.unwrap_or(i64::MIN),
         connection_window_bytes: connection_window.unwrap_or(i64::MIN),

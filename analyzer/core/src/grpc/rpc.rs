@@ -19,7 +19,7 @@ use super::headers::{Summary, classify_path};
 use super::late::settle_late_stream;
 use super::other::{note_answer, note_end, push_request};
 use super::protocol::{Content, Kind};
-use super::rows::{OPEN_FOR, begin_rpc, note_context, push_open, request_ends, settle, write_rpc};
+use super::rows::{Closed, OPEN_FOR, begin_rpc, note_context, push_open, request_ends, settle, write_rpc};
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending, Source};
 
@@ -243,6 +243,9 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
     let client = h2.client;
     let direction = h2.direction(side);
     let slot = h2.streams.slot(id).unwrap_or(NONE);
+    if side == client {
+        charge_used_up(h2, id, at, reading);
+    }
     if let Some(call) = h2.streams.state_mut(slot) {
         // a client that gives up waiting ends a time in which the answer was owed to it
         let held = if side == client && call.turn_since >= 0 { 1 - side } else { side };
@@ -255,6 +258,8 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         } else if let Some(since) = lost_since(call, client, reading.transport).filter(|_| side == client) {
             call.charge(since.min(at.time), if held == client { Cause::Client } else { Cause::Server });
             call.charge(at.time, Cause::LossRecovery);
+        } else if side == client {
+            call.charge_unfinished(at.time, 1 - client, reading.transport);
         }
         call.charge_activity(held, held == client, &at, reading.transport, h2.application.gap_time);
         call.reset = Some((direction, code));
@@ -276,6 +281,23 @@ pub(super) fn reset(h2: &mut Http2, side: usize, id: u32, code: u32, at: At, rea
         remove_stream(h2, slot, reading.cx);
     } else if h2.opened_before(id) {
         settle_late_stream(h2, id);
+    }
+}
+
+/// Accounts the time in which a used-up window held up a message's rest, until the client gave up its call.
+fn charge_used_up(h2: &mut Http2, id: u32, at: At, reading: &mut Reading<'_>) {
+    let (client, transport) = (h2.client, reading.transport);
+    let Some(blocked) = find_used_up(h2, id) else { return };
+    let Some(call) = h2.streams.find_mut(id).map(|stream| &mut stream.state) else { return };
+    let read = [0, 1].into_iter().all(|side| h2.sides[side].is_read_whole(call.directions[side].gaps, call.first.packet));
+    let lost = lost_since(call, client, transport).is_some() || transport.in_vain().is_some();
+    if !read || lost || transport.unheard.contains(&true) || call.finished || !call.is_inside(blocked.0) {
+        return;
+    }
+    let since = call.last_time;
+    call.charge_open(at.time, client, Some(blocked.1), transport);
+    if at.time.saturating_sub(since) >= OPEN_FOR {
+        push_open(h2, id, since, Some(blocked), Closed::ByReset, at, reading);
     }
 }
 
@@ -397,7 +419,8 @@ fn charge_end(h2: &mut Http2, id: u32, end: End, whole: bool, at: At, reading: &
     let answered = h2.application.tails.of_body(call).is_some();
     let open = whole && read && !answered && matches!(end, End::CaptureEnds | End::ClientCloses);
     if open && at.time.saturating_sub(last) >= OPEN_FOR {
-        push_open(h2, id, since, blocked, end, at, reading);
+        let closed = if end == End::ClientCloses { Closed::WithConnection } else { Closed::Not };
+        push_open(h2, id, since, blocked, closed, at, reading);
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Transport {
     pub lost_since: [Option<(i64, i64)>; 2],
     /// Of these bytes: only packets as long as theirs are lost, so the peer lives.
     pub too_long: [bool; 2],
-    /// At the connection's end: all bytes of each side were acknowledged.
+    /// All bytes of each side were acknowledged: of the peer of what is handed up, and of both at the connection's end.
     pub is_acknowledged: [bool; 2],
     /// Sides of which the capture has no payload though some was acknowledged.
     pub unheard: [bool; 2],

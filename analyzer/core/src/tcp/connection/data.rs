@@ -205,6 +205,7 @@ impl Connection {
         self.counters.retransmitted_bytes += (payload.len() - fresh.len()) as u64;
         let cut = (end - offset) as u64 - (payload.len().max(known)) as u64;
         self.transport.is_cut[side] = cut > 0;
+        self.transport.is_acknowledged[1 - side] = self.is_acknowledged(1 - side);
         if !fresh.is_empty() {
             self.transport.queues[side].position = end;
             above.deliver(&self.transport, side, offset + known as i64, fresh, at);
