@@ -138,7 +138,8 @@ def _find_lost(tables: Tables) -> Counts:
     rpc = rpc[(rpcs.status[rpc] == NOT_SEEN) | (rpcs.status[rpc] == common.UNAVAILABLE)]
     seen = (rpcs.flags[rpc] & (COMPLETE | TOUCHES_GAP)) == COMPLETE
     on, connections = rpcs.connection[rpc], tables.connections
-    whole = (connections.missing_bytes[on] == 0) & (connections.undecoded_bytes[on] == 0)
+    unread = connections.missing_bytes[on] + connections.undecoded_bytes[on] + connections.undelivered_bytes[on]
+    whole = unread == 0
     seen &= whole | (rpcs.status[rpc] == common.UNAVAILABLE)
     closed = connections.closed_time_ns[on]
     seen &= ~_draining.mark_refused(tables, rpc.astype(np.int64))

@@ -145,7 +145,7 @@ def _compare_with_needed(tables: Tables, limits: Limits) -> _Wasted:
     mss = np.where(mss > 0, mss, limits.default_mss)
     sent = np.stack([c.bytes_client, c.bytes_server], axis=1).reshape(-1).astype(np.int64)
     small = sent <= limits.filled * mss * packets
-    small &= np.repeat(c.undecoded_bytes <= limits.undecoded * c.payload_bytes, 2)
+    small &= np.repeat(c.undecoded_bytes + c.undelivered_bytes <= limits.undecoded * c.payload_bytes, 2)
     small &= _mark_read(tables, sent, limits)
     segments = -(-sent // mss)
     needed = np.maximum(np.maximum(d.busy_intervals.astype(np.int64), segments), 1)

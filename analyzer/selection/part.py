@@ -60,6 +60,7 @@ _COUNTS = (
     "not_http2_bytes",
     "encrypted_bytes",
     "undecoded_bytes",
+    "undelivered_bytes",
 )
 """Columns of connections with counts, which become zero for connections that are not selected."""
 

@@ -26,6 +26,9 @@ _HELD = 0.1
 _HELD_NS = 5_000_000
 """Time per call that a proxy holds from which the verdict is about it (heuristic: a busy proxy takes 1 ms)."""
 
+_LOSSES = ("loss_recovery", "peer_unreachable")
+"""Causes that are no work of either host: much of them is worth a sentence, though no finding explains it."""
+
 Abouts = Mapping[str, About]
 """How each detector's finding is treated, by id."""
 
@@ -119,6 +122,12 @@ def _choose(
         return Verdict(f"{most.verdict} {_mention(first)}" if place else most.verdict, most.id)
     if first:
         return Verdict(f"No serious problem was found. Largest cost: {first.verdict}", None)
+    worst = max(_LOSSES, key=lambda cause: budget.get(cause, 0))
+    share = budget.get(worst, 0) / max(1, whole)
+    if share > _HIDDEN:
+        words = f"{share:.0%} of the RPC time is {worst.replace('_', ' ')}"
+        text = f"No cause was found, but {words}: see the time by cause."
+        return Verdict(text, None)
     return Verdict("No transport problem was found in this capture.", None)
 
 

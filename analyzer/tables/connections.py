@@ -90,6 +90,7 @@ class Connections(Struct, frozen=True, eq=False):
     not_http2_bytes: Annotated[Sizes, "payload bytes of another protocol"]
     encrypted_bytes: Annotated[Sizes, "payload bytes of TLS"]
     undecoded_bytes: Annotated[Sizes, "payload bytes of HTTP/2 with unknown frame boundaries"]
+    undelivered_bytes: Annotated[Sizes, "payload bytes behind lost bytes that their receiver never got"]
     goaway_client: Annotated[Ints, "error code of the client's GOAWAY"]
     goaway_server: Annotated[Ints, "error code of the server's GOAWAY"]
 

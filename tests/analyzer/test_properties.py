@@ -116,7 +116,8 @@ def hold_the_invariants(file: str) -> Tables:
     """1, 2, 3 and 7 of the design."""
     tables = decode([file])
     c, r = tables.connections, tables.rpcs
-    kinds = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes, c.encrypted_bytes, c.undecoded_bytes)
+    read = (c.decoded_bytes, c.retransmitted_bytes, c.not_http2_bytes)
+    kinds = (*read, c.encrypted_bytes, c.undecoded_bytes, c.undelivered_bytes)
     assert np.array_equal(np.sum(kinds, axis=0), c.payload_bytes)
     assert np.array_equal(tables.rpc_budgets.sum(axis=1), r.duration_ns)
     assert (tables.rpc_budgets >= 0).all()

@@ -198,8 +198,7 @@ impl Events for ContentReader<'_> {
     }
 
     fn drops(&mut self, bytes: usize) {
-        let Content { http2, tls, .. } = &mut *self.content;
-        *(if tls.is_some() { &mut http2.bytes.encrypted } else { http2.unread_bytes() }) += bytes as u64;
+        self.content.http2.bytes.undelivered += bytes as u64;
     }
 
     fn pauses_unjudged(&mut self, tcp: &mut Tcp, side: usize, start: i64, at: At) {

@@ -80,6 +80,7 @@ pub fn row(tcp: &Tcp, content: &Content, roles_from: RolesFrom) -> ConnectionRow
         not_http2_bytes: h2.bytes.not_http2,
         encrypted_bytes: h2.bytes.encrypted,
         undecoded_bytes: h2.bytes.undecoded,
+        undelivered_bytes: h2.bytes.undelivered,
         goaway_client: goaway(client),
         goaway_server: goaway(server),
         ..tls(content)

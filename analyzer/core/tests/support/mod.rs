@@ -129,6 +129,7 @@ impl Analysis {
                 table.not_http2_bytes[row],
                 table.encrypted_bytes[row],
                 table.undecoded_bytes[row],
+                table.undelivered_bytes[row],
             ];
             if parts.iter().sum::<u64>() != table.payload_bytes[row] {
                 return Err(format!("connection {row}: {parts:?} of {} payload bytes", table.payload_bytes[row]));

@@ -42,6 +42,8 @@ pub struct ByteCounts {
     pub encrypted: u64,
     /// HTTP/2 whose frame boundaries are not known, or too short to tell.
     pub undecoded: u64,
+    /// Behind bytes that the receiver never got.
+    pub undelivered: u64,
 }
 
 /// One connection's HTTP/2.

@@ -180,7 +180,8 @@ impl Seen {
                 + table.retransmitted_bytes[row]
                 + table.not_http2_bytes[row]
                 + table.encrypted_bytes[row]
-                + table.undecoded_bytes[row];
+                + table.undecoded_bytes[row]
+                + table.undelivered_bytes[row];
             assert_eq!(table.payload_bytes[row], sum, "connection {row}");
         }
         for (budget, duration) in self.cx.rpc_budgets.iter().zip(&self.cx.rpcs.duration_ns) {

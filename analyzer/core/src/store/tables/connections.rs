@@ -23,7 +23,7 @@ table!(
         retransmitted_packets: u32, needless_retransmissions: u32, duplicate_packets: u32, keep_alives: u32, out_of_order_packets: u32,
         urgent_packets: u32, late_packets: u32, missing_bytes: u64,
         payload_bytes: u64, decoded_bytes: u64, retransmitted_bytes: u64, not_http2_bytes: u64,
-        encrypted_bytes: u64, undecoded_bytes: u64,
+        encrypted_bytes: u64, undecoded_bytes: u64, undelivered_bytes: u64,
         goaway_client: i64, goaway_server: i64,
     }
 );
