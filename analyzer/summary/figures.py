@@ -40,6 +40,9 @@ LINK_TYPES: Mapping[int, str] = {
 }
 """Names of link types (tcpdump.org/linktypes.html), as tcpdump prints them."""
 
+_FEW = 10
+"""RPCs below which their number per second says nothing (heuristic)."""
+
 UNDECIDED = PROTOCOLS.index("undecided")
 """`Connections.protocol` of connections that did not show what they carry."""
 HTTP2 = PROTOCOLS.index("http2")
@@ -173,7 +176,7 @@ def summarize_calls(tables: Tables) -> str:
     span = max(method.last_end_ns for method in methods) - min(method.first_start_ns for method in methods)
     cancelled, failed = sum(method.statuses[1] for method in methods), sum(sum(m.statuses[2:-1]) for m in methods)
     unknown = sum(method.statuses[-1] for method in methods)
-    rate = rpcs * 1e9 / span if rpcs > 1 and span > 0 else 0.0
+    rate = rpcs * 1e9 / span if rpcs >= _FEW and span > 0 else 0.0
     parts = [
         count(rpcs, "RPC"),
         f"{rate:,.0f} per second" if rate >= 10 else f"{rate:.1f} per second" if rate >= 0.1 else "",

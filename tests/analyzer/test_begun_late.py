@@ -29,6 +29,9 @@ from grpcdiag.analyzer.tables import (
 )
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.packet import ACK, PSH, Endpoint, Segment, captured
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.wire import Link
+from grpcdiag.fixtures.synthetic.words import MS, S
 from grpcdiag.reports.tables import rows as reported
 
 CUTS = 50
@@ -283,3 +286,20 @@ def test_windows_that_bind_nobody_stay_unknown(name: str, tmp_path: Path) -> Non
         tables = decode([str(cut)])
         assert not connection_waits(tables), n
         assert (tables.waits.connection_window_bytes == WINDOW_NOT_KNOWN).all(), n
+
+
+@pytest.mark.parametrize(("delayed_ack", "cause"), [(True, "unexplained"), (False, "network")])
+def test_a_round_trip_that_only_answers_show(tmp_path: Path, delayed_ack: bool, cause: str) -> None:
+    """The capture begins behind the handshake. Whether the server or the path took the time, only a pure ACK tells."""
+    conv = opened(rtt_ns=20 * MS)
+    conv.advance(S)
+    begin = conv.clock_ns
+    for _ in range(4):
+        conv.unary("/demo.Store/Get")
+        conv.advance(MS)
+    packets = Link(rtt_ns=20 * MS, close="none", delayed_ack=delayed_ack).carry(conv)
+    path = tmp_path / "late.pcap"
+    path.write_bytes(write_pcap([packet for packet in packets if packet.time_ns >= begin]))
+    budget = analyze([str(path)]).budget
+    assert budget[cause] == pytest.approx(80 * MS, rel=0.06), budget
+    assert "network" not in budget or cause == "network"

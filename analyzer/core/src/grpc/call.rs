@@ -244,6 +244,7 @@ impl Call {
                 passed,
                 is_client,
                 near_rtt: transport.near_rtt[side],
+                near_is_bound: transport.near_is_bound[side],
                 queued,
                 filled_since: transport.filled_since[side],
             };
@@ -284,8 +285,8 @@ impl Call {
         if let Some(time) = self.last_resent(transport) {
             self.charge(time.min(now), Cause::LossRecovery);
         }
-        let near_rtt = transport.near_rtt[side];
-        let turn = Turn { passed, is_client: side == client, near_rtt, queued: 0, filled_since: None };
+        let (near_rtt, near_is_bound) = (transport.near_rtt[side], transport.near_is_bound[side]);
+        let turn = Turn { passed, is_client: side == client, near_rtt, near_is_bound, queued: 0, filled_since: None };
         self.charge_plain(self.since, &turn, now);
     }
 
@@ -315,6 +316,7 @@ impl Call {
         if turn.passed {
             match turn.near_rtt {
                 rtt if rtt < 0 => self.charge(now, Cause::Unexplained),
+                rtt if turn.near_is_bound => self.charge(now.min(start.saturating_add(rtt)), Cause::Unexplained),
                 rtt => self.charge(now.min(start.saturating_add(rtt)), Cause::Network),
             }
             let way = start.saturating_add(turn.near_rtt.max(0));
@@ -365,6 +367,8 @@ struct Turn {
     is_client: bool,
     /// Negative when not measured.
     near_rtt: i64,
+    /// It may hold the time that the side's application took to answer.
+    near_is_bound: bool,
     /// How long the packets of the turn were queued, nanoseconds.
     queued: i64,
     /// Since when the side's packets have filled a queue of the path, if they do.

@@ -14,6 +14,8 @@ pub struct Rtt {
     timed: Option<(i64, i64)>,
     /// The smallest sample, nanoseconds.
     pub min: Option<i64>,
+    /// No sample is of a packet without payload: each may hold the time that the peer's application took to answer.
+    pub is_bound: bool,
     /// Smoothed, nanoseconds.
     smoothed: i64,
     /// Variation, nanoseconds.
@@ -34,13 +36,14 @@ impl Rtt {
         self.timed = None;
     }
 
-    /// All bytes before `offset` are acknowledged at `time`.
+    /// All bytes before `offset` are acknowledged at `time`, by a packet that `answers` with bytes of its own or by none.
     #[inline]
-    pub fn acknowledged(&mut self, offset: i64, time: i64) {
+    pub fn acknowledged(&mut self, offset: i64, time: i64, answers: bool) {
         if let Some((end, sent)) = self.timed
             && offset >= end
         {
             self.timed = None;
+            self.is_bound = answers && (self.is_bound || self.min.is_none());
             self.sample(time.saturating_sub(sent));
         }
     }
@@ -78,14 +81,24 @@ mod tests {
         let mut rtt = Rtt::default();
         rtt.sent(100, 0);
         rtt.sent(200, 5);
-        rtt.acknowledged(50, 7);
+        rtt.acknowledged(50, 7, false);
         assert_eq!(rtt.min, None);
-        rtt.acknowledged(100, 10);
+        rtt.acknowledged(100, 10, false);
         assert_eq!(rtt.min, Some(10));
         rtt.sent(300, 20);
         rtt.retransmitted();
-        rtt.acknowledged(300, 21);
+        rtt.acknowledged(300, 21, false);
         assert_eq!(rtt.min, Some(10), "a retransmitted segment gives no sample");
+    }
+
+    #[test]
+    fn an_answer_is_a_bound_until_a_packet_without_payload_comes() {
+        let mut rtt = Rtt::default();
+        for (end, answers, is_bound) in [(1, true, true), (2, true, true), (3, false, false), (4, true, false)] {
+            rtt.sent(end, 0);
+            rtt.acknowledged(end, 10, answers);
+            assert_eq!(rtt.is_bound, is_bound, "{end}");
+        }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::unanswered::Unanswered;
 pub struct Transport {
     /// Round trip from the capture point to each side and back, nanoseconds, negative when not measured.
     pub near_rtt: [i64; 2],
+    /// The same may hold the time that the side's application took to answer.
+    pub near_is_bound: [bool; 2],
     /// Of the packet that is being read, if it is of this side: how long it was queued on the way to the capture point at
     /// least, nanoseconds.
     pub queued: [i64; 2],
@@ -41,6 +43,7 @@ impl Default for Transport {
     fn default() -> Self {
         Self {
             near_rtt: [-1; 2],
+            near_is_bound: [false; 2],
             queued: [0; 2],
             filled_since: [None; 2],
             queued_behind: [(0, 0); 2],

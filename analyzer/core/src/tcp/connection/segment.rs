@@ -172,7 +172,7 @@ impl Connection {
         self.transport.lost_since[1 - side].take_if(|lost| lost.0 < offset);
         self.transport.too_long[1 - side] = false;
         peer.acks.push(Ack { time: at.time, offset, packet: at.packet });
-        peer.rtt.acknowledged(offset, at.time);
+        peer.rtt.acknowledged(offset, at.time, segment.payload_len > 0);
         self.refresh_near(1 - side);
     }
 
@@ -239,6 +239,7 @@ impl Connection {
     fn refresh_near(&mut self, sender: usize) {
         if let Some(min) = self.halves[sender].rtt.min {
             self.transport.near_rtt[1 - sender] = min;
+            self.transport.near_is_bound[1 - sender] = self.halves[sender].rtt.is_bound;
         }
     }
 
