@@ -70,7 +70,9 @@ def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _convert(span: ProtobufSpan, is_own: bool, where: str) -> Span:
     if len(span.trace_id) not in (0, 16) or {len(span.span_id), len(span.parent_span_id)} - {0, 8}:
         raise RecordError(f"{where}: an id has a wrong length")
-    texts = {one.key: str(getattr(one.value, one.value.WhichOneof("value") or "string_value")) for one in span.attributes}
+    texts = {
+        one.key: str(getattr(one.value, one.value.WhichOneof("value") or "string_value")) for one in span.attributes
+    }
     return Span(
         trace=int.from_bytes(span.trace_id),
         span=int.from_bytes(span.span_id),

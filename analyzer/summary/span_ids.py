@@ -1,4 +1,4 @@
-"""Ids of the spans that `grpcdiag export` writes: the same for the same capture, so that `--client` finds their RPCs."""
+"""Ids of exported spans: the same whenever the same capture is read, so that `analyze --client` finds their RPCs."""
 
 from __future__ import annotations
 

@@ -49,9 +49,7 @@ class SpanData(Struct, frozen=True, eq=False):
     """Events beyond `MOST_EVENTS`."""
 
 
-def read_span_data(
-    paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]
-) -> SpanData:
+def read_span_data(paths: Sequence[str], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]) -> SpanData:
     """Read a capture once. Raises CaptureError."""
     run = Run(paths, frames=True, packets=True, rpc_rows=True, **how)
     turns, events = _Turns(), _Events()
@@ -105,7 +103,10 @@ class _Turns:
         client, ended = frames["direction"] == 0, frames["flags"] & _END_STREAM != 0
         last = client & ended & (is_data | is_headers)
         self.requests.append(find_last(key[last], frames["last_time_ns"][last]))
-        for found, rows in ((self.headers, ~client & is_headers), (self.data, ~client & is_data & (frames["length"] > 0))):
+        for found, rows in (
+            (self.headers, ~client & is_headers),
+            (self.data, ~client & is_data & (frames["length"] > 0)),
+        ):
             found.append(find_first(key[rows], frames["first_time_ns"][rows]))
 
     def find(self, tables: Tables) -> tuple[Ints, Ints]:

@@ -84,11 +84,13 @@ class _Making:
         first, last = (np.searchsorted(self.wait_keys, keys, side=side).tolist() for side in ("left", "right"))
         start = np.clip(rpcs.start_time_ns[rows], 0, _MOST_NS)
         end = start + np.clip(rpcs.duration_ns[rows], 0, _MOST_NS - start)
-        times = (column.tolist() for column in (start, end, data.request_end_ns[rows], data.response_start_ns[rows]))
+        starts, ends = start.tolist(), end.tolist()
+        asked, answered = data.request_end_ns[rows].tolist(), data.response_start_ns[rows].tolist()
         budgets = self.tables.rpc_budgets[rows].tolist()
-        for at, (ids, when) in enumerate(zip(make_ids(self.tables, rows), zip(*times, strict=True), strict=True)):
+        for at, ids in enumerate(make_ids(self.tables, rows)):
+            place = self._place(int(rows[at]), ids)
             row = {name: column[at] for name, column in columns.items()}
-            rpc = _Rpc(*self._place(int(rows[at]), ids), *when, row, budgets[at])
+            rpc = _Rpc(*place, starts[at], ends[at], asked[at], answered[at], row, budgets[at])
             waits = (self._make_wait(rpc, wait) for wait in self.waits[first[at] : last[at]].tolist())
             yield [self._make_rpc(rpc), *self._make_server_time(rpc), *(span for span in waits if span)]
 
@@ -140,7 +142,10 @@ class _Making:
     def _make_event(self, row: int) -> dict[str, Any]:
         events = self.data.events
         kind, direction = divmod(int(events.kind[row]), 2)
-        facts = {"grpcdiag.packet": int(events.packet[row]), "grpcdiag.direction": DIRECTIONS[direction]}
+        facts: dict[str, int | str] = {
+            "grpcdiag.packet": int(events.packet[row]),
+            "grpcdiag.direction": DIRECTIONS[direction],
+        }
         return {
             "timeUnixNano": str(int(events.time_ns[row])),
             "name": EVENT_NAMES[kind],
@@ -148,7 +153,7 @@ class _Making:
         }
 
     def _make_wait(self, rpc: _Rpc, row: int) -> Span | None:
-        """Make the span of a blocked interval, cut to the RPC; None if it lies outside, in another RPC of its stream."""
+        """Make the span of a blocked interval, cut to the RPC; None if it is in another RPC of its stream."""
         waits = self.tables.waits
         start, direction = int(waits.start_time_ns[row]), int(waits.direction[row])
         begin, end = max(start, rpc.start), min(start + int(waits.duration_ns[row]), rpc.end)
