@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import tools
+from . import clock, tools
 
 SYSCTLS = (
     "net.core.default_qdisc",
@@ -156,6 +156,8 @@ def snapshot(interface: str, targets: Sequence[str]) -> dict[str, Any]:
         "kernel": f"{kernel.system} {kernel.release} {kernel.version}",
         "machine": kernel.machine,
         "network_namespace": _find_namespace(),
+        "boot": clock.identify_boot(),
+        "clock": clock.describe_clock(),
         "addresses": addresses(),
         "cpus": cpus(),
         "sysctls": sysctls(),

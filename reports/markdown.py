@@ -11,7 +11,7 @@ from ..analyzer.model.analysis import Analysis, ConnectionFacts, MethodFacts
 from ..analyzer.model.finding import Finding, Remedy
 from ..analyzer.model.text import count, duration, size
 from .shared import client, hops, two_captures
-from .shared.causes import MEANINGS
+from .shared.causes import explain_causes
 from .shared.markdown_escape import Block, code, fence, fitting, folded, items, prose, sentence, table
 from .shared.narrowed import describe_selection
 from .shared.other_requests import MOST as MOST_OTHER_REQUESTS
@@ -116,9 +116,9 @@ def capture(analysis: Analysis, *, place: bool = True) -> str:
 def budget(analysis: Analysis) -> str:
     """Show the RPC time by cause."""
     causes = analysis.ends.budget if analysis.ends else analysis.budget
-    total = sum(causes.values())
+    total, meanings = sum(causes.values()), explain_causes(analysis.ends)
     rows = [
-        (code(cause), duration(ns), f"{ns / total:.1%}", MEANINGS.get(cause, ""))
+        (code(cause), duration(ns), f"{ns / total:.1%}", meanings.get(cause, ""))
         for cause, ns in sorted(causes.items(), key=lambda item: -item[1])
     ]
     if not rows:

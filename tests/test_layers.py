@@ -44,6 +44,7 @@ ARROWS = {
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
+    "reports.otlp": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views",
     "reports.timeline": "_core analyzer.tables analyzer.model analyzer.summary analyzer.views reports.shared",
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
     "reports.scrub": "analyzer.model analyzer.scrub",
@@ -67,7 +68,7 @@ ARROWS = {
 ANY = {"cli", "cli.formats"}  # of the lab alone, see below
 """Rooms that may import any room that stands before them: the command line."""
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
-READS_TABLES = {"tables", "perfetto", "timeline"}
+READS_TABLES = {"tables", "perfetto", "otlp", "timeline"}
 WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}

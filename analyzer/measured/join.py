@@ -13,6 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from .. import _core
+from ..summary.span_ids import find_trace, make_ids
 from ..tables import NO_METHOD, NOT_SEEN, Ints, Tables
 from ..tables.grouping import group_rows
 from . import clock
@@ -95,6 +96,16 @@ def _find_by_span(calls: Sequence[Call], tables: Tables, wire: Wire) -> dict[int
     known = (
         (row, own.get((high << 64 | low, span))) for row, (high, low, span) in zip(rows.tolist(), ids, strict=True)
     )
+    found = {row: number for row, number in known if number is not None}
+    return found | (_find_exported(calls, tables, wire) if any(call.is_exported for call in calls) else {})
+
+
+def _find_exported(calls: Sequence[Call], tables: Tables, wire: Wire) -> dict[int, int]:
+    """Find, by row, the exported span of each RPC."""
+    own = {(call.trace, call.span): number for number, call in enumerate(calls) if call.is_exported}
+    rows = np.flatnonzero(wire.call >= 0)
+    ids = zip(rows.tolist(), make_ids(tables, rows), strict=True)
+    known = ((row, own.get((find_trace(tables, row) or trace, span))) for row, (trace, span) in ids)
     return {row: number for row, number in known if number is not None}
 
 

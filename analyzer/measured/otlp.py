@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Raw, Struct, json
 
 from .record import Record, RecordError
-from .spans import Span, list_calls
+from .spans import OWN_SCOPE, Span, list_calls
 
 _CLIENT = (3, "SPAN_KIND_CLIENT", "3")
 _OK = (1, "STATUS_CODE_OK", "1")
@@ -27,10 +27,12 @@ class Value(Struct, rename="camel"):
 
     string_value: str | None = None
     int_value: int | str | None = None
+    bool_value: bool | None = None
 
     def as_text(self) -> str | None:
         """Return the value as text; None for other types."""
-        return self.string_value if self.int_value is None else str(self.int_value)
+        found = (self.string_value, self.int_value, self.bool_value)
+        return next((str(value) for value in found if value is not None), None)
 
 
 class Attribute(Struct):
@@ -61,9 +63,16 @@ class JsonSpan(Struct, rename="camel"):
     status: Status | None = None
 
 
+class ScopeName(Struct):
+    """What instrumentation is called."""
+
+    name: str = ""
+
+
 class Scope(Struct):
     """The spans of one instrumentation."""
 
+    scope: ScopeName | None = None
     spans: list[JsonSpan] = []
 
 
@@ -86,12 +95,13 @@ def _walk(documents: Iterable[Raw]) -> Iterator[Span]:
     for document in documents:
         for resource in _resources.decode(document):
             for scope in resource.scope_spans:
+                is_own = scope.scope is not None and scope.scope.name == OWN_SCOPE
                 for span in scope.spans:
                     number += 1
-                    yield _convert(span, f"span {number}")
+                    yield _convert(span, is_own, f"span {number}")
 
 
-def _convert(span: JsonSpan, where: str) -> Span:
+def _convert(span: JsonSpan, is_own: bool, where: str) -> Span:
     start = _parse_int(span.start_time_unix_nano, where)
     texts = {one.key: text for one in span.attributes if one.value and (text := one.value.as_text()) is not None}
     return Span(
@@ -105,6 +115,7 @@ def _convert(span: JsonSpan, where: str) -> Span:
         attributes=texts,
         status=name_status(span.status.code in _OK, span.status.message) if span.status else None,
         where=where,
+        is_own=is_own,
     )
 
 

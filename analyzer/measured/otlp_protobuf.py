@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .otlp import name_status
 from .record import Record, RecordError
-from .spans import Span, list_calls
+from .spans import OWN_SCOPE, Span, list_calls
 
 if TYPE_CHECKING:
     from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtobufSpan
@@ -47,9 +47,10 @@ def _walk(data: bytes) -> Iterator[Span]:
             raise RecordError(f"the message at offset {at:,} is not OTLP protobuf, or is cut") from None
         for resource in found.resource_spans:
             for scope in resource.scope_spans:
+                is_own = scope.scope.name == OWN_SCOPE
                 for span in scope.spans:
                     number += 1
-                    yield _convert(span, f"span {number}")
+                    yield _convert(span, is_own, f"span {number}")
 
 
 def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -66,10 +67,12 @@ def _cut(data: bytes) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def _convert(span: ProtobufSpan, where: str) -> Span:
+def _convert(span: ProtobufSpan, is_own: bool, where: str) -> Span:
     if len(span.trace_id) not in (0, 16) or {len(span.span_id), len(span.parent_span_id)} - {0, 8}:
         raise RecordError(f"{where}: an id has a wrong length")
-    texts = {one.key: one.value.string_value or str(one.value.int_value) for one in span.attributes}
+    texts = {
+        one.key: str(getattr(one.value, one.value.WhichOneof("value") or "string_value")) for one in span.attributes
+    }
     return Span(
         trace=int.from_bytes(span.trace_id),
         span=int.from_bytes(span.span_id),
@@ -81,4 +84,5 @@ def _convert(span: ProtobufSpan, where: str) -> Span:
         attributes=texts,
         status=name_status(span.status.code == span.status.STATUS_CODE_OK, span.status.message),
         where=where,
+        is_own=is_own,
     )

@@ -50,6 +50,8 @@ class Call(Struct):
     """The call's own span; 0 for none."""
     attempts: list[int] = field(default_factory=list)
     """Spans of its attempts, where they have their own."""
+    is_exported: bool = False
+    """Whether `grpcdiag export` wrote it, with ids that follow from the capture."""
 
 
 class Record(Struct):

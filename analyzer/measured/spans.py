@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from .record import Call, make_call, parse_method, parse_status
 
-_OWN_NAME = re.compile(r"(Sent|Attempt)\.(.+)", re.DOTALL)
+OWN_SCOPE = "grpcdiag"
+"""Scope of the spans that `grpcdiag export` writes: an RPC each, found again by its id."""
+_PLUGIN_NAME = re.compile(r"(Sent|Attempt)\.(.+)", re.DOTALL)
 
 
 class Span(Struct):
@@ -32,6 +34,8 @@ class Span(Struct):
     """gRPC status from the span's own status; used if its attributes have none."""
     where: str = ""
     """How error messages name the span."""
+    is_own: bool = False
+    """Whether `grpcdiag export` wrote it."""
 
 
 def list_calls(spans: Iterable[Span]) -> list[Call]:
@@ -39,15 +43,18 @@ def list_calls(spans: Iterable[Span]) -> list[Call]:
     own = {(span.trace, span.span): span for span in spans if _find_kind(span)}
     calls = {key: _make(span) for key, span in own.items() if _find_caller(span, own) is None}
     for key, span in own.items():
-        if key not in calls and (root := _find_root(span, own)) in calls:
+        if key not in calls and not span.is_own and (root := _find_root(span, own)) in calls:
             calls[root].attempts.append(span.span)
             calls[root].status = calls[root].status or parse_status(_find_status(span))
     return list(calls.values())
 
 
 def _find_kind(span: Span) -> str | None:
-    """Return `Sent`, `Attempt` or `call` for spans of a gRPC client; None for others."""
-    if match := _OWN_NAME.fullmatch(span.name):
+    """Return `Sent`, `Attempt` or `call` for spans of a gRPC client, and for exported RPCs; None for others."""
+    if span.is_own:
+        is_whole = "rpc.system.name" in span.attributes and "grpcdiag.begun_before" not in span.attributes
+        return "call" if is_whole else None
+    if match := _PLUGIN_NAME.fullmatch(span.name):
         return match[1]
     attributes = span.attributes
     system = attributes.get("rpc.system") or attributes.get("rpc.system.name")
@@ -56,7 +63,7 @@ def _find_kind(span: Span) -> str | None:
 
 
 def _find_method(span: Span) -> str | None:
-    if match := _OWN_NAME.fullmatch(span.name):
+    if match := _PLUGIN_NAME.fullmatch(span.name):
         return match[2]
     method, service = span.attributes.get("rpc.method"), span.attributes.get("rpc.service")
     return f"{service}/{method}" if service and method and "/" not in method else method or span.name
@@ -69,7 +76,7 @@ def _find_status(span: Span) -> str | None:
 
 def _make(span: Span) -> Call:
     call = make_call(span.start_ns, span.duration_ns, span.where, _find_method(span), _find_status(span))
-    call.trace, call.span = span.trace, span.span
+    call.trace, call.span, call.is_exported = span.trace, span.span, span.is_own
     return call
 
 

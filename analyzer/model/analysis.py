@@ -7,7 +7,7 @@ them, and its published schema is generated from them. A name here is a key ther
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -287,6 +287,15 @@ class Verdict(Struct, frozen=True):
     """The finding it speaks of."""
 
 
+class HostClock(Struct, frozen=True):
+    """What the recording host knew of its clock when the recording began."""
+
+    source: Literal["chrony", "kernel"]
+    synchronised: bool
+    max_error_ns: Count | None
+    """By how much it was wrong at most; None if it was not synchronised."""
+
+
 class RecordingFacts(Struct, frozen=True):
     """The files beside the capture that were used."""
 
@@ -302,6 +311,7 @@ class RecordingFacts(Struct, frozen=True):
     """Samples of cubic's congestion windows during waits, which the estimates can be compared with."""
     window_samples_near_estimate: Count
     """Of these, those within a tenth or two segments of the estimate."""
+    clock: HostClock | None = None
 
 
 class LostPacket(Struct, frozen=True):
@@ -378,20 +388,26 @@ class EndsMethod(Struct, frozen=True):
     budget: SplitBudget
 
 
+ClockSource = Literal["symmetric_path", "synchronised", "same_host"]
+
+
 class ClockFacts(Struct, frozen=True):
     """The server's clock against the client's."""
 
     since_time_ns: int
     """Time of the client's clock at which the offset is given."""
     offset_ns: int
-    """The server's clock less the client's, if the fastest packets take as long on both ways."""
+    """The server's clock less the client's."""
     uncertainty_ns: int
-    """By how much more or less it may be whatever the path."""
+    """By how much more or less it may be, as far as packets show."""
     drift_ppb: int | None
     """Parts per billion that the server's clock runs faster; None when it cannot be told from none."""
     drift_low_ppb: int
     drift_high_ppb: int
     """What the drift is between."""
+    source: ClockSource
+    """Where the offset is from: the assumption that the fastest packets take as long on both ways; `--clock
+    synchronised`; or both recordings were made on one host."""
 
 
 class Ends(Struct, frozen=True):
@@ -404,6 +420,9 @@ class Ends(Struct, frozen=True):
     clock: ClockFacts
     matched_packets: int
     """Packets found in both captures."""
+    symmetry_assumed: bool
+    """Whether one-way delays, `network_up` and `network_down` depend on the assumption that the fastest packets take as
+    long on both ways."""
     up: Way
     down: Way
     budget: SplitBudget

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..model.analysis import RecordingFacts
+from ..model.analysis import HostClock, RecordingFacts
 from ..model.finding import Finding, Remedy, Skipped
 from ..tables import DIRECTIONS, Ints, Measured, Tables
 from ..tables.grouping import group_rows
@@ -26,6 +26,8 @@ CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (heuristic: clocks may be set meanwhile)."""
 NEAR_SHARE, NEAR_SEGMENTS = 0.10, 2
 """An estimated congestion window is near the kernel's within this share of it, or so many segments."""
+_MOST_ERROR_NS = 1 << 62
+"""Error of a clock that no host reports."""
 _MOST_WINDOW = 1 << 30
 """Segments, and bytes per segment, that no Linux kernel reports."""
 
@@ -45,10 +47,23 @@ class _Capture(Struct, frozen=True):
     rotate: Mapping[str, Any] | None = None
 
 
+class _Chrony(Struct, frozen=True):
+    synchronised: bool
+    max_error_ns: int
+
+
+class _Clock(Struct, frozen=True):
+    synchronised: bool
+    max_error_ns: int
+    chrony: _Chrony | None = None
+
+
 class _Host(Struct, frozen=True):
     name: str = ""
     kernel: str = ""
     machine: Any = None
+    boot: str | None = None
+    clock: _Clock | None = None
     addresses: tuple[str, ...] = ()
     sysctls: Mapping[str, str] = {}
     routes: tuple[Mapping[str, Any], ...] = ()
@@ -286,7 +301,23 @@ def collect_facts(tables: Tables, better: Tables, sidecar: Sidecar) -> Recording
         waits_measured=int(used.stops.sum()) if used else 0,
         window_samples=count,
         window_samples_near_estimate=near,
+        clock=_describe_clock(host.clock),
     )
+
+
+def _describe_clock(clock: _Clock | None) -> HostClock | None:
+    """Describe the clock by chrony if it runs, otherwise by the kernel."""
+    if clock is None:
+        return None
+    known = clock.chrony or clock
+    error = known.max_error_ns if known.synchronised and 0 <= known.max_error_ns < _MOST_ERROR_NS else None
+    return HostClock("chrony" if clock.chrony else "kernel", known.synchronised, error)
+
+
+def have_one_clock(first: Sidecar, second: Sidecar) -> bool:
+    """Say whether two recordings were made on one host, so that their times are from one clock."""
+    boots = first.document.host.boot, second.document.host.boot
+    return bool(boots[0]) and boots[0] == boots[1]
 
 
 # Settings in findings

@@ -34,6 +34,7 @@ def hidden(sidecar: Sidecar, before: Tables, after: Tables) -> Sidecar:
         name=HIDDEN_HOST,
         kernel=kernel(sidecar),
         machine=None,
+        boot=None,
         addresses=tuple(addresses[address] for address in host.addresses if address in addresses),
         sysctls=_keep_plain(host.sysctls),
         routes=tuple({"metrics": _keep_initial_window(route)} for route in host.routes),

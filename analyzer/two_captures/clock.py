@@ -38,9 +38,11 @@ class Clock(Struct, frozen=True):
 
     since_ns: int
     offset_ns: int
-    """The middle of its bounds."""
+    """The middle of its bounds; 0 if the clocks are taken as equal."""
     uncertainty_ns: int
-    """Half of the smallest round trip between the capture points; the true offset is within this distance."""
+    """Distance to the farther bound; the true offset is within it."""
+    fastest_ns: tuple[int, int]
+    """Delays of the fastest packets from A to B and from B to A."""
     drift_ppb: int
     """Parts per billion; 0 when unknown."""
     drift_known: bool
@@ -63,10 +65,11 @@ def tilt(elapsed_ns: Ints, ppb: int) -> Ints:
     return elapsed_ns // 1_000 * ppb // 1_000_000
 
 
-def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
+def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints], *, as_they_are: bool = False) -> Clock:
     """Estimate B's clock from packets from A to B (`outward`) and from B to A (`back`).
 
-    Both are pairs of A's times and of B's times less A's. Raises NoClock.
+    Both are pairs of A's times and of B's times less A's. With `as_they_are` both clocks are taken as equal. Raises
+    NoClock.
     """
     for (_, differences), way in ((outward, "from the first to the second"), (back, "from the second to the first")):
         if len(differences) < _FEWEST:
@@ -80,7 +83,7 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
     above, below = _fastest(outward, since, span, 1), _fastest(back, since, span, -1)
     best = _widest(above, below)
     low, high = _as_wide(above, below, best)
-    known = not low <= 0 <= high
+    known = not as_they_are and not low <= 0 <= high
     drift = best if known else 0
     upper = int((outward[1] - tilt(outward[0] - since, drift)).min())
     lower = int((back[1] - tilt(back[0] - since, drift)).max())
@@ -89,7 +92,16 @@ def fit(outward: tuple[Ints, Ints], back: tuple[Ints, Ints]) -> Clock:
             f"whatever the offset, some packets would arrive {(lower - upper) / 1e6:,.3f} ms before they were sent: a "
             "clock was set while they were recorded, or they do not show the same connections"
         )
-    return Clock(since, (upper + lower) // 2, max(0, upper - lower) // 2, drift, known, low, high)
+    if not as_they_are:
+        half = max(0, upper - lower) // 2
+        return Clock(since, (upper + lower) // 2, half, (half, half), drift, known, low, high)
+    apart = max(lower, -upper)
+    if apart > _JITTER_NS:
+        raise NoClock(
+            f"with both clocks taken as they are, some packets would arrive {apart / 1e6:,.3f} ms before they were "
+            "sent: the clocks are not synchronised"
+        )
+    return Clock(since, 0, max(0, upper, -lower), (max(0, upper), max(0, -lower)), 0, False, low, high)
 
 
 _Points = tuple[Ints, Ints]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Unpack
 
@@ -20,6 +21,7 @@ from ..model.analysis import (
     Analysis,
     Apart,
     ClockFacts,
+    ClockSource,
     Ends,
     EndsCapture,
     EndsConnection,
@@ -29,7 +31,7 @@ from ..model.analysis import (
     Way,
 )
 from ..model.finding import Finding
-from ..sidecar.read import Sidecar
+from ..sidecar.read import Mismatch, Sidecar, check_match, have_one_clock
 from ..summary.figures import HTTP1, HTTP2, TLS, may_have_rpcs
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import totals_ns
@@ -53,16 +55,21 @@ Described = Callable[[Sequence[str]], tuple[Sidecar | None, tuple[str, ...]]]
 """A function that finds the sidecar of files, and warnings about it."""
 
 
+def _describe_nothing(_files: Sequence[str]) -> tuple[None, tuple[str, ...]]:
+    return None, ()
+
+
 def analyze_files(
     files: Sequence[str],
     *,
-    described: Described = lambda _files: (None, ()),
+    described: Described = _describe_nothing,
+    synchronised: bool = False,
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> Analysis:
     """Analyse several files, which may be pieces of one rotated capture or captures at two places.
 
-    Raises CaptureError, and NoGrpcError when none has gRPC.
+    `synchronised` takes the clocks of two places as they are. Raises CaptureError, and NoGrpcError when none has gRPC.
     """
     places = vantages(files, **how)
     if len(places) == 1:
@@ -78,7 +85,7 @@ def analyze_files(
             places, f"they were captured at {len(places)} places, and only two can be combined", progress, how
         )
     try:
-        return _combine(_read_both(places, progress, how), described)
+        return _combine(_read_both(places, progress, how), described, synchronised)
     except (NoClock, TooLargeError) as error:
         return _analyze_apart(places, str(error), progress, how)
     except NoGrpcError:
@@ -92,14 +99,21 @@ class RpcBudgets(Struct, frozen=True, eq=False):
     """Tables of the client's capture."""
     budgets: Ints
     """Nanoseconds per RPC and cause of `SPLIT_CAUSES`."""
+    symmetry_assumed: bool
+    """See `Ends.symmetry_assumed`."""
 
 
 def rpc_budgets(
-    places: Sequence[Sequence[str]], *, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+    places: Sequence[Sequence[str]],
+    *,
+    described: Described = _describe_nothing,
+    synchronised: bool = False,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
 ) -> RpcBudgets:
     """Divide every RPC's time with both captures. Raises CaptureError, TooLargeError, NoClock."""
-    met = _match(*_read_both(places, progress, how))
-    return RpcBudgets(met.client.tables, _split(met).budgets)
+    met = _choose_clock(_read_both(places, progress, how), described, synchronised)
+    return RpcBudgets(met.client.tables, _split(met).budgets, met.source == "symmetric_path")
 
 
 def _read_both(
@@ -146,10 +160,33 @@ class _Met(Struct, frozen=True, eq=False):
     down_losses: Losses
     turned: Mask
     """Connections of the client's capture whose client is at the server's capture point."""
+    source: ClockSource = "symmetric_path"
 
 
-def _combine(both: tuple[Recorded, Recorded], described: Described) -> Analysis:
-    met = _match(*both)
+def _choose_clock(both: tuple[Recorded, Recorded], described: Described, synchronised: bool) -> _Met:
+    """Match packets; take the clocks as they are if asked for, or if one host recorded both. Raises NoClock."""
+    if synchronised:
+        return replace(_match(*both, as_they_are=True), source="synchronised")
+    if _have_one_host(both, described):
+        with suppress(NoClock):  # copies of a virtual machine have equal ids, but clocks of their own
+            return replace(_match(*both, as_they_are=True), source="same_host")
+    return _match(*both)
+
+
+def _have_one_host(both: tuple[Recorded, Recorded], described: Described) -> bool:
+    """Say whether the sidecars of both captures show that one host recorded them."""
+    sidecars = []
+    for one in both:
+        sidecar, _ = described(one.files)
+        with suppress(Mismatch):
+            if sidecar is not None:
+                check_match(one.tables, sidecar)
+                sidecars.append(sidecar)
+    return len(sidecars) == len(both) and have_one_clock(*sidecars)
+
+
+def _combine(both: tuple[Recorded, Recorded], described: Described, synchronised: bool) -> Analysis:
+    met = _choose_clock(both, described, synchronised)
     tables = met.client.tables
     analysis, ends = of_tables(tables, *described([file["name"] for file in tables.capture["files"]])), _summarize(met)
     return replace(analysis, ends=ends, findings=tuple(_add_losses(finding, ends) for finding in analysis.findings))
@@ -173,20 +210,21 @@ def _add_losses(finding: Finding, ends: Ends) -> Finding:
     return replace(finding, metrics={**finding.metrics, **metrics}, explanation=text)
 
 
-def _match(first: Recorded, second: Recorded) -> _Met:
+def _match(first: Recorded, second: Recorded, *, as_they_are: bool = False) -> _Met:
     """Match packets and clocks; if round trips do not show which capture is the client's, try both. Raises NoClock."""
+    relate = partial(_relate, as_they_are=as_they_are)
     shared = _find_shared(first, second)
     if not shared:
         raise NoClock("they have no HTTP/2 or TLS connection in common")
     nearer = sum(_compare_nearness(first, second, pair) * _count_packets(first, pair) for pair in shared)
     if nearer > 0:
-        return _relate(first, second, shared)
+        return relate(first, second, shared)
     if nearer < 0:
-        return _relate(second, first, _find_shared(second, first))
+        return relate(second, first, _find_shared(second, first))
     try:
-        return _relate(first, second, shared)
+        return relate(first, second, shared)
     except NoClock:
-        return _relate(second, first, _find_shared(second, first))
+        return relate(second, first, _find_shared(second, first))
 
 
 def _find_shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
@@ -211,7 +249,7 @@ def _compare_nearness(first: Recorded, second: Recorded, pair: Pair) -> int:
     return 1 if far > near else -1
 
 
-def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Met:
+def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...], *, as_they_are: bool) -> _Met:
     size = len(client.tables.connections.protocol)
     turned, late = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for pair in shared:
@@ -222,11 +260,11 @@ def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...]) -> _Me
     got_up, sent_down = _split_ways(theirs, turned)
     up, down = alike(sent_up, got_up), alike(sent_down, got_down)
     outward = _find_first_copies(sent_up, got_up, up.sent, up.received)
-    clock = fit(outward, _find_first_copies(got_down, sent_down, down.received, down.sent))
-    fastest = clock.uncertainty_ns
-    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _convert_to_client(clock, got_up.time_ns)), up, fastest)
+    clock = fit(outward, _find_first_copies(got_down, sent_down, down.received, down.sent), as_they_are=as_they_are)
+    fastest_up, fastest_down = clock.fastest_ns
+    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _convert_to_client(clock, got_up.time_ns)), up, fastest_up)
     crossing_down = cross(
-        sent_down, got_down, (_convert_to_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest
+        sent_down, got_down, (_convert_to_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest_down
     )
     windows = (_find_time_span(client, None), _find_time_span(server, clock))
     return _Met(
@@ -279,7 +317,9 @@ def _summarize(met: _Met) -> Ends:
             drift_ppb=clock.drift_ppb if clock.drift_known else None,
             drift_low_ppb=clock.drift_low_ppb,
             drift_high_ppb=clock.drift_high_ppb,
+            source=met.source,
         ),
+        symmetry_assumed=met.source == "symmetric_path",
         matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),
         connections=tuple(_describe_connections(met)),
         up=_describe_way(met.up, met.up_losses),

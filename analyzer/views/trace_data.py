@@ -161,7 +161,7 @@ class _Phases:
         ended = (frames["flags"] & _END_STREAM != 0) & np.isin(frames["kind"], _CARRIES_END_STREAM)
         requests, responses = drawn & (frames["direction"] == 0), drawn & (frames["direction"] == 1)
         self.requests.append(_last(key[requests], frames["last_time_ns"][requests], ended[requests].astype(np.int64)))
-        self.responses.append(_first(key[responses], frames["first_time_ns"][responses]))
+        self.responses.append(find_first(key[responses], frames["first_time_ns"][responses]))
 
     def of(self, tables: Tables) -> tuple[Ints, Ints]:
         """Return `TraceData.request_end_ns` and `response_start_ns`; -1 for reused stream identifiers."""
@@ -169,9 +169,9 @@ class _Phases:
         _, inverse, times = np.unique(key, return_inverse=True, return_counts=True)
         once = times[inverse] == 1
         keys, ends, ended = _last(*(np.concatenate(columns) for columns in zip(*self.requests, strict=True)))
-        request_end = np.where(once, _found(key, keys, np.where(ended > 0, ends, -1)), -1)
-        keys, starts = _first(*(np.concatenate(columns) for columns in zip(*self.responses, strict=True)))
-        return request_end, np.where(once, _found(key, keys, starts), -1)
+        request_end = np.where(once, look_up(key, keys, np.where(ended > 0, ends, -1)), -1)
+        keys, starts = find_first(*(np.concatenate(columns) for columns in zip(*self.responses, strict=True)))
+        return request_end, np.where(once, look_up(key, keys, starts), -1)
 
 
 def _last(key: Ints, time_ns: Ints, ended: Ints) -> tuple[Ints, Ints, Ints]:
@@ -182,14 +182,21 @@ def _last(key: Ints, time_ns: Ints, ended: Ints) -> tuple[Ints, Ints, Ints]:
     return keys, ends, any_ended
 
 
-def _first(key: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
+def find_last(key: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
+    """Find the distinct keys and the latest time of each."""
+    keys, ends, _ = _last(key, time_ns, np.zeros(len(key), dtype=np.int64))
+    return keys, ends
+
+
+def find_first(key: Ints, time_ns: Ints) -> tuple[Ints, Ints]:
+    """Find the distinct keys and the earliest time of each."""
     keys, inverse = np.unique(key, return_inverse=True)
     starts = np.full(len(keys), np.iinfo(np.int64).max)
     np.minimum.at(starts, inverse, time_ns)
     return keys, starts
 
 
-def _found(wanted: Ints, keys: Ints, values: Ints) -> Ints:
+def look_up(wanted: Ints, keys: Ints, values: Ints) -> Ints:
     """Look up the value of each wanted key; -1 if there is none."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)

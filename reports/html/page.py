@@ -19,7 +19,7 @@ from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
 from ...analyzer.views.page_data import BINS_PER_DECADE, PageData
 from ..shared import client, hops, other_requests, quality, two_captures
-from ..shared.causes import MEANINGS
+from ..shared.causes import explain_causes
 from . import said
 from .columns import deflated, packed
 
@@ -62,7 +62,7 @@ def build_page(analysis: Analysis, page: PageData) -> str:
             other=other_requests,
             proxies=hops,
             quality=quality,
-            meanings=MEANINGS,
+            meanings=explain_causes(analysis.ends),
             policy=Markup(policy),  # made of constants and base64 alone
             style=Markup(style),
             script=Markup(script),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ...analyzer.model.analysis import Ends
+
 MEANINGS = {
     "client": "waits for the client to send; nothing blocked it",
     "server": "waits for the server to send; nothing blocked it",
@@ -23,6 +27,14 @@ MEANINGS = {
     "unexplained": "cause not visible in this capture",
 }
 """One line for each cause."""
+_OF_ONE_WAY = ("network_up", "network_down")
+
+
+def explain_causes(ends: Ends | None) -> Mapping[str, str]:
+    """Explain each cause, and say which depend on the assumption of a symmetric path."""
+    if ends is None or not ends.symmetry_assumed:
+        return MEANINGS
+    return MEANINGS | {cause: f"{MEANINGS[cause]}; path assumed symmetric" for cause in _OF_ONE_WAY}
 
 
 def name_cause(cause: str) -> str:

@@ -39,9 +39,7 @@ def _name_files(files: tuple[str, ...]) -> str:
 
 def clock(clock: ClockFacts) -> str:
     """Describe the offset and the drift between the two clocks."""
-    ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
-    text = f"server's clock is {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took "
-    text += f"equally long both ways; the error is at most {duration(clock.uncertainty_ns)} in any case; "
+    text = _describe_offset(clock)
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))
         return text + f"no drift visible (below {bound / 1e3:.3g} ppm)"
@@ -49,16 +47,32 @@ def clock(clock: ClockFacts) -> str:
     return text + f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
 
 
+def _describe_offset(clock: ClockFacts) -> str:
+    bound = duration(clock.uncertainty_ns)
+    if clock.source == "same_host":
+        return "server's clock is the client's, because one host recorded both captures; "
+    if clock.source == "synchronised":
+        text = "server's clock and the client's are taken as equal (--clock synchronised); as far as packets show, "
+        return f"{text}they may differ by up to {bound}; "
+    ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
+    text = f"server's clock is {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took "
+    return f"{text}equally long both ways; the error is at most {bound} in any case; "
+
+
+def name_delay(ends: Ends) -> str:
+    """Name the one-way delay, and say whether it depends on an assumption."""
+    return "one-way (if symmetric)" if ends.symmetry_assumed else "one-way delay"
+
+
 def _show_delays(ends: Ends, width: int) -> RenderableType:
     if width < NARROW:
-        return Group(
-            *(_show_delay(name, way) for name, way in (("to the server", ends.up), ("to the client", ends.down)))
-        )
+        ways = (("to the server", ends.up), ("to the client", ends.down))
+        return Group(*(_show_delay(f"{name_delay(ends)} {name}", way) for name, way in ways))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     for _ in range(6):
         table.add_column(justify="right", no_wrap=True)
-    table.add_row("one-way delay", "packets", "lost", "min", "p50", "p99", "max", style="dim")
+    table.add_row(name_delay(ends), "packets", "lost", "min", "p50", "p99", "max", style="dim")
     for name, way in (("to the server", ends.up), ("to the client", ends.down)):
         delay = way.delay_ns
         times = (delay.min, delay.p50, delay.p99, delay.max)
@@ -71,7 +85,7 @@ def _show_delay(name: str, way: Way) -> Text:
     delay = way.delay_ns
     times = f"min {duration(delay.min)}, p50 {duration(delay.p50)}, p99 {duration(delay.p99)}"
     sent = f"{count(way.packets, 'packet')}, {way.lost_packets:,} lost"
-    return Text(f"one-way delay {name}: {sent}; {times}, max {duration(delay.max)}")
+    return Text(f"{name}: {sent}; {times}, max {duration(delay.max)}")
 
 
 def losses(sender: str, way: Way) -> list[str]:

@@ -12,11 +12,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
+from ...analyzer.model.analysis import Analysis, HostClock, Narrowed, RecordingFacts
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
 from ..shared import client, hops, other_requests, two_captures
-from ..shared.causes import MEANINGS
+from ..shared.causes import explain_causes
 from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES, draw
 from ..shared.narrowed import describe_selection
 from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
@@ -61,7 +61,11 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     budget = analysis.ends.budget if analysis.ends else analysis.budget
     parts += [Text(), _show_verdict(analysis)]
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
-    parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
+    parts += (
+        [Text(), _show_budget(budget, explain_causes(analysis.ends), width)]
+        if analysis.totals.rpcs
+        else tls.parts(analysis)
+    )
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -111,7 +115,15 @@ def _show_sidecar(recording: RecordingFacts) -> Text:
     waits = recording.waits_measured
     measured = f"; its kernel reported the congestion window for {count(waits, 'blocked interval')}"
     line.append(measured if waits else "")
+    line.append(_describe_clock(recording.clock) if recording.clock else "")
     return line
+
+
+def _describe_clock(clock: HostClock) -> str:
+    by = "chrony" if clock.source == "chrony" else "its kernel"
+    if clock.max_error_ns is None:
+        return f"; its clock was not synchronised ({by})"
+    return f"; its clock was synchronised, wrong by at most {duration(clock.max_error_ns)} ({by})"
 
 
 def _show_selection(narrowed: Narrowed) -> Text:
@@ -128,7 +140,7 @@ def _show_verdict(analysis: Analysis) -> Panel:
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
 
 
-def _show_budget(budget: Mapping[str, int], width: int) -> RenderableType:
+def _show_budget(budget: Mapping[str, int], meanings: Mapping[str, str], width: int) -> RenderableType:
     total = sum(budget.values())
     with_meanings = width >= NARROW
     longest = _BAR if with_meanings else _NARROW_BAR * width // 100
@@ -144,5 +156,5 @@ def _show_budget(budget: Mapping[str, int], width: int) -> RenderableType:
         share = ns / total
         bar = "" if room < _LEAST_BAR else "█" * round(share * room) or "▏"
         row = (f"  {cause}", duration(ns), f"{share:.1%}", Text(bar, style=CAUSE_STYLES.get(cause, "")))
-        table.add_row(*row, *([Text(MEANINGS.get(cause, ""))] if with_meanings else []))
+        table.add_row(*row, *([Text(meanings.get(cause, ""))] if with_meanings else []))
     return Group(Text(f"time by cause: {duration(total)} of RPC time", style="bold"), table)

@@ -11,6 +11,9 @@ import typer
 from ..ahead import begun
 from .support.common import (
     NO_GRPC,
+    ONE_CLOCK,
+    Clock,
+    ClockChoice,
     Files,
     From,
     KeyLog,
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions, Progress
     from ..analyzer.model.analysis import Analysis
     from ..analyzer.selection.selection import Selection
+    from .formats.html import Analyse
 
 FAIL_ON = 1
 """Exit code: `--fail-on` is met."""
@@ -83,6 +87,7 @@ def command(
     to: To = None,
     trace: Trace = None,
     client: Client = None,
+    clock: Clock = None,
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
@@ -99,14 +104,17 @@ def command(
     options = how(port, keylog, memory, show_messages=show_messages)
     if client and (narrowed or chosen_format is Format.perfetto):
         fail("--client needs all RPCs: omit --connection, --method, --trace, --from, --to and --format perfetto", 2)
+    if clock and (len(files) < 2 or narrowed):
+        fail(ONE_CLOCK if not narrowed else "--clock needs all RPCs: omit the options that select some", 2)
     records = read_records(client or ())
+    analyse = partial(_analyze, records=records, clock=clock)
     if chosen_format in (Format.html, Format.perfetto):
         if narrowed:
             fail(
                 f"--format {chosen_format} shows whole captures: omit --connection, --method, --trace, --from and --to",
                 2,
             )
-        analysis = _write_drawing(files, options, chosen_format, output, quiet, records)
+        analysis = _write_drawing(files, options, chosen_format, output, quiet, analyse)
     else:
         with decoding(), progress(quiet) as report_progress:
             if narrowed:
@@ -115,7 +123,7 @@ def command(
                 chosen = Selection(tuple(sorted(set(connection or ()))), method, from_, to, trace)
                 analysis = _analyze_part(files, chosen, options, report_progress)
             else:
-                analysis = _analyze_whole(files, options, report_progress, chosen_format, output, records)
+                analysis = _analyze_whole(files, options, report_progress, chosen_format, output, analyse)
         _report(analysis, chosen_format, output, top)
     if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
@@ -127,13 +135,13 @@ def _analyze_whole(
     report_progress: Progress | None,
     format_: Format,
     output: Path | None,
-    records: Records,
+    analyse: Analyse,
 ) -> Analysis:
     """Analyze the capture. Without RPCs report what its connections show, and end the command."""
     from ..analyzer.decode.errors import NoGrpcError
 
     try:
-        return _analyze(files, chosen, report_progress, records)
+        return analyse(files, chosen, report_progress)
     except NoGrpcError as error:
         seen = error.analysis
         has_content = seen and (seen.tls or seen.findings or seen.other_requests or seen.client)
@@ -148,7 +156,7 @@ def _analyze_whole(
 
 
 def _write_drawing(
-    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool, records: Records
+    files: list[str], chosen: DecodeOptions, format_: Format, output: Path | None, quiet: bool, analyse: Analyse
 ) -> Analysis:
     """Write a report that draws packets on a timeline, and return the analysis."""
     if format_ is Format.perfetto:
@@ -157,7 +165,7 @@ def _write_drawing(
         return write_trace(files, chosen, output, quiet)
     from .formats import html
 
-    return html.write_page(files, chosen, output, quiet, partial(_analyze, records=records))
+    return html.write_page(files, chosen, output, quiet, analyse)
 
 
 def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
@@ -177,10 +185,14 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
 
 
 def _analyze(
-    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, records: Records = ()
+    files: list[str],
+    chosen: DecodeOptions,
+    report_progress: Progress | None,
+    records: Records = (),
+    clock: ClockChoice | None = None,
 ) -> Analysis:
     if len(files) > 1:
-        return _analyze_several(files, chosen, report_progress, records)
+        return _analyze_several(files, chosen, report_progress, records, clock)
     from ..analyzer.decode.runner import Reading
 
     reading = begun(files, chosen) or Reading(files, rpc_rows=bool(records), **chosen)
@@ -200,13 +212,22 @@ def _analyze(
 
 
 def _analyze_several(
-    files: list[str], chosen: DecodeOptions, report_progress: Progress | None, records: Records
+    files: list[str],
+    chosen: DecodeOptions,
+    report_progress: Progress | None,
+    records: Records,
+    clock: ClockChoice | None,
 ) -> Analysis:
     """Analyze several files; for `records` the client's capture is read again, with all RPCs."""
     from ..analyzer.decode.decode import decode
     from ..analyzer.two_captures import analyze_files
 
-    analysis = analyze_files(files, described=find_sidecar, progress=report_progress, **chosen)
+    synchronised = clock == ClockChoice.synchronised
+    analysis = analyze_files(
+        files, described=find_sidecar, synchronised=synchronised, progress=report_progress, **chosen
+    )
+    if clock and not analysis.ends and not analysis.apart:
+        fail(ONE_CLOCK, 2)
     if not records:
         return analysis
     near = analysis.ends.client.files if analysis.ends else analysis.files

@@ -15,8 +15,12 @@ from ..interruption import Raising
 from .support.common import Quiet, fail, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from ..capture.plan import Plan
     from ..capture.recording import Outcome
+    from ..capture.records import Expected
 
 NAME = "capture"
 CONTEXT = {"allow_interspersed_args": False}
@@ -77,7 +81,12 @@ def command(
     user: Annotated[
         str | None, typer.Option("-u", "--user", help="Run COMMAND as this user. Default under sudo: the caller.")
     ] = None,
-    then: Annotated[Then | None, typer.Option("--then", help="What to do with the capture at the end.")] = None,
+    then: Annotated[
+        Then | None,
+        typer.Option(
+            "--then", help="What to do with the capture at the end; joins the JSON record that ghz or k6 wrote."
+        ),
+    ] = None,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", metavar="SSH_HOST", help="Record on this host too, and fetch the file; repeatable."),
@@ -103,6 +112,7 @@ def command(
     from ..capture.errors import CommandError, RecordingError, UsageError
     from ..capture.output import STDOUT
     from ..capture.plan import Plan
+    from ..capture.records import expect_records
 
     gc.enable()  # this command may run for days
     output = output or time.strftime("capture-%Y%m%d-%H%M%S.pcap")
@@ -132,6 +142,7 @@ def command(
         )
         filters.check(filter_ or "")  # alone first, so that the error names the user's filter
         filters.check(plan.expression)
+        expected = expect_records(plan.arguments) if then else []
         outcome = _record(plan, quiet)
     except CommandError as error:
         fail(str(error), error.code)
@@ -140,7 +151,7 @@ def command(
     except RecordingError as error:
         fail(str(error), CANNOT_RECORD)
     if then and outcome.files:
-        _analyze(outcome.files, quiet)
+        _analyze(outcome.files, _choose_records(expected, quiet), quiet)
     raise typer.Exit(outcome.code)
 
 
@@ -195,13 +206,31 @@ def _summarize(plan: Plan, outcome: Outcome) -> str:
     return "\n          ".join([here, *(f"{name}: from the other host" for name in outcome.remote_files)])
 
 
-def _analyze(files: list[str], quiet: bool) -> None:
+def _choose_records(expected: Sequence[Expected], quiet: bool) -> list[Path]:
+    """Choose the records that the command wrote, and report them."""
+    from .support.measured import find_record
+
+    chosen = []
+    for one in expected:
+        if not one.is_written():
+            continue
+        record = find_record(one.path)
+        if isinstance(record, str):
+            say(f"{one.path}: {one.tool} wrote it, but it is not joined with the RPCs: {record}")
+        elif record.format == one.tool and record.calls:
+            chosen.append(one.path)
+            if not quiet:
+                say(f"{one.path}: {len(record.calls):,} calls of {one.tool} are joined with the RPCs (--client)")
+    return chosen
+
+
+def _analyze(files: list[str], records: list[Path], quiet: bool) -> None:
     """Analyze the capture; the exit code of the analysis is ignored."""
     from ..streams import StandardOutputError, forget_output
     from . import analyze
 
     try:
-        analyze.command(files, quiet=quiet)
+        analyze.command(files, client=records, quiet=quiet)
     except typer.Exit:
         return  # the error is already reported
     except StandardOutputError as error:

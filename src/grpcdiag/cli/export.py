@@ -1,4 +1,4 @@
-"""`grpcdiag export`: write every table to a folder, for SQL and data frames."""
+"""`grpcdiag export`: write every table to a folder, for SQL and data frames, or RPCs as OpenTelemetry spans."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ class Format(StrEnum):
 
     parquet = "parquet"
     csv = "csv"
+    otlp = "otlp"
 
 
 class Table(StrEnum):
@@ -66,18 +67,38 @@ _WITHOUT_GRPC = (Table.connections, Table.waits, Table.problems, Table.packets)
 
 def command(
     files: Files,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder; created if missing.")],
-    format_: Annotated[Format, typer.Option("--format", help="File format.")] = Format.parquet,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="PATH",
+            help="Folder of the tables, created if missing; for otlp a file instead of standard output.",
+        ),
+    ] = None,
+    format_: Annotated[
+        Format,
+        typer.Option(
+            "--format", help="Format of the tables; otlp: OpenTelemetry spans, protobuf if PATH ends in .pb or .bin."
+        ),
+    ] = Format.parquet,
     table: Annotated[list[Table] | None, typer.Option("--table", help="Write only this table; repeatable.")] = None,
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
     quiet: Quiet = False,
 ) -> None:
-    """Write every table to a folder as Parquet or CSV, with units and meanings of the columns.
+    """Write every table to a folder as Parquet or CSV, with units and meanings of the columns, or RPCs as spans.
 
     The file named columns has units and meanings; in Parquet the metadata of each column has them too.
     """
+    if format_ is Format.otlp:
+        if table:
+            fail("--format otlp writes spans, not tables: omit --table", 2)
+        _export_spans(files, how(port, keylog, memory), output, quiet)
+        return
+    if output is None:
+        fail("tables need a folder: name one with -o", 2)
     chosen = tuple(dict.fromkeys(table)) if table else tuple(Table)
     if output.exists() and not output.is_dir():
         fail(f"cannot write {output}: it is not a folder", 2)
@@ -86,6 +107,14 @@ def command(
         written = _export(paths, how(port, keylog, memory), output, format_, chosen, quiet)
     if not quiet:
         say(f"{output}: " + ", ".join(f"{name} {rows:,}" for name, rows in written.items()) + " rows")
+
+
+def _export_spans(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool) -> None:
+    from .formats.otlp import write_spans
+
+    with decoding(), spooled(files) as paths:
+        one_place(paths, chosen)
+        write_spans(paths, chosen, output, quiet)
 
 
 def _export(

@@ -31,23 +31,29 @@ Records = Sequence[tuple[str, "Record"]]
 
 def read_records(paths: Sequence[Path]) -> Records:
     """Read the records; exit with 3 if one is none, or if none has a call."""
-    if not paths:
-        return ()
+    records = []
+    for path in paths:
+        record = find_record(path)
+        if isinstance(record, str):
+            fail(f"{path}: {record}", UNREADABLE)
+        records.append((str(path), record))
+    if paths and not any(record.calls for _, record in records):
+        fail(f"{', '.join(map(str, paths))}: no call of a gRPC client in it", UNREADABLE)
+    return records
+
+
+def find_record(path: Path) -> Record | str:
+    """Read the record of a file, or say why that is impossible."""
     from ...analyzer.measured.read import read_record
     from ...analyzer.measured.record import MOST_BYTES, RecordError
 
-    records = []
-    for path in paths:
-        try:
-            with path.open("rb") as file:
-                records.append((str(path), read_record(file.read(MOST_BYTES + 1))))
-        except OSError as error:
-            fail(f"{path}: cannot be read: {error.strerror}", UNREADABLE)
-        except RecordError as error:
-            fail(f"{path}: no record of a client's calls: {error}", UNREADABLE)
-    if not any(record.calls for _, record in records):
-        fail(f"{', '.join(map(str, paths))}: no call of a gRPC client in it", UNREADABLE)
-    return records
+    try:
+        with path.open("rb") as file:
+            return read_record(file.read(MOST_BYTES + 1))
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    except RecordError as error:
+        return f"no record of a client's calls: {error}"
 
 
 def add_client(analysis: Analysis, tables: Tables, records: Records) -> Analysis:

@@ -1,0 +1,1 @@
+"""Write RPCs and their blocked intervals as OpenTelemetry spans (OTLP)."""

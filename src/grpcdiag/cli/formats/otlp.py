@@ -1,0 +1,88 @@
+"""Write the OpenTelemetry spans of `grpcdiag export --format otlp` piece by piece."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ...files.atomic_file import replacing
+from ..support.common import fail, progress, say, writing
+
+if TYPE_CHECKING:
+    from ...analyzer.decode.runner import DecodeOptions
+
+PROTOBUF = (".pb", ".bin")
+"""Suffixes of files that get protobuf."""
+
+
+def write_spans(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool) -> None:
+    """Write the spans of a capture's RPCs; exit with 2 if that is impossible. Raises CaptureError, NoGrpcError."""
+    from ...reports.otlp.encode import write_json, write_protobuf
+
+    write = write_json
+    if output is not None and output.suffix in PROTOBUF:
+        _require_protobuf()
+        write = write_protobuf
+    if output == Path("-"):
+        output = None
+    counted = _Counted(_read(files, chosen, quiet))
+    pieces = write(counted)
+    if output is None:
+        _write_pieces(pieces, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    if output.is_dir():
+        fail(f"cannot write {output}: it is a folder", 2)
+    with writing(output), replacing(output) as out:
+        _write_pieces(pieces, out)
+    if not quiet:
+        say(f"{output}: {counted.number:,} spans")
+
+
+def _require_protobuf() -> None:
+    try:
+        import opentelemetry.proto.trace.v1.trace_pb2  # noqa: F401
+    except ImportError:
+        fail("OTLP protobuf needs opentelemetry-proto: pip install 'grpcdiag[otlp]'; other suffixes give JSON", 2)
+
+
+class _Counted:
+    """Spans, counted."""
+
+    def __init__(self, spans: Iterable[list[dict[str, Any]]]) -> None:
+        self._spans = spans
+        self.number = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for some in self._spans:
+            self.number += len(some)
+            yield from some
+
+
+def _read(files: list[str], chosen: DecodeOptions, quiet: bool) -> Iterator[list[dict[str, Any]]]:
+    """Read the capture and make its spans; both legs of calls through a proxy are joined."""
+    from msgspec.structs import replace
+
+    from ...analyzer.decode.errors import NoGrpcError
+    from ...analyzer.hops.look import find_legs
+    from ...analyzer.summary.figures import why_no_grpc
+    from ...analyzer.views.span_data import read_span_data
+    from ...reports.otlp.spans import list_spans
+
+    with progress(quiet) as report_progress:
+        data = read_span_data(files, progress=report_progress, **chosen)
+    if not data.tables.rpc_count:
+        raise NoGrpcError(why_no_grpc(data.tables))
+    if data.events_left_out and not quiet:
+        say(f"{data.events_left_out:,} retransmissions and PINGs are left out: only the first ones become events")
+    legs = find_legs(files, **chosen)
+    if legs is None:
+        return list_spans(data, None)
+    return list_spans(replace(data, tables=replace(data.tables, rpc_budgets=legs.tables.rpc_budgets)), legs.parent)
+
+
+def _write_pieces(pieces: Iterable[bytes], out: IO[bytes]) -> None:
+    for piece in pieces:
+        out.write(piece)
