@@ -20,7 +20,7 @@ from ..summary.hops import FEW, INSIDE, Proxy
 from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables
 from .describe import describe_hop, note_hop
 from .dividing import Held, Messages, divide
-from .matching import EXACT, NONE, Joined, join
+from .matching import AMBIGUOUS, EXACT, NONE, Joined, join
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -59,8 +59,8 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
     pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
     joined = join(rpcs, pairs)
-    for one in proxies:
-        _reject(tables, joined, _find_rows(tables, one.front), _find_rows(tables, one.back))
+    for first in fronts:
+        _reject(tables, joined, [one for one in proxies if one.front[0] == first])
     if not (joined.parent >= 0).any():
         return None
     messages = _find_messages(seen)
@@ -83,20 +83,37 @@ def _find_rows(tables: Tables, *connections: Ints) -> Ints:
     return np.flatnonzero(np.isin(tables.rpcs.connection, np.concatenate(connections)))
 
 
-def _reject(tables: Tables, joined: Joined, front: Ints, back: Ints) -> None:
-    """Undo what was joined without identifiers where too few RPCs on either side have another leg."""
+def _reject(tables: Tables, joined: Joined, proxies: Sequence[Proxy]) -> None:
+    """Undo what was joined behind one proxy without identifiers where too few RPCs on either side have another leg.
+
+    If one client may call both servers, identifiers do not suffice, and ambiguous legs do not count.
+    """
+    front, backs = _find_rows(tables, proxies[0].front), [_find_rows(tables, one.back) for one in proxies]
+    fitting = [back[np.isin(joined.parent[back], front)] for back in backs]
+    few = sum(map(len, fitting)) < FEW
+    for proxy, back, mine in zip(proxies, backs, fitting, strict=True):
+        clear = mine[joined.how[mine] != AMBIGUOUS] if proxy.one_client else mine
+        if not len(mine) or (not proxy.one_client and (joined.how[mine] == EXACT).any()):
+            continue
+        behind, before = _find_concurrent(tables, front, back)
+        passed_on = np.isin(before, joined.parent[joined.how != AMBIGUOUS] if proxy.one_client else joined.parent)
+        if few or len(clear) < INSIDE * len(behind) or passed_on.sum() < INSIDE * len(before):
+            joined.parent[mine], joined.how[mine] = -1, NONE
+
+
+def _find_concurrent(tables: Tables, front: Ints, back: Ints) -> tuple[Ints, Ints]:
+    """Find the RPCs that must have another leg: complete ones behind the proxy, and those before it that went well.
+
+    Only while both sides have RPCs. If none before the proxy went well, the others count.
+    """
     rpcs = tables.rpcs
-    mine = back[np.isin(joined.parent[back], front)]
-    if not len(mine) or (joined.how[mine] == EXACT).any():
-        return
     ends, complete = rpcs.start_time_ns + rpcs.duration_ns, rpcs.flags & COMPLETE != 0
     behind = back[complete[back] & (rpcs.start_time_ns[back] <= ends[front].max())]
     behind = behind[rpcs.start_time_ns[behind] >= rpcs.start_time_ns[front].min()]
-    before = front[complete[front] & (rpcs.status[front] == 0)]
-    before = before[(ends[before] >= rpcs.start_time_ns[back].min()) & (rpcs.start_time_ns[before] <= ends[back].max())]
-    passed_on = np.isin(before, joined.parent).sum() >= INSIDE * len(before)
-    if len(mine) < max(FEW, INSIDE * len(behind)) or not passed_on:
-        joined.parent[mine], joined.how[mine] = -1, NONE
+    before = front[complete[front] & (ends[front] >= rpcs.start_time_ns[back].min())]
+    before = before[rpcs.start_time_ns[before] <= ends[back].max()]
+    well = before[rpcs.status[before] == 0]
+    return behind, well if len(well) else before
 
 
 def _of(tables: Tables, found: Sequence[Held], proxy: Proxy) -> list[Held]:
