@@ -198,9 +198,7 @@ def _lies_inside(rpcs: Rpcs, front: _Side, back: _Side) -> bool:
     return _measure_inside(rpcs, back, front) >= INSIDE and _measure_inside(rpcs, front, back) <= _REVERSE
 
 
-def _is_spare(
-    tables: Tables, sides: dict[int, _Side], found: set[tuple[int, int]], front: int, back: int
-) -> bool:
+def _is_spare(tables: Tables, sides: dict[int, _Side], found: set[tuple[int, int]], front: int, back: int) -> bool:
     """Check whether a proxy that is known by other servers behind it made few RPCs to this one, too."""
     clients = tables.connections.client_ip
     others = [sides[b].on for a, b in found if a == front]
