@@ -142,10 +142,9 @@ def _explain(tables: Tables, rows: list[int], receiver: str, window: str) -> str
     left = f"stream {o.stream_window_bytes[row]:,} bytes, connection {o.connection_window_bytes[row]:,} bytes"
     heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
     parts = [
-        f"The last DATA of {sender} on {where} was sent at "
-        f"{_unanswered.format_instant(tables, int(o.since_time_ns[row]))}, and used up its {window} (left: {left}). "
-        f"No WINDOW_UPDATE that would enlarge it came until the end, {_shared.milliseconds(_get_wait(tables, row))} "
-        "later.",
+        f"The last bytes on {where} were sent at {_unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
+        f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until the end, "
+        f"{_shared.milliseconds(_get_wait(tables, row))} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
         "work: its application did not read the stream, or its library lost the credit.",
     ]
@@ -160,7 +159,9 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last DATA uses up the {window} ({where})")
+    yield Evidence(
+        int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last bytes; the {window} is used up ({where})"
+    )
     what = f"{receiver} is still there, but gives no credit"
     yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
 

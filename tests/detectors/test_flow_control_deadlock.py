@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from detecting import disagreements, evidence_is_in_the_packets, found, loud, the_finding
-from judging import changed, must, repeated, tables_of_scene, told
+from judging import changed, must, played, repeated, tables_of_scene, told
 from msgspec.structs import replace
 from support import recorded
 
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.detectors import _shared
 from grpcdiag.analyzer.detectors import flow_control_deadlock as detector
-from grpcdiag.fixtures.synthetic.words import S
+from grpcdiag.fixtures.synthetic.scene import opened
+from grpcdiag.fixtures.synthetic.words import MS, S
 
 FIRES_ON = ["wild/window-deadlock", "wild/window-deadlock-others"]
 """Recorded captures on which the finding fires."""
@@ -82,3 +85,17 @@ def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
     finding = must(detector, late)
     assert finding.share == 1.0
     assert finding.lost_ns == _shared.rpc_time(late)
+
+
+def test_a_call_that_sent_headers_alone_sent_no_data(tmp_path: Path) -> None:
+    """Unread requests of other calls used up the connection window."""
+    conv = opened(rtt_ns=20 * MS, auto_window=False)
+    for size in (16_379, 16_379, 16_379, 16_378):
+        conv.unary("/demo.Store/Get", request=size)
+    conv.start_rpc("/demo.Store/Get")
+    for _ in range(4):
+        conv.advance(600 * MS)
+        conv.ping("server")
+    finding = must(detector, played(conv, tmp_path, close="none"))
+    assert "connection window" in finding.title
+    assert "DATA" not in finding.explanation + " ".join(item.what for item in finding.evidence)
