@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from msgspec.structs import replace
+
 from . import _core
 from .decode.decode import Progress, decode
 from .decode.errors import NoGrpcError
@@ -14,7 +16,7 @@ from .model.analysis import Analysis
 from .model.detector import About
 from .model.finding import Finding, Skipped
 from .summary import figures, tls, verdict
-from .summary.hops import find_proxies
+from .summary.hops import describe_proxies, find_proxies
 from .summary.other_requests import list_other_requests
 from .tables import Tables
 
@@ -74,6 +76,7 @@ def of_tables(
     if not tables.rpc_count:
         raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
     recording = None
+    proxies = legs.notes if legs else None if narrowing else tuple(describe_proxies(tables))
     tables = legs.tables if legs else tables
     if sidecar is not None:
         from .sidecar.read import Mismatch, apply_sidecar
@@ -91,12 +94,18 @@ def of_tables(
         version=_core.__version__,
         files=tuple(file["name"] for file in tables.capture["files"]),
         capture=figures.capture_facts(tables),
-        quality=figures.quality(tables, notes, legs.notes if legs else None),
+        quality=figures.quality(tables, notes, proxies),
         totals=totals,
         traffic=figures.traffic(tables),
         budget=budget,
         verdict=verdict.choose_verdict(
-            findings, budget, ABOUTS, totals, calls=figures.summarize_calls(tables), hops=legs.hops if legs else ()
+            findings,
+            budget,
+            ABOUTS,
+            totals,
+            calls=figures.summarize_calls(tables),
+            hops=legs.hops if legs else (),
+            fault=legs.faults[0].text if legs and legs.faults else "",
         ),
         connections=figures.connection_facts(tables),
         methods=figures.method_facts(tables),
@@ -150,11 +159,23 @@ def _skip_if_unheard(finding: Finding, tables: Tables) -> Finding | Skipped:
     return Skipped(finding.id, "the capture has only one direction of the connections concerned")
 
 
-def _choose_tables(tables: Tables, about: About, part: Part | None, legs: Legs | None) -> Tables:
-    """Choose the tables that a detector reads."""
+def _choose_tables(tables: Tables, every: Tables, about: About, part: Part | None, legs: Legs | None) -> Tables:
+    """Choose the tables that a detector reads; `every` has the failures of all legs."""
     if part is not None:
         return part.choose_tables(about)
+    if about.whole_connections:
+        return every
     return legs.behind if legs and about.judges_servers else tables
+
+
+def _explain_by_legs(finding: Finding, legs: Legs) -> Finding:
+    """Add what a proxy did with the calls of a finding, and the packets of both legs."""
+    faults = [fault for fault in legs.faults if fault.explain(finding)]
+    return replace(
+        finding,
+        explanation=" ".join((finding.explanation, *(fault.text for fault in faults))),
+        evidence=(*finding.evidence, *(item for fault in faults for item in fault.evidence)),
+    )
 
 
 def _detect(
@@ -162,10 +183,13 @@ def _detect(
 ) -> tuple[tuple[Finding, ...], tuple[Skipped, ...]]:
     findings: list[Finding] = []
     skipped: list[Skipped] = []
+    every = tables
+    if legs:
+        every = replace(tables, failures=legs.failures, failure_budgets=legs.failure_budgets)
     for detector in DETECTORS:
         if part is not None and (reason := part.explain_skipped(detector.about)):
             skipped.append(Skipped(detector.id, reason))
-        for answer in detector.detect(_choose_tables(tables, detector.about, part, legs)):
+        for answer in detector.detect(_choose_tables(tables, every, detector.about, part, legs)):
             if isinstance(answer, Finding) and not detector.about.one_direction:
                 answer = _skip_if_unheard(answer, tables)
             if isinstance(answer, Finding) and sidecar is not None:
@@ -173,7 +197,7 @@ def _detect(
 
                 answer = add_present_settings(answer, tables, sidecar)
             if isinstance(answer, Finding):
-                findings.append(answer)
+                findings.append(_explain_by_legs(answer, legs) if legs else answer)
             else:
                 skipped.append(answer)
     return verdict.link_findings(findings, ABOUTS), tuple(skipped)

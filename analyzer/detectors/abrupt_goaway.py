@@ -10,7 +10,8 @@ report says how many calls were refused, and how many were lost.
 How it is decided
 -----------------
 A call is *refused* if its stream is above the last stream of the server's GOAWAY, and it has no answer. The server did
-not process it: it is safe to send it again, and most implementations do so without telling the application.
+not process it: it is safe to send it again, and most implementations do so without telling the application. If it began
+a round trip or more after the GOAWAY, the server gave notice, and the client ignored it.
 
 A call is *lost* if its stream is not above, and the server closed the connection within a round trip after its first
 GOAWAY, before the answer. It may have been processed: only calls that may run twice can be retried.
@@ -104,10 +105,7 @@ def _find_lost(tables: Tables) -> Ints:
 
     A server that sent one before gave notice: its grace was too short, which is `connection-closed-early`.
     """
-    g, c, rpcs = tables.goaways, tables.connections, tables.rpcs
-    graceful = (g.direction == 1) & (g.code == 0)
-    noticed = np.full(len(c.rpcs), np.iinfo(np.int64).max)
-    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
+    c, rpcs, noticed = tables.connections, tables.rpcs, _find_notices(tables)
     fast = (c.closed_by == 1) & (noticed <= c.closed_time_ns) & (c.closed_time_ns - c.min_rtt_ns <= noticed)
     rows = _failures.failed(tables).rpc.astype(np.int64)
     rows = rows[np.flatnonzero(fast[rpcs.connection[rows]] & _ended_with_connection(tables, rows))]
@@ -129,16 +127,21 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
     rows = np.r_[refused, lost]
     connections = tuple(_shared.distinct(rpcs.connection[rows]).tolist())
     server = _shared.name_hosts(tables, connections, 1)
-    again = _count_again(tables, refused, limits)
+    again, late = _count_again(tables, refused, limits), int(_mark_late(tables, refused).sum())
     drained = _draining.find_drained(tables, limits)
     calls, ended = count(len(refused), "call"), count(len(connections), "connection")
     parts = [f"did not process {calls} that the client had sent"] if len(refused) else []
     parts += [f"closed with {count(len(lost), 'call')} unanswered"] if len(lost) else []
     what = " and ".join(parts)
+    goaway = "GOAWAY" if _is_announced(tables, connections) else "GOAWAY without notice"
     safe = "the refused calls are safe to retry" if len(refused) else "retry only calls that may run twice"
     return Finding(
         id=ID,
-        title=f"GOAWAY without notice: {len(refused):,} calls refused, {len(lost):,} lost",
+        title=(
+            f"{calls} begun after GOAWAY: refused"
+            if late == len(rows)
+            else f"{goaway}: {calls} refused, {len(lost):,} lost"
+        ),
         severity=_rate_severity(len(refused), len(lost), everything, limits),
         confidence=_shared.quality_allows(tables),
         scope=Scope(connections, _failures.methods_of(tables, rows.astype(np.uint32))),
@@ -146,18 +149,26 @@ def _make_finding(tables: Tables, refused: Ints, lost: Ints, limits: Limits) -> 
             "connections": len(connections),
             "refused_rpcs": len(refused),
             "safe_to_retry_rpcs": len(refused),
+            "begun_after_goaway_rpcs": late,
             "lost_rpcs": len(lost),
             "begun_again_rpcs": again,
             "rpcs": everything,
             "affected_share": len(rows) / everything,
         },
         evidence=tuple(e for c in connections[: limits.examples] for e in _show_connection(tables, c, rows)),
-        explanation=" ".join([*_explain(tables, refused, lost, again), *([drained.describe()] if drained else [])]),
-        remedies=(*(drained.list_remedies() if drained else ()), *_list_remedies(tables, connections)),
+        explanation=" ".join(
+            [*_explain(tables, refused, lost, again, late), *([drained.describe()] if drained else [])]
+        ),
+        remedies=(
+            *(drained.list_remedies() if drained else ()),
+            *_list_remedies(tables, connections, all_late=late == len(rows)),
+        ),
         references=("RFC 9113 section 6.8", "gRFC A6", "gRFC A9"),
         verdict=(
-            f"{server} ended {ended} with GOAWAY without notice, and {what}. "
-            f"Shut down in two steps (graceful stop); {safe}."
+            f"{_shared.name_hosts(tables, connections, 0)} began {calls} on {ended} after the server's GOAWAY, which "
+            f"refused them: the client must connect again; {safe}."
+            if late == len(rows)
+            else f"{server} ended {ended} with {goaway}, and {what}. Shut down in two steps (graceful stop); {safe}."
         ),
     )
 
@@ -166,6 +177,29 @@ def _rate_severity(refused: int, lost: int, everything: int, limits: Limits) -> 
     if lost:
         return _failures.severity_of_loss(lost, everything, limits.few, limits.critical_share)
     return "warning" if refused >= limits.few and refused / everything >= limits.warning_share else "info"
+
+
+def _mark_late(tables: Tables, rows: Ints) -> Mask:
+    """Mark calls that began a round trip or more after the server's first GOAWAY, which their client had then."""
+    rpcs, noticed = tables.rpcs, _find_notices(tables)
+    on = rpcs.connection[rows]
+    trip = tables.connections.min_rtt_ns[on]
+    return (trip >= 0) & (rpcs.start_time_ns[rows] - np.maximum(trip, 0) >= noticed[on])
+
+
+def _is_announced(tables: Tables, connections: tuple[int, ...]) -> bool:
+    """Check whether a server sent its last GOAWAY a round trip or more after its first one."""
+    noticed, trips, last = _find_notices(tables), tables.connections.min_rtt_ns, _draining.find_last_goaways(tables)
+    return any(tables.goaways.time_ns[last[one]] - noticed[one] >= max(trips[one], 1) for one in connections)
+
+
+def _find_notices(tables: Tables) -> Ints:
+    """Find when the server of each connection sent its first GOAWAY without an error; the maximum for none."""
+    g = tables.goaways
+    graceful = (g.direction == 1) & (g.code == 0)
+    noticed = np.full(len(tables.connections.rpcs), np.iinfo(np.int64).max)
+    np.minimum.at(noticed, g.connection[graceful], g.time_ns[graceful])
+    return noticed
 
 
 def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
@@ -186,7 +220,7 @@ def _count_again(tables: Tables, refused: Ints, limits: Limits) -> int:
     return found
 
 
-def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> list[str]:
+def _explain(tables: Tables, refused: Ints, lost: Ints, again: int, late: int) -> list[str]:
     parts = []
     if len(refused):
         first = int(tables.rpcs.connection[refused[0]])
@@ -200,6 +234,11 @@ def _explain(tables: Tables, refused: Ints, lost: Ints, again: int) -> list[str]
         )
         parts.append(
             f"{count(again, 'call')} of the same methods began on other connections within a second, as retries would."
+        )
+    if late:
+        parts.append(
+            f"{count(late, 'call')} began a round trip or more after the first GOAWAY: a client that has it must not "
+            "open streams (RFC 9113 section 6.8)."
         )
     if len(lost):
         parts.append(
@@ -217,7 +256,7 @@ def _show_connection(tables: Tables, connection: int, rows: Ints) -> Iterator[Ev
     yield _failures.began(tables, int(mine[-1]))
 
 
-def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy, ...]:
+def _list_remedies(tables: Tables, connections: tuple[int, ...], *, all_late: bool) -> tuple[Remedy, ...]:
     stop = (
         Remedy(
             "grpc-go", "Server.GracefulStop()", "server: two GOAWAYs, then waits for open calls, however long they take"
@@ -226,4 +265,6 @@ def _list_remedies(tables: Tables, connections: tuple[int, ...]) -> tuple[Remedy
         Remedy("C-core", "Server::Shutdown(deadline)", "the same, until the deadline"),
     )
     retry = Remedy("any gRPC implementation", "transparent retries (gRFC A6), on by default", "for refused calls alone")
+    if all_late:
+        return (Remedy("application", "new calls on a new connection", "client: as soon as it has the GOAWAY"), retry)
     return (*_failures.seen_first(tables, connections, 1, stop), retry)

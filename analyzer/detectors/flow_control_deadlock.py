@@ -150,9 +150,9 @@ def _explain(tables: Tables, rows: list[int], others: int, receiver: str, window
     heard = _unanswered.format_instant(tables, int(o.heard_time_ns[row]))
     wait = _shared.milliseconds(_get_wait(tables, row))
     parts = [
-        f"The last DATA of {sender} on {where} was sent at "
-        f"{_unanswered.format_instant(tables, int(o.since_time_ns[row]))}, and used up its {window} (left: {left}). "
-        f"No WINDOW_UPDATE that would enlarge it came until {_ENDS[o.closed[row]]}, {wait} later.",
+        f"The last bytes on {where} were sent at {_unanswered.format_instant(tables, int(o.since_time_ns[row]))}. The "
+        f"{window} of {sender} is used up (left: {left}). No WINDOW_UPDATE that would enlarge it came until "
+        f"{_ENDS[o.closed[row]]}, {wait} later.",
         f"{receiver} still sent packets until {heard}, so its host and the path "
         "work: its application did not read the stream, or its library lost the credit.",
     ]
@@ -169,7 +169,9 @@ def _show(tables: Tables, row: int) -> Iterator[Evidence]:
     receiver = _shared.host(tables, int(o.connection[row]), int(o.waits_for[row]))
     window = _WINDOWS[int(o.cause[row])]
     yield Evidence(int(o.first_packet[row]), int(o.start_time_ns[row]), f"the RPC begins ({where})")
-    yield Evidence(int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last DATA uses up the {window} ({where})")
+    yield Evidence(
+        int(o.last_packet[row]), int(o.last_time_ns[row]), f"its last bytes; the {window} is used up ({where})"
+    )
     what = f"{receiver} is still there, but gives no credit"
     yield Evidence(int(o.heard_packet[row]), int(o.heard_time_ns[row]), what)
 

@@ -49,6 +49,7 @@ References
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 
 import numpy as np
@@ -60,6 +61,7 @@ from ..model.detector import About
 from ..model.finding import Evidence, Finding, Remedy, Severity, Skipped
 from ..summary.figures import HTTP2
 from ..tables import Ints, Tables
+from ..tables.durations import clip_ns
 from . import _congestion, _figures, _shared, _stalls
 
 ID = "initial-congestion-window"
@@ -154,7 +156,9 @@ def _make_finding(tables: Tables, rows: Ints, limits: Limits) -> Finding:
     _, begins = np.unique(_number_ends(tables, rows), return_index=True)
     firsts = rows[np.sort(begins)]
     streams = np.maximum(waits.streams[rows].astype(np.int64), 1)
-    lost = min(int((waits.duration_ns[rows] * streams).sum()), _shared.rpc_time(tables))
+    # an interval may last 292 years and block many streams, so that their product exceeds 64 bits
+    waited = sum(map(operator.mul, waits.duration_ns[rows].tolist(), streams.tolist()))
+    lost = min(clip_ns(waited), _shared.rpc_time(tables))
     paying = len(set(zip(waits.connection[rows].tolist(), waits.stream[rows].tolist(), strict=True)))
     share = _shared.share_of_time(tables, lost)
     row = int(firsts[0])

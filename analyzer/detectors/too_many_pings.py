@@ -55,6 +55,7 @@ from ..model.detector import About
 from ..model.finding import Confidence, Evidence, Finding, Remedy, Scope, Severity, Skipped
 from ..model.text import count
 from ..tables import Ints, Tables
+from ..tables.grouping import group_rows
 from . import _figures
 from ._failures import seen_first
 from ._shared import host, methods_of_connections, milliseconds, name_hosts, quality_allows
@@ -114,7 +115,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         if _TEXT in tables.goaway_reasons[goaways.reason[row]].lower()
     ]
     if blamed:
-        trips = [_find_closed(tables, row) for row in blamed]
+        trips = list(_find_closed(tables, blamed))
         if any(trip.pings for trip in trips):
             yield _make_finding(tables, [trip for trip in trips if trip.pings], limits)
         else:
@@ -123,24 +124,31 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
         yield _make_finding(tables, list(_find_tolerated(tables, limits)), limits)
 
 
-def _find_closed(tables: Tables, goaway: int) -> _Trip:
-    goaways, pings = tables.goaways, tables.pings
-    connection = int(goaways.connection[goaway])
-    mine = (pings.connection == connection) & (pings.direction == 1 - goaways.direction[goaway]) & (pings.ack == 0)
-    rows = np.flatnonzero(mine & (pings.packet <= goaways.packet[goaway]))
-    return _Trip(connection, _take_since_reset(tables, rows), goaway)
+def _find_closed(tables: Tables, blamed: list[int]) -> Iterator[_Trip]:
+    """Yield for each GOAWAY the PINGs of the other side before it."""
+    goaways, pings, sent = tables.goaways, tables.pings, _group_by_sender(tables)
+    for goaway in blamed:
+        connection = int(goaways.connection[goaway])
+        rows = sent.get(2 * connection + 1 - int(goaways.direction[goaway]), np.zeros(0, dtype=np.int64))
+        yield _Trip(connection, _take_since_reset(tables, rows[pings.packet[rows] <= goaways.packet[goaway]]), goaway)
+
+
+def _group_by_sender(tables: Tables) -> dict[int, Ints]:
+    """Group the PINGs that are no acknowledgements by twice the connection plus the direction."""
+    pings = tables.pings
+    rows = np.flatnonzero(pings.ack == 0)
+    groups = group_rows(2 * pings.connection[rows].astype(np.int64) + pings.direction[rows])
+    return {sender: rows[mine] for sender, mine in groups.items()}
 
 
 def _find_tolerated(tables: Tables, limits: Limits) -> Iterator[_Trip]:
     """Yield the first PING of each connection that the default policy would not have accepted, and those before."""
-    pings = tables.pings
+    pings, sent = tables.pings, _group_by_sender(tables)
     over = np.flatnonzero((pings.strikes > limits.strikes) & (pings.ack == 0))
     connections, first = np.unique(pings.connection[over], return_index=True)
-    for connection, place in zip(connections, first, strict=True):
-        last = int(over[place])
-        mine = (pings.connection == connection) & (pings.direction == pings.direction[last]) & (pings.ack == 0)
-        rows = np.flatnonzero(mine)
-        yield _Trip(int(connection), _take_since_reset(tables, rows[rows <= last]), -1)
+    for connection, last in zip(connections.tolist(), over[first].tolist(), strict=True):
+        rows = sent[2 * connection + int(pings.direction[last])]
+        yield _Trip(connection, _take_since_reset(tables, rows[rows <= last]), -1)
 
 
 def _take_since_reset(tables: Tables, rows: Ints) -> tuple[int, ...]:

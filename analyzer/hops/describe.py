@@ -7,18 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from .. import _core
 from ..detectors._software import recognise_proxy
 from ..model.analysis import Hop, Quantiles
 from ..model.finding import Evidence, Remedy
 from ..model.text import count, duration
 from ..summary.hops import Proxy
 from ..summary.quantiles import quantiles_of
-from ..tables import COMPLETE, NOT_SEEN, PAUSE_NS, Ints, Tables
+from ..tables import PAUSE_NS, Ints, Tables
 from .dividing import Held, Messages
+from .faults import Ends, Fault, compare_ends, list_faults
 from .matching import AMBIGUOUS, BY_ORDER, EXACT, Joined
 
-_TRAILERS, _CUT = 1, [_core.STATUS_SOURCES.index(name) for name in ("client_deadline", "client_reset")]
 _PACES = 10
 """Fewest times between calls that can show a regular rate (heuristic: fewer may look regular by chance)."""
 _REGULAR = 0.1
@@ -34,17 +33,22 @@ class _Counts(Struct, frozen=True):
     whole_responses: int
     calls_per_second: float | None
     retried: int
+    failed_attempts: int
     resets_not_passed_on: int
     answers_lost: int
     failed_behind: int
+    statuses_changed: int
 
 
-def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages) -> Hop:
-    """Describe the calls through one proxy."""
+def describe_hop(
+    tables: Tables, proxy: Proxy, held: Held, joined: Joined, messages: Messages
+) -> tuple[Hop, tuple[Fault, ...]]:
+    """Describe the calls through one proxy, and those of them whose legs ended differently."""
     rpcs, how = tables.rpcs, joined.how[held.first]
     sure = Held(*(getattr(held, name)[how != AMBIGUOUS] for name in Held.__struct_fields__))
     ends = rpcs.start_time_ns + rpcs.duration_ns
-    counts = _count(tables, sure)
+    compared = compare_ends(tables, sure, joined)
+    counts = _count(tables, sure, compared)
     times = [
         _summarize(column)
         for column in (
@@ -59,11 +63,12 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messa
     evidence = tuple(_show(tables, messages, usual)) if usual else ()
     whole = int(held.held_ns.sum())
     first = _say_held(names[0], times, evidence) or _say_mean(names[0], whole, len(held.front))
-    return Hop(
+    faults = tuple(list_faults(tables, names[0], sure, compared))
+    hop = Hop(
         proxy=names[0],
         server=names[1],
         front=tuple(np.unique(rpcs.connection[held.front]).tolist()),
-        back=tuple(np.unique(rpcs.connection[held.first]).tolist()),
+        back=tuple(np.unique(rpcs.connection[np.isin(joined.parent, held.front)]).tolist()),
         calls=len(held.front),
         exact=int((how == EXACT).sum()),
         by_order=int((how == BY_ORDER).sum()),
@@ -74,16 +79,18 @@ def describe_hop(tables: Tables, proxy: Proxy, held: Held, joined: Joined, messa
         held_up_ns=times[2],
         held_down_ns=times[3],
         **{name: getattr(counts, name) for name in _Counts.__struct_fields__},
-        text=" ".join((first, *_say_counts(counts, len(sure.front)))),
-        verdict=_say_verdict(first, counts, len(sure.front)),
-        evidence=evidence,
+        text=" ".join((first, *_say_counts(counts, len(sure.front)), *(fault.text for fault in faults))),
+        verdict=_say_retries(names[0], sure, whole) or _say_verdict(first, counts, len(sure.front)),
+        evidence=(*evidence, *(item for fault in faults for item in fault.evidence)),
         remedies=tuple(_list_remedies(tables, proxy, counts, len(sure.front))),
     )
+    return hop, faults
 
 
 def note_hop(tables: Tables, hop: Hop) -> str:
     """Say how many calls have both legs joined, and how certainly."""
-    legs = [int(tables.connections.rpcs[list(rows)].sum()) for rows in (hop.front, hop.back)]
+    back = [row for row in hop.back if tables.server(row) == hop.server]
+    legs = [int(tables.connections.rpcs[list(rows)].sum()) for rows in (hop.front, back)]
     hows = (
         (hop.exact, "by traceparent or x-request-id"),
         (hop.by_order, "by sizes and times"),
@@ -101,25 +108,17 @@ def _summarize(durations: Ints) -> Quantiles | None:
     return Quantiles(**{name: found[name] for name in Quantiles.__struct_fields__}) if found else None
 
 
-def _count(tables: Tables, held: Held) -> _Counts:
-    rpcs = tables.rpcs
-    ends = rpcs.start_time_ns + rpcs.duration_ns
-    front, last = held.front, held.last
-    was_cut = np.isin(rpcs.status_source[front], _CUT)
-    trip = np.maximum(tables.connections.min_rtt_ns[rpcs.connection[last]], 0)
-    # the response may have been in transit when the reset arrived
-    ended, open_yet = rpcs.status_source[last] == _TRAILERS, rpcs.flags[last] & COMPLETE == 0
-    until = np.where(open_yet, tables.capture["last_time_ns"] or 0, ends[last])
-    went_on = was_cut & (ended | open_yet) & (until > ends[front] + trip)
-    failed = (rpcs.status[front] != 0) & (rpcs.status[front] != NOT_SEEN) & ~was_cut
+def _count(tables: Tables, held: Held, ends: Ends) -> _Counts:
     return _Counts(
         whole_requests=int(((held.sending_ns >= PAUSE_NS) & held.waited_for_end).sum()),
         whole_responses=int((held.answering_ns >= PAUSE_NS).sum()),
         calls_per_second=_find_pace(tables, held),
         retried=int((held.legs > 1).sum()),
-        resets_not_passed_on=int(went_on.sum()),
-        answers_lost=int((failed & (rpcs.status[last] == 0)).sum()),
-        failed_behind=int((failed & (rpcs.status[last] == rpcs.status[front])).sum()),
+        failed_attempts=len(ends.attempts),
+        resets_not_passed_on=int(ends.went_on.sum()),
+        answers_lost=int(ends.lost.sum()),
+        failed_behind=int(ends.same.sum()),
+        statuses_changed=int(ends.changed.sum()),
     )
 
 
@@ -193,13 +192,18 @@ def _say_counts(counts: _Counts, calls: int) -> Iterator[str]:
         yield f"It passed on {counts.calls_per_second:,.1f} calls per second at equal intervals, as a rate limit does."
     if counts.retried:
         yield f"It retried {count(counts.retried, 'call')} on its own."
-    if counts.resets_not_passed_on:
-        number = count(counts.resets_not_passed_on, "call")
-        yield f"The client reset {number} and the proxy did not pass that on: the server behind went on."
     if counts.failed_behind:
         yield f"{count(counts.failed_behind, 'call')} of {calls:,} failed with the status of the server behind."
-    if counts.answers_lost:
-        yield f"{count(counts.answers_lost, 'call')} of {calls:,} failed although the server behind answered OK."
+
+
+def _say_retries(proxy: str, held: Held, whole_ns: int) -> str:
+    """Say that most of the time held passed in calls that the proxy retried, if it did."""
+    retried = held.legs > 1
+    time = int(held.held_ns[retried].sum())
+    if time <= _MOST * whole_ns:
+        return ""
+    calls = count(int(retried.sum()), "call")
+    return f"The proxy {proxy} held {calls} that it retried for {duration(time)}: look for why the attempts failed."
 
 
 def _say_verdict(first: str, counts: _Counts, calls: int) -> str:

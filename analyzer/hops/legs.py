@@ -16,13 +16,22 @@ from ..selection.methods import methods
 from ..selection.part import part
 from ..selection.reading import Read, read, streams_of
 from ..selection.selection import Selection
-from ..summary.hops import FEW, INSIDE, Proxy
-from ..tables import BEGUN_BEFORE, COMPLETE, Ints, Tables
+from ..summary.hops import FEW, INSIDE, TRAILERS, Proxy
+from ..tables import BEGUN_BEFORE, COMPLETE, Failures, Ints, Tables
 from .describe import describe_hop, note_hop
 from .dividing import Held, Messages, divide
-from .matching import EXACT, NONE, Joined, join
+from .faults import Fault
+from .matching import AMBIGUOUS, EXACT, NONE, Joined, join
 
 _Mask = npt.NDArray[np.bool_]
+
+_TOGETHER_CALLS = 6
+"""Fewest calls whose durations show that both legs go together (heuristic: of fewer, independent ones may)."""
+_TOGETHER = 0.2
+"""Largest interquartile range of the difference of both durations, as a share of that of the leg behind (heuristic: six
+pairs of independent durations stay below it once in 200)."""
+_CLOCK_NS = 2_000
+"""That range for calls one after the other that hardly vary: the error of four times in microseconds, nanoseconds."""
 
 
 class Legs(Struct, frozen=True, eq=False):
@@ -35,6 +44,11 @@ class Legs(Struct, frozen=True, eq=False):
     """Only the RPCs of the last legs, to the servers that respond. Methods are those of the calls, with the response
     times of the last legs."""
     hops: tuple[Hop, ...]
+    faults: tuple[Fault, ...]
+    """Calls whose legs ended differently."""
+    failures: Failures
+    """Those of all legs: an attempt that failed is no failed call, but its connection's end may be a finding."""
+    failure_budgets: Ints
     notes: tuple[str, ...]
     """Sentences about what was joined."""
     parent: Ints
@@ -59,8 +73,8 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     behind = {first: [one.back for one in proxies if one.front[0] == first] for first in fronts}
     pairs = [(_find_rows(tables, fronts[first]), _find_rows(tables, *behind[first])) for first in fronts]
     joined = join(rpcs, pairs)
-    for one in proxies:
-        _reject(tables, joined, _find_rows(tables, one.front), _find_rows(tables, one.back))
+    for first in fronts:
+        _reject(tables, joined, [one for one in proxies if one.front[0] == first])
     if not (joined.parent >= 0).any():
         return None
     messages = _find_messages(seen)
@@ -69,12 +83,15 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
     last[joined.parent[~calls]] = False
     counted = methods(tables, calls, seen)
-    hops = tuple(describe_hop(tables, one, of, joined, messages) for one in proxies for of in _of(tables, held, one))
+    described = [describe_hop(tables, one, of, joined, messages) for one in proxies for of in _of(tables, held, one)]
     return Legs(
         tables=_count_once(tables, calls, last, counted),
         behind=_take_last(tables, last, counted, seen),
-        hops=hops,
-        notes=tuple(note_hop(tables, hop) for hop in hops),
+        hops=tuple(hop for hop, _ in described),
+        faults=tuple(fault for _, faults in described for fault in faults),
+        failures=tables.failures,
+        failure_budgets=tables.failure_budgets,
+        notes=tuple(note_hop(tables, hop) for hop, _ in described),
         parent=joined.sure_parent,
     )
 
@@ -83,20 +100,59 @@ def _find_rows(tables: Tables, *connections: Ints) -> Ints:
     return np.flatnonzero(np.isin(tables.rpcs.connection, np.concatenate(connections)))
 
 
-def _reject(tables: Tables, joined: Joined, front: Ints, back: Ints) -> None:
-    """Undo what was joined without identifiers where too few RPCs on either side have another leg."""
+def _reject(tables: Tables, joined: Joined, proxies: Sequence[Proxy]) -> None:
+    """Undo what was joined behind one proxy without identifiers where too few RPCs on either side have another leg.
+
+    If one client may call both servers, identifiers do not suffice, ambiguous legs do not count, and both legs must go
+    together.
+    """
+    front, backs = _find_rows(tables, proxies[0].front), [_find_rows(tables, one.back) for one in proxies]
+    fitting = [back[np.isin(joined.parent[back], front)] for back in backs]
+    few = sum(map(len, fitting)) < FEW
+    for proxy, back, mine in zip(proxies, backs, fitting, strict=True):
+        clear = mine[joined.how[mine] != AMBIGUOUS] if proxy.one_client else mine
+        if not len(mine) or (not proxy.one_client and (joined.how[mine] == EXACT).any()):
+            continue
+        behind, before = _find_concurrent(tables, front, back)
+        apart = proxy.one_client and not _go_together(tables, joined, clear)
+        passed_on = np.isin(before, joined.parent[joined.how != AMBIGUOUS] if proxy.one_client else joined.parent)
+        if few or apart or len(clear) < INSIDE * len(behind) or passed_on.sum() < INSIDE * len(before):
+            joined.parent[mine], joined.how[mine] = -1, NONE
+
+
+def _go_together(tables: Tables, joined: Joined, back: Ints) -> bool:
+    """Check whether legs have the same spans, or a leg before the proxy takes longer whenever the one behind it does.
+
+    A client gives each RPC a span of its own (W3C Trace Context section 3.3.1.4), and two servers vary independently.
+    """
+    rpcs, front = tables.rpcs, joined.parent[back]
+    spans = [getattr(rpcs, name) for name in ("trace_high", "trace_low", "span_id")]
+    if rpcs.span_id[back].all() and all((column[front] == column[back]).all() for column in spans):
+        return True
+    whole = (rpcs.status_source[front] == TRAILERS) & (rpcs.status_source[back] == TRAILERS)
+    behind, before = rpcs.duration_ns[back[whole]], rpcs.duration_ns[front[whole]]
+    if len(behind) < _TOGETHER_CALLS:
+        return False
+    spread, rest = (np.subtract(*np.quantile(times, (0.75, 0.25))) for times in (behind, before - behind))
+    in_turn = (
+        np.sort(rpcs.start_time_ns[front])[1:] >= np.sort(rpcs.start_time_ns[front] + rpcs.duration_ns[front])[:-1]
+    )
+    return bool(rest < _TOGETHER * spread or (in_turn.all() and rest <= _CLOCK_NS))
+
+
+def _find_concurrent(tables: Tables, front: Ints, back: Ints) -> tuple[Ints, Ints]:
+    """Find the RPCs that must have another leg: complete ones behind the proxy, and those before it that went well.
+
+    Only while both sides have RPCs. If none before the proxy went well, the others count.
+    """
     rpcs = tables.rpcs
-    mine = back[np.isin(joined.parent[back], front)]
-    if not len(mine) or (joined.how[mine] == EXACT).any():
-        return
     ends, complete = rpcs.start_time_ns + rpcs.duration_ns, rpcs.flags & COMPLETE != 0
     behind = back[complete[back] & (rpcs.start_time_ns[back] <= ends[front].max())]
     behind = behind[rpcs.start_time_ns[behind] >= rpcs.start_time_ns[front].min()]
-    before = front[complete[front] & (rpcs.status[front] == 0)]
-    before = before[(ends[before] >= rpcs.start_time_ns[back].min()) & (rpcs.start_time_ns[before] <= ends[back].max())]
-    passed_on = np.isin(before, joined.parent).sum() >= INSIDE * len(before)
-    if len(mine) < max(FEW, INSIDE * len(behind)) or not passed_on:
-        joined.parent[mine], joined.how[mine] = -1, NONE
+    before = front[complete[front] & (ends[front] >= rpcs.start_time_ns[back].min())]
+    before = before[rpcs.start_time_ns[before] <= ends[back].max()]
+    well = before[rpcs.status[before] == 0]
+    return behind, well if len(well) else before
 
 
 def _of(tables: Tables, found: Sequence[Held], proxy: Proxy) -> list[Held]:

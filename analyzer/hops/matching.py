@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from ..summary.hops import TRAILERS
 from ..tables import BEGUN_BEFORE, COMPLETE, NO_METHOD, Codes, Ints, Rpcs
+from ..tables.grouping import number_rows
 
 NONE, EXACT, BY_ORDER, AMBIGUOUS = range(4)
 """How a leg was joined: not at all; by an identifier that both legs carry; by sizes and times, with only one
@@ -24,9 +26,6 @@ _MOST_OPEN = 64
 """Most open RPCs with equal keys that are compared (heuristic: bounds the work; among more, sizes decide nothing)."""
 _MOST_SLOW = 100_000
 """Most RPCs behind a proxy that are compared one by one (heuristic: some seconds of work)."""
-
-_TRAILERS = 1
-"""`Rpcs.status_source` of RPCs that their server ended with trailers."""
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -67,16 +66,16 @@ class _Legs:
         self.usable: _Mask = known & (rpcs.duration_ns <= LONGEST_NS)
         self.start, self.end = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
         # if a call was cut (reset, or open at the end of the capture), its leg behind the proxy may end later
-        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != _TRAILERS)
+        self.cut: _Mask = (rpcs.flags & COMPLETE == 0) | (rpcs.status_source != TRAILERS)
         self.failed: _Mask = rpcs.status != 0
         self.attempt = rpcs.previous_attempts
         # keys: numbers that are equal where the columns are, 0 where there is none
-        self.trace = _number(rpcs.method, rpcs.trace_high, rpcs.trace_low, seen=rpcs.span_id != 0)
-        self.span = _number(self.trace, rpcs.span_id, seen=rpcs.span_id != 0)
-        self.request_id = _number(rpcs.method, rpcs.request_id, seen=rpcs.request_id != 0)
-        everywhere = np.ones(len(self.start), dtype=bool)
-        self.request_size = _number(rpcs.method, rpcs.request_bytes, seen=everywhere)
-        self.sizes = _number(self.request_size, rpcs.response_bytes, seen=everywhere)
+        traced = rpcs.span_id != 0
+        self.trace = np.where(traced, number_rows(rpcs.method, rpcs.trace_high, rpcs.trace_low), 0)
+        self.span = np.where(traced, number_rows(self.trace, rpcs.span_id), 0)
+        self.request_id = np.where(rpcs.request_id != 0, number_rows(rpcs.method, rpcs.request_id), 0)
+        self.request_size = number_rows(rpcs.method, rpcs.request_bytes)
+        self.sizes = number_rows(self.request_size, rpcs.response_bytes)
 
     def may_be(self, front: Ints, back: Ints) -> _Mask:
         """Check for pairs of rows whether the leg behind lies inside the leg before: same attempt, same trace if known.
@@ -95,16 +94,6 @@ class _Legs:
         """Return what `may_be` compares, row by row."""
         columns: tuple[Any, ...] = (self.start, self.end, self.cut, self.attempt, self.trace)
         return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _number(*columns: npt.NDArray[Any], seen: _Mask) -> Ints:
-    """Give rows with equal columns the same number, from 1; 0 where the key is not seen."""
-    rows = np.stack([column.astype(np.uint64) for column in columns])
-    order = np.lexsort(rows)
-    differs = np.r_[False, (np.diff(rows[:, order]) != 0).any(axis=0)] if len(order) else np.zeros(0, dtype=bool)
-    numbers = np.empty(len(order), dtype=np.int64)
-    numbers[order] = np.cumsum(differs) + 1
-    return np.where(seen, numbers, 0)
 
 
 def _join_pair(legs: _Legs, front: Ints, back: Ints, joined: Joined) -> None:

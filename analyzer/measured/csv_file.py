@@ -18,7 +18,9 @@ from .times import UNITS, guess_epoch_unit, parse_instant, parse_number
 
 _STARTS, _ENDS = ("start_time", "start", "timestamp"), ("end_time", "end")
 _DURATIONS, _METHODS, _STATUSES = ("duration", "latency"), ("method", "rpc", "name"), ("status", "code")
-_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]{1,32})", re.ASCII)
+_HEX = re.compile(r"(?:0x)?([0-9a-fA-F]+)", re.ASCII)
+_TRACE_DIGITS, _SPAN_DIGITS = 32, 16
+"""Most digits of each id (W3C Trace Context section 3.2.2)."""
 
 
 class Columns(Struct):
@@ -92,7 +94,8 @@ def _read_row(row: list[str], columns: Columns, where: str) -> tuple[Call, bool]
         duration = end[0] - start[0] if start and end else 0
     began = start[0] if start else end[0] - duration if end else 0
     call = make_call(began, duration, where, cell(columns.method), cell(columns.status))
-    call.trace, call.span = _read_id(cell(columns.trace), where), _read_id(cell(columns.span), where)
+    call.trace = _read_id(cell(columns.trace), _TRACE_DIGITS, where)
+    call.span = _read_id(cell(columns.span), _SPAN_DIGITS, where)
     return call, (start or end or (0, "", True))[2]
 
 
@@ -105,10 +108,10 @@ def _read_instant(text: str, column: tuple[int, str] | None, where: str) -> tupl
     return parse_number(text, unit, where), unit, True
 
 
-def _read_id(text: str, where: str) -> int:
+def _read_id(text: str, digits: int, where: str) -> int:
     if not text:
         return 0
     match = _HEX.fullmatch(text)
-    if not match:
-        raise RecordError(f"{where}: {text[:40]!r} is not a hexadecimal id")
+    if not match or len(match[1]) > digits:
+        raise RecordError(f"{where}: {text[:40]!r} is not an id of {digits} hexadecimal digits")
     return int(match[1], 16)

@@ -5,6 +5,7 @@ The Collector's file exporter writes the latter with `format: proto`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,16 @@ _FIELD = 0x0A
 """First byte of every message: the tag of field 1, `resource_spans`, with wire type 2 (length-delimited)."""
 
 
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Octets that JSON and CSV do not have (RFC 8259 section 7); a message has some, as tags (field 2) and lengths."""
+_BEGIN = 1_024
+"""Octets that are looked at (heuristic: the first attribute of the first resource has such a tag)."""
+
+
 def looks_like(data: bytes) -> bool:
     """Check whether a file begins like one of the two forms; text does not."""
-    if data[:1] == bytes([_FIELD]):
-        return data.lstrip()[:1] != b"{"
+    if data[:1] == bytes([_FIELD]):  # a line feed in text
+        return _CONTROL.search(data[:_BEGIN]) is not None
     length = int.from_bytes(data[:_LENGTH])
     return len(data) > _LENGTH and 0 < length < len(data) + (1 << 24) and data[_LENGTH] == _FIELD
 

@@ -224,18 +224,22 @@ class Hop(Struct, frozen=True):
     """The rate at which it passes calls on, when it holds them and the time between them hardly varies."""
     retried: Count
     """Calls with more than one leg behind it."""
+    failed_attempts: Count
+    """Legs behind it that failed before it retried their call."""
     resets_not_passed_on: Count
     """Calls that the client reset while the server behind went on for longer than a round trip."""
     answers_lost: Count
     """Calls that failed although the server behind answered OK."""
     failed_behind: Count
     """Calls that failed with the status that the server behind gave."""
+    statuses_changed: Count
+    """Calls that failed with another status than the leg behind."""
     text: str
     """What it did, in sentences."""
     verdict: str
     """The same in one sentence."""
     evidence: tuple[Evidence, ...]
-    """One call on both legs."""
+    """One call on both legs, and calls whose legs ended differently."""
     remedies: tuple[Remedy, ...]
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from .. import _core
 from ..model.text import count
-from ..tables import COMPLETE, NO_METHOD, Tables
-from ..tables.grouping import group_rows
+from ..tables import COMPLETE, NO_METHOD, Ints, Mask, Rpcs, Tables
+from ..tables.grouping import group_rows, number_rows
 
 INSIDE = 0.9
 """Share of RPCs to one server inside RPCs to another from which a proxy passes them on (heuristic: nearly all; the
@@ -28,6 +30,10 @@ _SERVERS = 8
 
 _FIRST_RPCS = 32
 """RPCs of each connection that have rows in any case (limits.rs)."""
+TRAILERS = _core.STATUS_SOURCES.index("trailers")
+"""`Rpcs.status_source` of RPCs that their server ended with trailers; others may end before their leg behind."""
+_IDS = (("span_id", "trace_high", "trace_low"), ("request_id",), ("trace_low", "trace_high"))
+"""Columns that both legs of a call may share; a proxy may write a span of its own."""
 
 _Rows = npt.NDArray[np.intp]
 
@@ -39,49 +45,81 @@ class Proxy(Struct, frozen=True, eq=False):
     """Connections to it."""
     back: _Rows
     """Connections to the server behind it."""
+    one_client: bool
+    """Whether one program may call both: the proxy has its client's address, and the frames of both look alike."""
+
+
+class Look(Struct, frozen=True, eq=False):
+    """What a capture's servers are to each other."""
+
+    proxies: list[Proxy]
+    """Pairs of servers of which one passes its RPCs on to the other; of several in a row the neighbours."""
+    apart: list[tuple[_Rows, _Rows]]
+    """Connections to two servers whose RPCs have the same identifiers, and do not lie inside each other."""
+
+
+class _Side(Struct, frozen=True, eq=False):
+    """The connections to one server, its whole RPCs, and until when all that began have rows."""
+
+    on: _Rows
+    rows: _Rows
+    known_ns: int
+
+
+_FOUND: WeakKeyDictionary[Tables, Look] = WeakKeyDictionary()
+
+
+def look_for_proxies(tables: Tables) -> Look:
+    """Look for proxies among a capture's servers, once."""
+    if tables not in _FOUND:
+        _FOUND[tables] = _look(tables)
+    return _FOUND[tables]
 
 
 def find_proxies(tables: Tables) -> list[Proxy]:
     """Find pairs of servers of which one passes its RPCs on to the other; of several in a row the neighbours."""
-    on = _group_by_server(tables)
-    rows = [_find_rows(tables, some) for some in on]
-    known = [_find_last_known(tables, some) for some in rows]
-    found = {
-        (front, back)
-        for front, back in permutations(range(len(on)), 2)
-        if not _share_client(tables, on[front], on[back])
-        and (
-            _count_same_ids(tables, rows[front], rows[back])[0]
-            or (
-                _measure_inside(tables, rows[back], rows[front], known[front]) >= INSIDE
-                and _measure_inside(tables, rows[front], rows[back], known[back]) <= _REVERSE
-            )
-        )
-    }
-    middle = {(a, d) for a, b in found for c, d in found if b == c}
-    return [Proxy(on[front], on[back]) for front, back in sorted(found - middle)]
+    return look_for_proxies(tables).proxies
 
 
 def describe_proxies(tables: Tables) -> Iterator[str]:
     """Yield a sentence about each pair of servers of which one passes its RPCs on to the other."""
-    for proxy in find_proxies(tables):
+    look = look_for_proxies(tables)
+    for proxy in look.proxies:
         there, behind = (int(tables.connections.rpcs[rows].sum()) for rows in (proxy.front, proxy.back))
-        yield (
-            f"{tables.server(int(proxy.front[0]))} looks like a proxy: the {count(behind, 'RPC')} to "
-            f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so each "
-            "call may be seen twice, once on each side of the proxy"
-        )
-    on = _group_by_server(tables)
-    for front, back in permutations(on, 2):
-        if _share_client(tables, front, back):
-            continue
-        inside, outside = _count_same_ids(tables, _find_rows(tables, front), _find_rows(tables, back))
-        if not inside and outside >= FEW and _begin_first(tables, front, back):
+        if not proxy.one_client:
             yield (
-                f"RPCs to {tables.server(int(front[0]))} and {tables.server(int(back[0]))} carry the same traceparent "
-                "or x-request-id and do not lie inside each other: if one is a proxy for the other, the clocks of the "
-                "captures differ, and both legs are not joined"
+                f"{tables.server(int(proxy.front[0]))} looks like a proxy: the {count(behind, 'RPC')} to "
+                f"{tables.server(int(proxy.back[0]))} lie inside its {count(there, 'RPC')} of the same methods, so "
+                "each call may be seen twice, once on each side of the proxy"
             )
+    for front, back in look.apart:
+        yield (
+            f"RPCs to {tables.server(int(front[0]))} and {tables.server(int(back[0]))} carry the same traceparent "
+            "or x-request-id and do not lie inside each other: if one is a proxy for the other, the clocks of the "
+            "captures differ, and both legs are not joined"
+        )
+
+
+def _look(tables: Tables) -> Look:
+    on = _group_by_server(tables)
+    pairs = [pair for pair in permutations(range(len(on)), 2) if _may_pass_on(tables, on[pair[0]], on[pair[1]])]
+    if not pairs:
+        return Look([], [])
+    sides = {one: _take_side(tables, on[one]) for pair in pairs for one in pair}
+    same = {(front, back): _count_same_ids(tables.rpcs, sides[front], sides[back]) for front, back in pairs}
+    found = {pair for pair in pairs if same[pair][0] or _lies_inside(tables.rpcs, *(sides[one] for one in pair))}
+    found |= {pair for pair in pairs if _is_spare(tables, sides, found, *pair)}
+    middle = {(a, d) for a, b in found for c, d in found if b == c}
+    first = tables.connections.first_packet
+    return Look(
+        [Proxy(on[a], on[b], _may_be_one_client(tables, on[a], on[b])) for a, b in sorted(found - middle)],
+        [
+            (on[a], on[b])
+            for a, b in pairs
+            if not same[a, b][0] and same[a, b][1] >= FEW and first[on[a]].min() < first[on[b]].min()
+            if not _share_client(tables, on[a], on[b]).any()
+        ],
+    )
 
 
 def _group_by_server(tables: Tables) -> list[_Rows]:
@@ -92,53 +130,40 @@ def _group_by_server(tables: Tables) -> list[_Rows]:
     return [carrying[some] for some in servers.values()] if 1 < len(servers) <= _SERVERS else []
 
 
-def _begin_first(tables: Tables, front: _Rows, back: _Rows) -> bool:
-    """Choose one order of two servers."""
-    return bool(tables.connections.first_packet[front].min() < tables.connections.first_packet[back].min())
+def _may_pass_on(tables: Tables, front: _Rows, back: _Rows) -> bool:
+    """Check whether one server may be a proxy for another: same methods, and no client of both but on its own host.
+
+    One client of both is a client of equal servers, unless the server in front has the client's address: then the proxy
+    has it, too, as a sidecar does.
+    """
+    c, used = tables.connections, tables.connection_methods
+    shared = front[_share_client(tables, front, back)]
+    others = {tables.addresses[number] for number in c.server_ip[shared[c.server_ip[shared] != c.client_ip[shared]]]}
+    if not all(address.startswith("127.") or address == "::1" for address in others):
+        return False
+    there, behind = (used.method[np.isin(used.connection, rows)] for rows in (front, back))
+    return bool(np.isin(there[there != NO_METHOD], behind).any())
 
 
-def _share_client(tables: Tables, front: _Rows, back: _Rows) -> bool:
-    """Check whether one client calls both servers, which is then one of equal servers."""
-    connections = tables.connections
-    return bool(np.isin(connections.client_ip[front], connections.client_ip[back]).any())
+def _share_client(tables: Tables, front: _Rows, back: _Rows) -> Mask:
+    """Mark the connections to the first server whose client calls the second one, too."""
+    addresses = tables.connections.client_ip
+    return np.isin(addresses[front], addresses[back])
 
 
-def _count_same_ids(tables: Tables, front: _Rows, back: _Rows) -> tuple[int, int]:
-    """Count RPCs to one server with the identifier of an RPC to the other: those that begin inside it, and outside."""
-    rpcs = tables.rpcs
-    spans = np.stack([rpcs.method, rpcs.trace_high, rpcs.trace_low, rpcs.span_id], axis=1)
-    requests = np.stack([rpcs.method, rpcs.request_id], axis=1)
-    traces = spans[:, :-1]  # a proxy may write a span of its own
-    inside = outside = 0
-    for ids in (spans, requests, traces):
-        if not (front_seen := front[ids[front, -1] != 0]).size:
-            continue
-        before = {tuple(key): row for row, key in zip(front_seen.tolist(), ids[front_seen].tolist(), strict=True)}
-        inner = back[ids[back, -1] != 0][:_ROWS]
-        for row, key in zip(inner.tolist(), ids[inner].tolist(), strict=True):
-            if (outer := before.get(tuple(key))) is not None:
-                later = int(rpcs.start_time_ns[row]) - int(rpcs.start_time_ns[outer])
-                inside += 0 < later < rpcs.duration_ns[outer]
-                outside += ids is not traces and not 0 < later < rpcs.duration_ns[outer]
-    return inside, outside
+def _may_be_one_client(tables: Tables, front: _Rows, back: _Rows) -> bool:
+    """Check whether connections to both servers have a client address in common, and no other program by its frames."""
+    c = tables.connections
+    shared = c.client_ip[front[_share_client(tables, front, back)]]
+    programs = [set(c.client_hint[rows[np.isin(c.client_ip[rows], shared)]].tolist()) for rows in (front, back)]
+    return bool(len(shared)) and (0 in programs[0] | programs[1] or not programs[0].isdisjoint(programs[1]))
 
 
-def _find_rows(tables: Tables, connections: _Rows) -> _Rows:
+def _take_side(tables: Tables, connections: _Rows) -> _Side:
     rpcs = tables.rpcs
     whole = (rpcs.flags & COMPLETE != 0) & (rpcs.method != NO_METHOD)
-    return np.flatnonzero(whole & np.isin(rpcs.connection, connections))
-
-
-def _measure_inside(tables: Tables, inner: _Rows, outer: _Rows, known_ns: int) -> float:
-    """Measure which share of some RPCs lies inside others of the same method, all of which are known up to a time."""
-    rpcs = tables.rpcs
-    starts, ends = rpcs.start_time_ns, rpcs.start_time_ns + rpcs.duration_ns
-    inner = inner[starts[inner] <= known_ns][:_ROWS]
-    inside = 0
-    for row in inner:
-        same = outer[rpcs.method[outer] == rpcs.method[row]]
-        inside += bool(((starts[same] <= starts[row]) & (ends[same] >= ends[row])).any())
-    return inside / len(inner) if len(inner) >= FEW else 0.0
+    rows = np.flatnonzero(whole & np.isin(rpcs.connection, connections))
+    return _Side(connections, rows, _find_last_known(tables, rows))
 
 
 def _find_last_known(tables: Tables, rows: _Rows) -> int:
@@ -148,3 +173,68 @@ def _find_last_known(tables: Tables, rows: _Rows) -> int:
     connections, first, number = np.unique(rpcs.connection[ordered], return_index=True, return_counts=True)
     last = rpcs.start_time_ns[ordered[first + np.minimum(number, _FIRST_RPCS) - 1]]
     return int(last[tables.connections.rpcs[connections] > number].min(initial=np.iinfo(np.int64).max))
+
+
+def _count_same_ids(rpcs: Rpcs, front: _Side, back: _Side) -> tuple[int, int]:
+    """Count RPCs to one server with the identifier of an RPC to the other: those that begin inside it, and outside."""
+    inside = outside = 0
+    for names in _IDS:
+        column = getattr(rpcs, names[0])
+        inner = back.rows[column[back.rows] != 0][:_ROWS]
+        outer = front.rows[np.isin(column[front.rows], column[inner])]
+        if not len(outer):
+            continue
+        rows = np.r_[outer, inner]
+        keys = number_rows(*(getattr(rpcs, name)[rows] for name in ("method", *names)))
+        begun = _find_latest_end(rpcs, keys, outer, inner) > rpcs.start_time_ns[inner]
+        inside += int(begun.sum())
+        if names[0] != "trace_low":
+            outside += int((np.isin(keys[len(outer) :], keys[: len(outer)]) & ~begun).sum())
+    return inside, outside
+
+
+def _lies_inside(rpcs: Rpcs, front: _Side, back: _Side) -> bool:
+    """Check whether RPCs to one server lie inside those to another, and not the other way round as well."""
+    return _measure_inside(rpcs, back, front) >= INSIDE and _measure_inside(rpcs, front, back) <= _REVERSE
+
+
+def _is_spare(tables: Tables, sides: dict[int, _Side], found: set[tuple[int, int]], front: int, back: int) -> bool:
+    """Check whether a proxy that is known by other servers behind it made few RPCs to this one, too."""
+    clients = tables.connections.client_ip
+    others = [sides[b].on for a, b in found if a == front]
+    return (
+        bool(others)
+        and len(sides[back].rows) < FEW
+        and bool(np.isin(clients[sides[back].on], clients[np.concatenate(others)]).all())
+        and _measure_inside(tables.rpcs, sides[back], sides[front], least=1) == 1
+    )
+
+
+def _measure_inside(rpcs: Rpcs, inner: _Side, outer: _Side, least: int = FEW) -> float:
+    """Measure which share of the RPCs to one server lies inside RPCs of the same method to another."""
+    rows = inner.rows[rpcs.start_time_ns[inner.rows] <= outer.known_ns][:_ROWS]
+    if len(rows) < least:
+        return 0.0
+    starts, ends = rpcs.start_time_ns[rows], rpcs.start_time_ns[rows] + rpcs.duration_ns[rows]
+    there = outer.rows[rpcs.start_time_ns[outer.rows] <= starts.max()]
+    there = there[rpcs.start_time_ns[there] + rpcs.duration_ns[there] >= starts.min()]
+    cut = there[rpcs.status_source[there] != TRAILERS]  # if a call was cut, its leg behind may end later
+    methods = rpcs.method
+    inside = _find_latest_end(rpcs, methods[np.r_[there, rows]], there, rows) >= ends
+    inside |= _find_latest_end(rpcs, methods[np.r_[cut, rows]], cut, rows) >= starts
+    return float(inside.mean())
+
+
+def _find_latest_end(rpcs: Rpcs, keys: npt.NDArray[np.integer], outer: _Rows, inner: _Rows) -> Ints:
+    """Find for each inner RPC the latest end of the outer ones with its key that begin before it; -1 without any.
+
+    `keys` has those of the outer RPCs and then those of the inner ones.
+    """
+    rows, is_inner = np.r_[outer, inner], np.arange(len(keys)) >= len(outer)
+    starts = rpcs.start_time_ns[rows]
+    ends, rank = np.unique(np.r_[-1, np.where(is_inner, -1, starts + rpcs.duration_ns[rows])], return_inverse=True)
+    order = np.lexsort((is_inner, starts, keys))
+    group = np.cumsum(np.diff(keys[order], prepend=0) != 0) * len(ends)  # so that no key sees the ends of another
+    latest = np.empty(len(rows), dtype=np.int64)
+    latest[order] = ends[np.maximum.accumulate(group + rank[1:][order]) - group]
+    return latest[len(outer) :]

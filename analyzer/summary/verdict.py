@@ -67,10 +67,14 @@ def choose_verdict(
     reason: str = "",
     calls: str = "",
     hops: Sequence[Hop] = (),
+    fault: str = "",
 ) -> Verdict:
-    """Choose the verdict, and add the sentence about the calls as a whole. `reason` is why there are no RPCs."""
+    """Choose the verdict, and add the sentence about the calls as a whole. `reason` is why there are no RPCs.
+
+    `fault` says what a proxy did with calls whose legs ended differently.
+    """
     chosen = _find_held(findings, budget, hops) or _choose(findings, budget, abouts, totals, reason)
-    return Verdict(f"{chosen.text} {calls}".rstrip(), chosen.finding)
+    return Verdict(" ".join(filter(None, (chosen.text, fault, calls))), chosen.finding)
 
 
 def _find_held(findings: Sequence[Finding], budget: Mapping[str, int], hops: Sequence[Hop]) -> Verdict | None:

@@ -17,3 +17,13 @@ def group_rows(numbers: npt.NDArray[Any]) -> dict[int, Ints]:
     order = np.argsort(numbers, kind="stable")
     first = np.flatnonzero(np.diff(numbers[order], prepend=numbers[order[0]]) != 0)
     return {int(numbers[rows[0]]): rows for rows in np.split(order, first)}
+
+
+def number_rows(*columns: npt.NDArray[Any]) -> Ints:
+    """Give rows with equal columns the same number, from 1."""
+    rows = np.stack([column.astype(np.uint64) for column in columns])
+    order = np.lexsort(rows)
+    differs = np.r_[False, (np.diff(rows[:, order]) != 0).any(axis=0)] if len(order) else np.zeros(0, dtype=bool)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(differs) + 1
+    return numbers

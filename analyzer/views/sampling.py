@@ -15,6 +15,7 @@ from ..decode.rpc_columns import RpcColumns
 from ..decode.runner import DecodeOptions, Progress, Run
 from ..model.analysis import Analysis
 from ..tables import BEGUN_BEFORE, Frames, Ints, Packets, Tables, table_of, tables_of
+from ..tables.grouping import group_rows
 
 _Mask = npt.NDArray[np.bool_]
 _SHIFT = 33
@@ -83,8 +84,8 @@ class Spans(Struct, frozen=True, eq=False):
     def halved(self, connection: npt.NDArray[Any], packet: npt.NDArray[Any]) -> Spans:
         """Select the more important half of the ranges; of a whole capture, half of each connection's packets."""
         if self.whole:
-            spans = [(int(c), *_ends(packet[connection == c]), i) for i, c in enumerate(np.unique(connection).tolist())]
-            return _spans(spans)
+            rows = group_rows(connection)
+            return _spans([(c, *_ends(packet[mine]), rank) for rank, (c, mine) in enumerate(rows.items())])
         order = np.argsort(self.rank, kind="stable")
         return _taken(self, order[: len(order) // 2])
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from ...analyzer.model.text import count, duration, safe, size
 from ...reports.shared.causes import MEANINGS
 from ...reports.terminal import CAUSE_STYLES, SEVERITY_STYLES, draw
+from ..dataset.sums import SLOT_NS
 from .against import Against, noted
 from .changes import Change
 from .losses import Case, Cause, Loser
@@ -194,16 +195,23 @@ def _show_slots(slots: Sequence[Slot]) -> Iterator[RenderableType]:
     means = [slot.duration_ns / max(slot.rpcs, 1) for slot in slots]
     lost = [slot.lost_ns / max(slot.rpcs, 1) for slot in slots]
     most = max(means)
+    times = [slot.time_ns for slot in slots]
     for name, values in (("all", means), ("blocked", lost)):
-        yield Text(f"  {name:<8}{_draw_blocks(values, most)}  {duration(min(values))} to {duration(max(values))}")
+        yield Text(
+            f"  {name:<8}{_draw_blocks(times, values, most)}  {duration(min(values))} to {duration(max(values))}"
+        )
     yield Text(f"  {'':<8}{_format_time(slots[0].time_ns)} to {_format_time(slots[-1].time_ns)} UTC", style="dim")
 
 
-def _draw_blocks(values: Sequence[float], most: float, columns: int = 60) -> str:
-    """Draw at most `columns` blocks, each with the largest of its values."""
-    step = -(-len(values) // columns)
-    tops = [max(values[at : at + step]) for at in range(0, len(values), step)]
-    return "".join(_BLOCKS[min(int(value / max(most, 1) * len(_BLOCKS)), len(_BLOCKS) - 1)] for value in tops)
+def _draw_blocks(times: Sequence[int], values: Sequence[float], most: float, columns: int = 60) -> str:
+    """Draw at most `columns` blocks, each with the largest of its values; a blank where no RPC began."""
+    step = -(-((times[-1] - times[0]) // SLOT_NS + 1) // columns) * SLOT_NS
+    tops = [-1.0] * ((times[-1] - times[0]) // step + 1)
+    for time, value in zip(times, values, strict=True):
+        place = (time - times[0]) // step
+        tops[place] = max(tops[place], value)
+    last = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[min(int(top / max(most, 1) * len(_BLOCKS)), last)] if top >= 0 else " " for top in tops)
 
 
 def _show_cause(number: int, cause: Cause, report: Report) -> Iterator[RenderableType]:

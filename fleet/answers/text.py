@@ -11,6 +11,7 @@ from msgspec import Struct
 from ...analyzer.model.text import count, duration
 from ...reports.shared.causes import name_cause
 from .changes import Since
+from .losses import WAITING
 
 if TYPE_CHECKING:
     from .losses import Cause, Loser
@@ -40,17 +41,23 @@ def answers(
 ) -> Answers:
     """Write the answers; methods and pairs must be in the order of the report."""
     when = _say_since_when(methods, causes, since, slots)
-    return Answers(who=_say_what_is_slow(methods, pairs), why=_say_why(causes, budget), since=when)
+    return Answers(
+        who=_say_what_is_slow(methods, pairs, sum(budget.get(cause, 0) for cause in WAITING)),
+        why=_say_why(causes, budget),
+        since=when,
+    )
 
 
-def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser]) -> str:
+def _say_what_is_slow(methods: Sequence[Loser], pairs: Sequence[Loser], lost_ns: int) -> str:
     if not methods:
         return "There are no RPCs in the recordings."
     longest = max(methods, key=lambda method: (method.duration_ns, method.name))
     sentences = []
     if methods[0].lost_ns:
         first = methods[0]
-        pair = f", most of it from {pairs[0].name}" if pairs and pairs[0].lost_ns > first.lost_ns / 2 else ""
+        # of the time that the pair lost, at most what other methods lost is not this method's
+        own = pairs[0].lost_ns - (lost_ns - first.lost_ns) if pairs else 0
+        pair = f", most of it from {pairs[0].name}" if own > first.lost_ns / 2 else ""
         sentences.append(
             f"{first.name} was blocked longest: {total(first.lost_ns)} of its {total(first.duration_ns)} of RPC time "
             f"({first.lost_ns / first.duration_ns:.0%}){pair}."

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from measured import read_data
 
+from grpcdiag.analyzer.measured import otlp_protobuf
 from grpcdiag.analyzer.measured.read import read_record
 from grpcdiag.analyzer.measured.record import MOST_BYTES, Call, Record, RecordError, parse_method, parse_status
 
@@ -109,6 +110,41 @@ def test_k6() -> None:
 def test_csv_in_several_units(header: str, row: str) -> None:
     found = read_record(f"{header},trace_id,span_id\r\n{row},0x{5:032x},{7:016x}\r\n\r\n".encode())
     assert found == Record("csv", [Call(NOON, NOON + 5 * 10**8, "/a.B/C", "OK", 5, 7)])
+
+
+@pytest.mark.parametrize(("trace", "span"), [("", "0" * 15 + "7"), ("0" * 31 + "5", "")])
+def test_csv_with_ids_that_are_too_long_is_refused(trace: str, span: str) -> None:
+    """A trace has 32 hexadecimal digits, a span 16 (W3C Trace Context section 3.2.2)."""
+    head = "start_time,duration,trace_id,span_id\n1,2,"
+    (call,) = read_record(f"{head}{trace},{span}\n".encode()).calls
+    assert (call.trace, call.span) == (5 if trace else 0, 7 if span else 0)
+    with pytest.raises(RecordError, match=f"is not an id of {32 if trace else 16} hexadecimal digits"):
+        read_record(f"{head}{trace and '0' + trace + '0'},{span and '0' + span + '0'}\n".encode())
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDS if ".json" in name])
+@pytest.mark.parametrize("before", [b"\n", b"\n\n  "])
+def test_json_after_a_line_feed_is_read(name: str, before: bytes) -> None:
+    """A line feed is also the first octet of OTLP protobuf."""
+    assert read_record(before + read_data(name)).format == read_record(read_data(name)).format
+
+
+def test_a_list_after_a_line_feed_is_json() -> None:
+    with pytest.raises(RecordError) as error:
+        read_record(b"\n[1]")
+    assert "protobuf" not in str(error.value)
+
+
+@pytest.mark.parametrize("length", [0x5B, 0x7B])
+def test_protobuf_whose_length_is_a_bracket_is_read(length: int) -> None:
+    """Its first two octets are a line feed and `[` or `{`."""
+    key, value = b"\x0a\x03key", b"v" * (length - 13)
+    value = b"\x12" + bytes([len(value) + 2]) + b"\x0a" + bytes([len(value)]) + value
+    data = key + value
+    for _ in range(3):
+        data = b"\x0a" + bytes([len(data)]) + data
+    assert data[1] == length
+    assert otlp_protobuf.looks_like(data)
 
 
 def test_ids_in_base64_are_those_in_hexadecimal() -> None:

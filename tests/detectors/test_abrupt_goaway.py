@@ -14,7 +14,7 @@ from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.detectors import abrupt_goaway as detector
 from grpcdiag.fixtures.synthetic.scene import opened, side_by_side
-from grpcdiag.fixtures.synthetic.scenes_restarts import METHOD, RTT, restarted
+from grpcdiag.fixtures.synthetic.scenes_restarts import METHOD, RTT, restarted, send
 from grpcdiag.fixtures.synthetic.wire import CLIENT, Link
 from grpcdiag.fixtures.synthetic.words import MS
 
@@ -78,6 +78,20 @@ def test_calls_that_the_server_had_accepted_are_lost() -> None:
     finding = must(detector, tables_of_scene("abrupt-goaway-closes"))
     assert (finding.metrics["refused_rpcs"], finding.metrics["lost_rpcs"], finding.severity) == (0, 3, "critical")
     assert "may have been processed" in finding.explanation
+
+
+@pytest.mark.parametrize(("after_ms", "late"), [(5, False), (100, True)])
+def test_calls_begun_after_goaway_had_notice(tmp_path: Path, after_ms: int, late: bool) -> None:
+    """A round trip takes 20 ms: a call 5 ms after the GOAWAY was on its way, one 100 ms after it was not."""
+    conv = restarted(refused=0)
+    conv.advance(after_ms * MS - RTT)
+    send(conv, 1)
+    finding = must(detector, played(conv, tmp_path, close="server"))
+    assert (finding.metrics["refused_rpcs"], finding.metrics["begun_after_goaway_rpcs"]) == (1, int(late))
+    assert ("without notice" in finding.title) == ("without notice" in finding.verdict) == (not late)
+    assert finding.title == (
+        "1 call begun after GOAWAY: refused" if late else "GOAWAY without notice: 1 call refused, 0 lost"
+    )
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,17 @@ def test_why_a_message_stops_within_its_window_is_unknown(tmp_path: Path) -> Non
     assert told(detector, tables) is None
     unexplained = tables.connection_budgets[:, CAUSES.index("unexplained")].sum()
     assert unexplained == pytest.approx(3 * S, rel=0.02)
+
+
+def test_a_call_that_sent_headers_alone_sent_no_data(tmp_path: Path) -> None:
+    """Unread requests of other calls used up the connection window."""
+    conv = opened(rtt_ns=20 * MS, auto_window=False)
+    for size in (16_379, 16_379, 16_379, 16_378):
+        conv.unary("/demo.Store/Get", request=size)
+    conv.start_rpc("/demo.Store/Get")
+    for _ in range(4):
+        conv.advance(600 * MS)
+        conv.ping("server")
+    finding = must(detector, played(conv, tmp_path, close="none"))
+    assert "connection window" in finding.title
+    assert "DATA" not in finding.explanation + " ".join(item.what for item in finding.evidence)

@@ -55,6 +55,21 @@ def test_the_first_call_of_five_pays(name: str) -> None:
     check_evidence(finding, capture.files, "client", RTT_205 - 2 * MS)
 
 
+def test_waits_of_centuries_are_no_more_than_all_rpc_time() -> None:
+    """A damaged clock lets an interval last 127 years; times the RPCs that it blocked it exceeds 64 bits."""
+    tables = decode([synthetic(FIRES).file])
+    waits = tables.waits
+    long = with_waits(
+        tables,
+        duration_ns=np.full_like(waits.duration_ns, 4 * 10**18),
+        rtt_ns=np.full_like(waits.rtt_ns, 4 * 10**18),
+        streams=np.full_like(waits.streams, 5),
+    )
+    finding = found(detect(long, Limits()))
+    assert finding is not None
+    assert finding.share == 1.0
+
+
 @pytest.mark.parametrize("name", ["impl-go", "impl-java", "any", "rotated"])
 def test_quiet_on_real_captures(name: str) -> None:
     assert found(detect(decode(recording(name).files), Limits())) is None

@@ -20,10 +20,13 @@ from support import REPOSITORY, grpcdiag, recorded
 from grpcdiag.analyzer.analysis import analyze
 from grpcdiag.analyzer.two_captures import rpc_budgets
 from grpcdiag.fixtures.bench.fleet import rows
+from grpcdiag.fixtures.synthetic.words import S
 from grpcdiag.fleet.answers import html
 from grpcdiag.fleet.answers.changes import since
+from grpcdiag.fleet.answers.losses import Loser
 from grpcdiag.fleet.answers.report import report
 from grpcdiag.fleet.answers.terminal import render
+from grpcdiag.fleet.answers.text import answers
 
 SLOW = "rtt205-go-16000.pcap"
 
@@ -176,6 +179,36 @@ def test_the_three_questions_have_answers(shop: str) -> None:
     assert told.who.startswith("/shop.v1.Pay/List3 was blocked longest")
     assert told.why.startswith("slow-start-after-idle costs most: 10.0 s, 10 findings on 10 hosts.")
     assert told.since and "since 2026-07-01 10:30 UTC, RPCs are" in told.since and "congestion_window" in told.since
+
+
+@pytest.mark.parametrize(("others", "told"), [(0, True), (3, True), (4, False)])
+def test_most_of_a_method_is_from_a_pair_only_if_it_must_be(others: int, told: bool) -> None:
+    """The method lost 10 s, a pair 9 s: what other methods lost may be of that pair."""
+    budget = {"congestion_window": 10 * S}
+    row = Loser(
+        name="/a.B/C",
+        rpcs=1,
+        failed_rpcs=0,
+        duration_ns=20 * S,
+        p50_ns=None,
+        p99_ns=None,
+        lost_ns=10 * S,
+        cause="congestion_window",
+        budget=budget,
+    )
+    pair = replace(row, name="a -> b", lost_ns=9 * S)
+    said = answers([row], [pair], [], {"congestion_window": (10 + others) * S, "server": 90 * S}, None, 1)
+    assert ("most of it from a -> b" in said.who) == told
+
+
+def test_intervals_without_rpcs_are_blank(both: Path) -> None:
+    found = report(str(both))
+    slots = tuple(replace(found.slots[0], time_ns=k * 300_000_000_000) for k in (0, 1, 4))
+    (line,) = (line for line in render(replace(found, slots=slots)).splitlines() if line.startswith("  all "))
+    assert "  all     ██  █  " in line
+    many = tuple(replace(found.slots[0], time_ns=k * 300_000_000_000) for k in (0, 10**9))
+    (line,) = (line for line in render(replace(found, slots=many)).splitlines() if line.startswith("  all "))
+    assert f"  all     █{' ' * 58}█" in line or f"  all     █{' ' * 59}█" in line
 
 
 def test_who_takes_most_time_is_told_even_if_it_waits_for_nothing(shop: str) -> None:
