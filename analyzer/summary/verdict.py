@@ -126,10 +126,10 @@ def _choose(
         return Verdict(f"{most.verdict} {_mention(first)}" if place else most.verdict, most.id)
     if first:
         return Verdict(f"No serious problem was found. Largest cost: {first.verdict}", None)
-    worst = max(_LOSSES, key=lambda cause: budget.get(cause, 0))
-    share = budget.get(worst, 0) / max(1, whole)
+    cause = max(_LOSSES, key=lambda one: budget.get(one, 0))
+    share = budget.get(cause, 0) / max(1, whole)
     if share > _HIDDEN:
-        words = f"{share:.0%} of the RPC time is {worst.replace('_', ' ')}"
+        words = f"{share:.0%} of the RPC time is {cause.replace('_', ' ')}"
         text = f"No cause was found, but {words}: see the time by cause."
         return Verdict(text, None)
     return Verdict("No transport problem was found in this capture.", None)
