@@ -113,8 +113,6 @@ class Limits(Struct, frozen=True, eq=False):
     """Most payload that belongs to no known message, where packets are missing (heuristic: a small part)."""
     default_mss: int = 1448
     """Bytes of a full segment where the capture does not show it (Ethernet MTU 1500 less headers and timestamps)."""
-    examples: int = 2
-    """Messages shown as evidence (heuristic: enough to see a pattern)."""
 
 
 class _Wasted(Struct, frozen=True, eq=False):
@@ -190,7 +188,7 @@ def _make_finding(tables: Tables, wasted: _Wasted, limits: Limits) -> Finding:
         confidence=_shared.lower("high" if spread else "medium", _shared.quality_allows(tables)),
         scope=Scope(tuple(connections), _shared.methods_of_connections(tables, connections)),
         metrics=_measure(tables, wasted, worst, len(connections)),
-        evidence=tuple(_show_gaps(tables, row, limits)),
+        evidence=tuple(_show_packets(tables, worst)),
         explanation=_explain(tables, worst, needed, spread=spread),
         remedies=_list_remedies(_shared.implementation(tables, row, worst % 2)),
         references=(
@@ -280,19 +278,17 @@ def _compare_with_segment(mss: int) -> str:
     return f" (a full segment holds {mss:,})" if mss > 0 else ""
 
 
-def _show_gaps(tables: Tables, row: int, limits: Limits) -> Iterator[Evidence]:
-    idles = tables.idles
-    mine = np.flatnonzero(idles.connection == row)
-    most = mine[np.argsort(-idles.count[mine].astype(np.int64), kind="stable")][: limits.examples]
-    for one in sorted(most.tolist(), key=lambda place: int(idles.start_time_ns[place])):
-        start, length = int(idles.start_time_ns[one]), int(idles.duration_ns[one])
-        yield Evidence(int(idles.before_packet[one]), start, "the last outstanding message ends in this packet")
-        after = f"the client's next message leaves {_shared.milliseconds(length)} later, after all responses"
-        yield Evidence(int(idles.after_packet[one]), start + length, after)
-    packets, messages = (
-        int(_control.sum_directions(column)[row])
-        for column in (tables.directions.payload_packets, tables.directions.messages)
-    )
+def _show_packets(tables: Tables, worst: int) -> Iterator[Evidence]:
+    """Yield the ends of the 10 ms with most packets, and of the connection."""
+    d, row = tables.directions, worst // 2
+    most, first, last = int(d.dense_packets[worst]), int(d.dense_first_packet[worst]), int(d.dense_last_packet[worst])
+    begin, end = int(d.dense_first_time_ns[worst]), int(d.dense_last_time_ns[worst])
+    sender = _shared.host(tables, row, worst % 2)
+    if most > 1:
+        what = f"the first of {most:,} packets of {sender} within {_shared.milliseconds(end - begin)} that end messages"
+        yield Evidence(first, begin, what)
+        yield Evidence(last, end, "the last of them")
+    packets, messages = (int(_control.sum_directions(column)[row]) for column in (d.payload_packets, d.messages))
     counted = f"from here on {packets:,} packets carry {messages:,} messages, both directions"
     yield from _control.show_span(tables, row, counted)
 

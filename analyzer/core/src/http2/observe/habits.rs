@@ -32,6 +32,10 @@ pub struct Habits {
     message_packet: u32,
     /// The interval in which a message ended last.
     interval: i64,
+    /// The packet in which its first message ended.
+    interval_begins: At,
+    /// The packets of the interval in which messages ended.
+    interval_packets: u32,
     row: DirectionRow,
 }
 
@@ -39,7 +43,8 @@ impl Default for Habits {
     fn default() -> Self {
         let row = DirectionRow { first_message_time_ns: -1, last_message_time_ns: -1, ..DirectionRow::default() };
         let frames = Default::default();
-        Self { frames, content: 0, message_packet: 0, interval: i64::MIN, row }
+        let interval_begins = At::new(0, 0);
+        Self { frames, content: 0, message_packet: 0, interval: i64::MIN, interval_begins, interval_packets: 0, row }
     }
 }
 
@@ -114,8 +119,17 @@ impl Habits {
             self.message_packet = at.packet;
             row.message_packets += 1;
             let interval = at.ready_time / INTERVAL;
-            row.busy_intervals += u32::from(interval != self.interval);
-            self.interval = interval;
+            if interval != self.interval {
+                row.busy_intervals += 1;
+                (self.interval, self.interval_begins, self.interval_packets) = (interval, at, 0);
+            }
+            self.interval_packets += 1;
+            if self.interval_packets > row.dense_packets {
+                row.dense_packets = self.interval_packets;
+                row.dense_first_packet = self.interval_begins.packet;
+                row.dense_first_time_ns = self.interval_begins.time;
+                (row.dense_last_packet, row.dense_last_time_ns) = (at.packet, at.time);
+            }
         }
     }
 
@@ -208,5 +222,7 @@ mod tests {
         let row = habits.row();
         assert_eq!((row.messages, row.message_bytes, row.message_packets, row.busy_intervals), (4, 400, 3, 2));
         assert_eq!((row.first_message_time_ns, row.last_message_time_ns), (0, 10 * MS));
+        assert_eq!((row.dense_packets, row.dense_first_packet, row.dense_last_packet), (2, 1, 2));
+        assert_eq!((row.dense_first_time_ns, row.dense_last_time_ns), (0, 9 * MS));
     }
 }

@@ -37,6 +37,7 @@ table!(
         resets: u32, header_block_bytes: u64,
         messages: u32, message_bytes: u64, message_packets: u32,
         first_message_time_ns: i64, last_message_time_ns: i64, busy_intervals: u32,
+        dense_packets: u32, dense_first_packet: u32, dense_last_packet: u32, dense_first_time_ns: i64, dense_last_time_ns: i64,
         bdp_pings: u32, keepalive_pings: u32, drain_pings: u32,
     }
 );
