@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model.analysis import Verdict
 from ..model.budget import CAUSES
-from ..model.finding import Finding
+from ..model.finding import SEVERITIES, Finding
 from ..model.tls import KEY_LOGS, Blocked, RecordFacts, Silences, TlsFacts, TlsReport
 from ..tables import PROTOCOLS, Ints, Tables
 from ..tables.durations import total_ns
@@ -109,7 +109,8 @@ def write_verdict(unread: Sequence[TlsFacts], found: Sequence[Finding]) -> Verdi
         f"{connections}, {probably}, cannot be read without the secrets: record them with the capture and pass "
         "--keylog FILE."
     )
-    grave = sorted((f for f in found if f.severity != "info" and f.id != _QUALITY), key=lambda finding: finding.id)
+    others = (f for f in found if f.severity != "info" and f.id != _QUALITY)
+    grave = sorted(others, key=lambda f: (f.part_of is not None, -SEVERITIES.index(f.severity), f.id))
     if not grave:
         return Verdict(text, _QUALITY if any(f.id == _QUALITY for f in found) else None)
     return Verdict(f"{text} TCP shows: {grave[0].verdict}", grave[0].id)

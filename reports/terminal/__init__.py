@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -21,9 +21,9 @@ from ..shared.drawing import CAUSE_STYLES, LEAST_WIDTH, NARROW, SEVERITY_STYLES,
 from ..shared.narrowed import describe_selection
 from ..shared.quality import find_main, format_span, list_flaws, list_not_judged, list_vantages
 from . import overviews, tls
-from .findings import list_findings, show_finding
+from .findings import list_brief_findings, list_findings, show_finding
 
-__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "render", "render_finding"]
+__all__ = ["CAUSE_STYLES", "LEAST_WIDTH", "SEVERITY_STYLES", "draw", "render", "render_finding", "render_screen"]
 
 _BAR = 12
 """Columns of the longest bar beside the meanings of causes."""
@@ -33,6 +33,12 @@ _LEAST_BAR = 6
 """Columns of the longest bar below which no bars are drawn: shorter ones cannot be compared."""
 _FIGURES = 25
 """Columns that a cause's duration, its share and the space between them take."""
+SCREEN = 40
+"""Lines of a report without details: a screen."""
+_SMALL_CAUSE = 0.01
+"""Share of RPC time below which a report without details leaves a cause out."""
+_LAYOUTS = ((3, 3), (2, 3), (2, 2), (1, 2), (1, 1), (0, 1))
+"""Reports without details, the fullest first: findings with their proof, and of other things."""
 
 
 def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: int | None = None) -> str:
@@ -49,17 +55,56 @@ def render(analysis: Analysis, *, width: int = 100, colour: bool = False, top: i
     return draw(parts, width=width, colour=colour)
 
 
+def render_screen(analysis: Analysis, *, width: int = 100, colour: bool = False) -> str:
+    """Render what fits one screen: verdict, time by cause, and for the worst findings the proof and one remedy."""
+    width = max(LEAST_WIDTH, width)
+    for findings, others in _LAYOUTS:
+        text = draw(_list_brief_parts(analysis, width, findings, others), width=width, colour=colour)
+        if text.count("\n") <= SCREEN:
+            break
+    return text
+
+
+def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int) -> list[RenderableType]:
+    """List the parts with so many findings in full, and so many methods, connections, and findings in a line each."""
+    parts = _begin(analysis)
+    if analysis.totals.rpcs:
+        budget = analysis.ends.budget if analysis.ends else analysis.budget
+        least = _SMALL_CAUSE * sum(budget.values())
+        large = {cause: ns for cause, ns in budget.items() if ns >= least}
+        parts += [Text(), _show_budget(large, explain_causes(analysis.ends), width, sum(budget.values()))]
+    else:
+        parts += tls.parts(analysis, most=1, ways=False)
+    if analysis.client:
+        parts += [Text(), *client.parts(analysis.client, width)]
+    parts += list_brief_findings(analysis, width, findings, others)
+    parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
+    parts += [Text(), *overviews.connections(analysis.connections, width, others, hops.find_behind(analysis))]
+    notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
+    more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]
+    return [*parts, Text(), Text(f"more ({', '.join(more)}): grpcdiag analyze --details", style="dim")]
+
+
+def _name_sections(analysis: Analysis) -> Iterator[str]:
+    """Name the sections that only the whole report has."""
+    if analysis.ends or analysis.apart:
+        yield "both ends"
+    if analysis.hops:
+        yield "proxies"
+    if analysis.other_requests:
+        yield "other requests"
+    if analysis.tls and not analysis.totals.rpcs:
+        yield "how to get the TLS secrets"
+
+
 def render_finding(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
     """Render one finding in full, with number 1."""
     return draw(show_finding(1, finding, analysis, width), width=width, colour=False)
 
 
 def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[RenderableType]:
-    parts: list[RenderableType] = [_show_capture(analysis), _show_quality(analysis)]
-    parts += [_show_sidecar(analysis.recording)] if analysis.recording else []
-    parts += [_show_selection(analysis.narrowed)] if analysis.narrowed else []
+    parts = _begin(analysis)
     budget = analysis.ends.budget if analysis.ends else analysis.budget
-    parts += [Text(), _show_verdict(analysis)]
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += (
         [Text(), _show_budget(budget, explain_causes(analysis.ends), width)]
@@ -82,6 +127,13 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     notes = [f"not judged: {', '.join(ids)}: {safe(reason)}" for ids, reason in list_not_judged(analysis)]
     notes += [f"note: {safe(warning)}" for warning in analysis.quality.warnings]
     return parts + ([Text(), *(Text(note, style="dim") for note in notes)] if notes else [])
+
+
+def _begin(analysis: Analysis) -> list[RenderableType]:
+    parts: list[RenderableType] = [_show_capture(analysis), _show_quality(analysis)]
+    parts += [_show_sidecar(analysis.recording)] if analysis.recording else []
+    parts += [_show_selection(analysis.narrowed)] if analysis.narrowed else []
+    return [*parts, Text(), _show_verdict(analysis)]
 
 
 def _show_capture(analysis: Analysis) -> Text:
@@ -140,8 +192,11 @@ def _show_verdict(analysis: Analysis) -> Panel:
     return Panel(text, box=box.ROUNDED, title="verdict", title_align="left", border_style=style)
 
 
-def _show_budget(budget: Mapping[str, int], meanings: Mapping[str, str], width: int) -> RenderableType:
-    total = sum(budget.values())
+def _show_budget(
+    budget: Mapping[str, int], meanings: Mapping[str, str], width: int, whole: int | None = None
+) -> RenderableType:
+    """Show causes with their shares of `whole`, by default their sum."""
+    total = whole or sum(budget.values())
     with_meanings = width >= NARROW
     longest = _BAR if with_meanings else _NARROW_BAR * width // 100
     room = min(longest, width - max(map(len, budget), default=0) - _FIGURES)

@@ -10,13 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from ...analyzer.model.analysis import Analysis
-from ...analyzer.model.finding import Evidence, Finding
+from ...analyzer.model.finding import Evidence, Finding, Remedy
 from ...analyzer.model.text import count, duration, packet_filter, safe
 from ..shared.drawing import NARROW, SEVERITY_STYLES, more, pair
 from ..shared.quality import rank_cost
 
 MOST_EVIDENCE = 4
 """Packets shown for a finding; the rest are in the JSON report."""
+_PROOF = 3
+"""Packets shown for a finding in a report without details."""
 MOST_REMEDIES = 2
 """Remedies shown for a finding; the rest are in the JSON report."""
 MOST_NAMES = 8
@@ -46,17 +48,46 @@ def list_findings(analysis: Analysis, width: int, top: int | None) -> Iterator[R
         yield from more(len(remarks) - len(remarks[:top]), "finding")
 
 
-def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
-    """Show one finding with its evidence and its remedies."""
+def list_brief_findings(analysis: Analysis, width: int, shown: int, others: int) -> Iterator[RenderableType]:
+    """Show the `shown` worst findings with their proof and one remedy, and `others` more in a line each."""
+    ranked = sorted(analysis.findings, key=rank_cost)
+    grave = [finding for finding in ranked if finding.severity != "info" and finding.part_of is None]
+    for number, finding in enumerate(grave[:shown], start=1):
+        yield Text()
+        yield _show_head(number, finding)
+        proof = finding.evidence[:_PROOF]
+        parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs))]
+        parts += [_show_evidence(proof, analysis.capture.first_time_ns or 0, width - _INDENT)]
+        parts += [_show_remedies(finding.remedies[:1], width - _INDENT)] if finding.remedies else []
+        yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
+    left = grave[shown:] + [finding for finding in ranked if finding not in grave]
+    if left:
+        yield Text()
+        yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
+        severities = ["" if finding.severity == "info" else finding.severity for finding in left]
+        yield _show_in_lines(left[:others], severities[:others], width)
+        yield from more(len(left) - others, "finding")
+
+
+def _show_head(number: int, finding: Finding) -> RenderableType:
     style = SEVERITY_STYLES[finding.severity]
     head = Text.assemble((finding.severity, style), (f" {finding.id}", "bold"), f"  {safe(finding.title)}")
-    yield pair([(Text(f"{number}.", style="bold"), head)], gap=1)
+    return pair([(Text(f"{number}.", style="bold"), head)], gap=1)
+
+
+def show_finding(number: int, finding: Finding, analysis: Analysis, width: int) -> Iterator[RenderableType]:
+    """Show one finding with its evidence and its remedies."""
+    yield _show_head(number, finding)
     room = width - _INDENT
     start = analysis.capture.first_time_ns or 0
     parts: list[RenderableType] = [_show_cost(finding, bool(analysis.totals.rpcs)), Text(safe(finding.explanation))]
-    parts += [Text("packets that show it", style="bold"), _show_evidence(finding, start, room)]
+    parts += [Text("packets that show it", style="bold"), _show_evidence(finding.evidence[:MOST_EVIDENCE], start, room)]
     parts += [_show_filter(finding)]
-    parts += [Text("what to do", style="bold"), _show_remedies(finding, room)] if finding.remedies else []
+    parts += (
+        [Text("what to do", style="bold"), _show_remedies(finding.remedies[:MOST_REMEDIES], room)]
+        if finding.remedies
+        else []
+    )
     parts += [_show_commands(finding, analysis)]
     yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
 
@@ -86,8 +117,8 @@ def _list_names(noun: str, names: Sequence[str]) -> str:
     return f"{noun}{'s' * (noun != '' and len(names) != 1)} {shown}{more}".strip()
 
 
-def _show_evidence(finding: Finding, start: int, width: int) -> RenderableType:
-    shown = sorted(finding.evidence[:MOST_EVIDENCE], key=lambda item: (item.time_ns, item.packet))
+def _show_evidence(evidence: Sequence[Evidence], start: int, width: int) -> RenderableType:
+    shown = sorted(evidence, key=lambda item: (item.time_ns, item.packet))
     if width < NARROW - _INDENT:
         lines = [Text(f" #{item.packet}  {_format_time(item, start)}  {safe(item.what)}") for item in shown]
         return Group(*lines)
@@ -110,9 +141,9 @@ def _show_filter(finding: Finding) -> Text:
     return Text.assemble((" Wireshark  ", "dim"), packet_filter(packets))
 
 
-def _show_remedies(finding: Finding, width: int) -> RenderableType:
+def _show_remedies(remedies: Sequence[Remedy], width: int) -> RenderableType:
     shown = []
-    for remedy in finding.remedies[:MOST_REMEDIES]:
+    for remedy in remedies:
         present = "" if remedy.present is None else f" (is {remedy.present} here)"
         shown.append((safe(remedy.implementation), safe(f"{remedy.knob}{present}: {remedy.note}")))
     if width < NARROW - _INDENT:

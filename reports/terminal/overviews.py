@@ -18,6 +18,8 @@ from ..shared.quality import list_implementations
 MOST = 20
 """Methods or connections shown; the rest are counted."""
 
+_MOST_STATUSES = 4
+"""Statuses shown for a method; the rest are one number."""
 _QUANTILES = ("p50", "p90", "p99", "max")
 
 
@@ -47,8 +49,12 @@ def _name_method(method: MethodFacts) -> str:
 
 
 def _format_statuses(method: MethodFacts) -> str:
-    names = method.statuses
-    return ", ".join(f"{name} {n:,}" if len(names) > 1 else name for name, n in names.items())
+    if len(method.statuses) == 1:
+        return next(iter(method.statuses))
+    most = sorted(method.statuses.items(), key=lambda item: -item[1])
+    others = sum(n for _, n in most[_MOST_STATUSES:])
+    shown = most[:_MOST_STATUSES] + ([("others", others)] if others else [])
+    return ", ".join(f"{name} {n:,}" for name, n in shown)
 
 
 def _format_latencies(method: MethodFacts) -> list[str]:

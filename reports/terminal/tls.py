@@ -17,10 +17,10 @@ MOST = 10
 """Connections shown; the rest are counted."""
 
 
-def parts(analysis: Analysis) -> list[RenderableType]:
+def parts(analysis: Analysis, *, most: int = MOST, ways: bool = True) -> list[RenderableType]:
     """List the parts of the section; empty without such connections.
 
-    The ways to get secrets are shown only where no RPC could be read.
+    The ways to get secrets are shown only where no RPC could be read, and if `ways` is set.
     """
     if not analysis.tls:
         return []
@@ -28,15 +28,15 @@ def parts(analysis: Analysis) -> list[RenderableType]:
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for one in analysis.tls.connections[:MOST]:
+    for one in analysis.tls.connections[:most]:
         for line in _list_rows(one, analysis):
             table.add_row(*line)
     head = Text(f"{count(len(analysis.tls.connections), 'TLS connection')} without secrets", style="bold")
     found: list[RenderableType] = [
         Text(),
-        Group(head, table, *more(len(analysis.tls.connections) - MOST, "connection")),
+        Group(head, table, *more(len(analysis.tls.connections) - most, "connection")),
     ]
-    return found if analysis.totals.rpcs else [*found, Text(), _show_key_logs()]
+    return [*found, Text(), _show_key_logs()] if ways and not analysis.totals.rpcs else found
 
 
 def _list_rows(one: TlsFacts, analysis: Analysis) -> Iterator[tuple[str, str, str]]:

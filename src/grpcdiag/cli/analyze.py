@@ -78,6 +78,9 @@ def command(
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Most findings, methods and connections to show in the text.")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show everything in the text: by default only what fits one screen.")
+    ] = False,
     connection: Annotated[
         list[int] | None,
         typer.Option("--connection", "-c", min=0, help="Select RPCs of this connection; repeatable."),
@@ -124,7 +127,7 @@ def command(
                 analysis = _analyze_part(files, chosen, options, report_progress)
             else:
                 analysis = _analyze_whole(files, options, report_progress, chosen_format, output, analyse)
-        _report(analysis, chosen_format, output, top)
+        _report(analysis, chosen_format, output, top, details=details or show_messages)
     if fail_on and _has_severity(analysis, fail_on.value):
         raise typer.Exit(FAIL_ON)
 
@@ -148,7 +151,7 @@ def _analyze_whole(
         shown = format_ is Format.json or (format_ is Format.terminal and has_content)
         if seen is None or not shown:
             raise
-        _report(seen, format_, output, None)
+        _report(seen, format_, output, None, details=False)
         if seen.tls is None:
             raise
         text = "the connections that offer HTTP/2 are encrypted with TLS, and the secrets are missing; "
@@ -168,7 +171,7 @@ def _write_drawing(
     return html.write_page(files, chosen, output, quiet, analyse)
 
 
-def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None) -> None:
+def _report(analysis: Analysis, format_: Format, output: Path | None, top: int | None, *, details: bool) -> None:
     if format_ is Format.json:
         from ..reports import analysis_json
 
@@ -181,7 +184,11 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
     else:
         from ..reports import terminal
 
-        write(terminal.render(analysis, width=columns(output), colour=coloured(output), top=top), output)
+        width, colour = columns(output), coloured(output)
+        if details or top or output:
+            write(terminal.render(analysis, width=width, colour=colour, top=top), output)
+        else:
+            write(terminal.render_screen(analysis, width=width, colour=colour), output)
 
 
 def _analyze(

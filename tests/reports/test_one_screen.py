@@ -1,0 +1,46 @@
+"""`analyze` without `--details` fits a screen, and says what the whole report begins with."""
+
+from __future__ import annotations
+
+import pytest
+from support import ALL_CAPTURES, grpcdiag, recorded
+
+from grpcdiag.analyzer.analysis import analyze
+from grpcdiag.analyzer.decode.errors import NoGrpcError
+from grpcdiag.reports import terminal
+
+
+@pytest.mark.parametrize("files", ALL_CAPTURES)
+def test_it_fits_a_screen(files: tuple[str, ...]) -> None:
+    try:
+        analysis = analyze(list(files))
+    except NoGrpcError as error:
+        if error.analysis is None:
+            return
+        analysis = error.analysis
+    grave = [finding for finding in analysis.findings if finding.severity != "info" and finding.part_of is None]
+    for width in (80, 120):
+        text = terminal.render_screen(analysis, width=width)
+        assert text.count("\n") <= terminal.SCREEN, text
+        assert analysis.verdict.text.split()[0] in text
+        assert not grave or any(finding.id in text for finding in grave)
+
+
+def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
+    files = [recorded("field-cases/ably-staggered-veth.pcap.zst")]
+    analysis = analyze(files)
+    text = terminal.render_screen(analysis)
+    (finding,) = [one for one in analysis.findings if one.severity == "critical"]
+    shown = [item for item in finding.evidence if f"#{item.packet} " in text]
+    assert len(shown) == 3
+    assert finding.remedies[0].knob.split("(")[0] in text
+    assert "Wireshark" not in text
+    assert "more (packets, remedies): grpcdiag analyze --details" in text
+
+
+def test_the_whole_report_is_asked_for() -> None:
+    file = recorded("field-cases/ably-staggered-veth.pcap.zst")
+    brief, whole = grpcdiag("analyze", file), grpcdiag("analyze", file, "--details")
+    assert "Wireshark" in whole.out
+    assert "Wireshark" not in brief.out
+    assert len(brief.out) < len(whole.out)
