@@ -50,7 +50,7 @@ def test_an_attempt_that_its_server_killed_is_in_a_finding(tmp_path: Path, sprea
     assert "the proxy retries" in words(finding)
     assert {item.packet for item in analysis.hops[0].evidence} & {item.packet for item in finding.evidence}
     assert "1 attempt behind the proxy" in analysis.verdict.text
-    assert "held 1 call that it retried for 1" in analysis.verdict.text
+    assert "while it retried 1 call: look for why attempts failed" in analysis.verdict.text
 
 
 @pytest.mark.parametrize(("calls", "resets"), [(20, 2), (0, 6)])
