@@ -59,7 +59,17 @@ def of_part(seen: Read, chosen: Selection, sidecar: Sidecar | None = None, notes
     """Analyse some of the RPCs as if there were no others. Raises NoGrpcError, NarrowError."""
     from .selection.narrow import narrow
 
-    return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
+    proxies = [] if chosen.connections else find_proxies(seen.tables)
+    if not proxies:
+        return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
+    from .hops.legs import join_legs, narrow_legs, select_legs
+    from .hops.look import MOST_RPCS
+
+    legs = join_legs(seen, proxies) if seen.tables.rpc_count <= MOST_RPCS else None
+    if legs is None:
+        return of_tables(seen.tables, sidecar, notes, lambda tables: narrow(tables, seen, chosen))
+    some = select_legs(legs, chosen)
+    return of_tables(seen.tables, sidecar, notes, lambda tables: narrow_legs(tables, some, seen, chosen), some)
 
 
 def of_tables(
@@ -77,6 +87,7 @@ def of_tables(
         raise NoGrpcError(figures.why_no_grpc(tables), None if narrowing else _analyze_without_rpcs(tables, notes))
     recording = None
     proxies = legs.notes if legs else None if narrowing else tuple(describe_proxies(tables))
+    hops = legs.hops if legs else ()
     tables = legs.tables if legs else tables
     if sidecar is not None:
         from .sidecar.read import Mismatch, apply_sidecar
@@ -104,7 +115,7 @@ def of_tables(
             ABOUTS,
             totals,
             calls=figures.summarize_calls(tables),
-            hops=legs.hops if legs else (),
+            hops=hops,
             fault=legs.faults[0].text if legs and legs.faults else "",
         ),
         connections=figures.connection_facts(tables),
@@ -114,7 +125,7 @@ def of_tables(
         recording=recording,
         narrowed=part.narrowed if part else None,
         other_requests=list_other_requests(tables),
-        hops=legs.hops if legs else (),
+        hops=hops,
         tls=None if part else tls.report(tls.find_facts(tables)),
     )
 

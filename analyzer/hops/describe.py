@@ -203,7 +203,7 @@ def _say_retries(proxy: str, held: Held, whole_ns: int) -> str:
     if time <= _MOST * whole_ns:
         return ""
     calls = count(int(retried.sum()), "call")
-    return f"The proxy {proxy} held {calls} that it retried for {duration(time)}: look for why the attempts failed."
+    return f"The proxy {proxy} held calls for {duration(time)} while it retried {calls}: look for why attempts failed."
 
 
 def _say_verdict(first: str, counts: _Counts, calls: int) -> str:

@@ -18,6 +18,7 @@ from .dividing import Held
 from .matching import AMBIGUOUS, Joined
 
 _CUT = (_failures.CLIENT_DEADLINE, _failures.CLIENT_RESET)
+_BY_SERVER = (TRAILERS, _failures.HTTP_STATUS, _core.STATUS_SOURCES.index("server_reset"))
 _EXAMPLES = 2
 """Calls shown as evidence (heuristic: enough to look one up)."""
 _OF_STATUSES = ("rpc-errors", "cancelled", "deadline-exceeded", "proxy-error")
@@ -62,7 +63,7 @@ class Ends(Struct, frozen=True, eq=False):
     same: Mask
     """Whether it failed with the status of the server behind."""
     changed: Mask
-    """Whether the server behind gave another status than the client got."""
+    """Whether the leg behind ended with another status than the proxy gave, and not by the proxy's reset."""
 
 
 def compare_ends(tables: Tables, held: Held, joined: Joined) -> Ends:
@@ -79,14 +80,17 @@ def compare_ends(tables: Tables, held: Held, joined: Joined) -> Ends:
     # an HTTP status instead of the trailers that the server behind sent has the same meaning at best
     replaced = (rpcs.status_source[front] == _failures.HTTP_STATUS) & ended
     other = (behind != _failures.OK) & (behind != NOT_SEEN) & ((behind != status) | replaced)
+    other &= ~np.isin(rpcs.status_source[last], _CUT)
+    # the end of a connection before the proxy may be the client's doing
+    by_proxy = failed & np.isin(rpcs.status_source[front], _BY_SERVER)
     attempts, again = _find_attempts(tables, held, joined)
     return Ends(
         attempts=attempts,
         again=again,
         went_on=was_cut & (ended | open_yet) & (until > ends[front] + trip),
-        lost=failed & (behind == _failures.OK),
+        lost=by_proxy & (behind == _failures.OK),
         same=failed & (behind == status) & ~replaced,
-        changed=failed & other,
+        changed=by_proxy & other,
     )
 
 

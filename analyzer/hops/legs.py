@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..decode.runner import DecodeOptions, Progress
 from ..model.analysis import Hop
 from ..selection.methods import methods
+from ..selection.narrow import Part, narrow, select_rpcs
 from ..selection.part import part
 from ..selection.reading import Read, read, streams_of
 from ..selection.selection import Selection
@@ -53,6 +54,12 @@ class Legs(Struct, frozen=True, eq=False):
     """Sentences about what was joined."""
     parent: Ints
     """Row of each RPC's leg before the proxy; -1 if it has none or is ambiguous."""
+    calls: Ints
+    """Row of each RPC's first leg, which is its call; its own row if it has no leg before."""
+    last: _Mask
+    """Whether an RPC has no leg behind it."""
+    describe: Callable[[_Mask], list[tuple[Hop, tuple[Fault, ...]]]]
+    """Describes what the proxies did with some of the calls, given all of their legs."""
 
 
 def read_legs(
@@ -83,7 +90,12 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
     calls, last = joined.parent < 0, np.ones(len(joined.parent), dtype=bool)
     last[joined.parent[~calls]] = False
     counted = methods(tables, calls, seen)
-    described = [describe_hop(tables, one, of, joined, messages) for one in proxies for of in _of(tables, held, one)]
+
+    def describe(mine: _Mask) -> list[tuple[Hop, tuple[Fault, ...]]]:
+        found = ((one, of) for one in proxies for of in _of(tables, held, one, mine))
+        return [describe_hop(tables, one, of, joined, messages) for one, of in found]
+
+    described = describe(np.ones(len(calls), dtype=bool))
     return Legs(
         tables=_count_once(tables, calls, last, counted),
         behind=_take_last(tables, last, counted, seen),
@@ -93,7 +105,31 @@ def join_legs(seen: Read, proxies: Sequence[Proxy]) -> Legs | None:
         failure_budgets=tables.failure_budgets,
         notes=tuple(note_hop(tables, hop) for hop, _ in described),
         parent=joined.sure_parent,
+        calls=_find_calls(joined.parent),
+        last=last,
+        describe=describe,
     )
+
+
+def select_legs(legs: Legs, chosen: Selection) -> Legs:
+    """Describe only what the proxies did with the selected calls. Raises NarrowError when there are none."""
+    described = legs.describe(select_rpcs(legs.tables, chosen, legs.calls))
+    faults = tuple(fault for _, some in described for fault in some)
+    return replace(legs, hops=tuple(hop for hop, _ in described), faults=faults)
+
+
+def narrow_legs(tables: Tables, legs: Legs, seen: Read, chosen: Selection) -> Part:
+    """Take the selected calls of `tables`, which are those of `legs`, perhaps with a sidecar. Raises NarrowError."""
+    part = narrow(tables, seen, chosen, legs.calls)
+    behind = select_rpcs(tables, chosen, legs.calls) & legs.last
+    return replace(part, servers=_take_last(tables, behind, part.tables.methods, seen))
+
+
+def _find_calls(parent: Ints) -> Ints:
+    calls = np.arange(len(parent))
+    while (inner := parent[calls] >= 0).any():
+        calls = np.where(inner, parent[calls], calls)
+    return calls
 
 
 def _find_rows(tables: Tables, *connections: Ints) -> Ints:
@@ -155,13 +191,15 @@ def _find_concurrent(tables: Tables, front: Ints, back: Ints) -> tuple[Ints, Int
     return behind, well if len(well) else before
 
 
-def _of(tables: Tables, found: Sequence[Held], proxy: Proxy) -> list[Held]:
-    """Take the calls through one proxy, none without any."""
+def _of(tables: Tables, found: Sequence[Held], proxy: Proxy, chosen: _Mask) -> list[Held]:
+    """Take the chosen calls through one proxy, none without any."""
     if not found:
         return []
     held = Held(*(np.concatenate([getattr(one, name) for one in found]) for name in Held.__struct_fields__))
     connection = tables.rpcs.connection
-    mine = np.isin(connection[held.front], proxy.front) & np.isin(connection[held.first], proxy.back)
+    mine = (
+        chosen[held.front] & np.isin(connection[held.front], proxy.front) & np.isin(connection[held.first], proxy.back)
+    )
     return [Held(*(getattr(held, name)[mine] for name in Held.__struct_fields__))] if mine.any() else []
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ..model.analysis import Narrowed
 from ..model.detector import About
-from ..tables import Tables
+from ..tables import Ints, Tables
 from ..tables.durations import total_ns
 from .methods import methods
 from .part import part
@@ -31,9 +31,13 @@ class Part(Struct, frozen=True, eq=False):
     """Tables of connections all of whose RPCs are selected; methods are those of all selected RPCs."""
     narrowed: Narrowed
     """What was selected, and how much it is."""
+    servers: Tables | None = None
+    """Tables of the legs behind the last proxies, where the servers are; None without joined legs."""
 
     def choose_tables(self, about: About) -> Tables:
         """Return the tables that a detector may use."""
+        if about.judges_servers and self.servers is not None:
+            return self.servers
         return self.whole if about.whole_connections else self.tables
 
     def explain_skipped(self, about: About) -> str | None:
@@ -49,26 +53,33 @@ class Part(Struct, frozen=True, eq=False):
         )
 
 
-def narrow(tables: Tables, seen: Read, chosen: Selection) -> Part:
-    """Take the selected part of `tables`, which are those of `seen`, perhaps with a sidecar. Raises NarrowError."""
+def narrow(tables: Tables, seen: Read, chosen: Selection, calls: Ints | None = None) -> Part:
+    """Take the selected part of `tables`, which are those of `seen`, perhaps with a sidecar. Raises NarrowError.
+
+    `calls` has the row of each RPC's first leg, where legs are joined: a leg is selected if its call is.
+    """
     rpcs = tables.rpcs
-    mine = select_rpcs(tables, chosen)
+    mine = select_rpcs(tables, chosen, calls)
     on = np.bincount(rpcs.connection, minlength=len(tables.connections.rpcs))
     kept = np.bincount(rpcs.connection[mine], minlength=len(on))
     whole = (kept > 0) & (kept == on)
     if chosen.method is None and chosen.trace is None:
         whole |= (on == 0) & select_without_rpcs(tables, chosen)
-    counted = methods(tables, mine, seen)
+    once = np.ones(len(mine), dtype=bool) if calls is None else calls == np.arange(len(mine))
+    counted = methods(tables, mine & once, seen)
     others = select_other_requests(tables, chosen)
     judged = part(tables, mine, whole | (kept > 0), counted, seen, whole, others)
     apart = (kept > 0) & ~whole
     alone = judged
     if apart.any():
         alone = part(tables, mine & whole[rpcs.connection], whole, counted, seen, whole, others)
-    return Part(judged, alone, _describe_selection(tables, mine, chosen, tuple(np.flatnonzero(apart).tolist())))
+    in_part = tuple(np.flatnonzero(apart).tolist())
+    return Part(judged, alone, _describe_selection(tables, mine & once, once, chosen, in_part))
 
 
-def _describe_selection(tables: Tables, mine: Mask, chosen: Selection, in_part: tuple[int, ...]) -> Narrowed:
+def _describe_selection(
+    tables: Tables, mine: Mask, once: Mask, chosen: Selection, in_part: tuple[int, ...]
+) -> Narrowed:
     rpcs = tables.rpcs
     return Narrowed(
         connections=chosen.connections or None,
@@ -77,8 +88,8 @@ def _describe_selection(tables: Tables, mine: Mask, chosen: Selection, in_part: 
         to_ns=chosen.to_ns,
         trace_id=None if chosen.trace is None else f"{chosen.trace:032x}",
         rpcs=int(mine.sum()),
-        of_rpcs=len(mine),
+        of_rpcs=int(once.sum()),
         rpc_time_ns=total_ns(rpcs.duration_ns[mine]),
-        of_rpc_time_ns=total_ns(rpcs.duration_ns),
+        of_rpc_time_ns=total_ns(rpcs.duration_ns[once]),
         connections_in_part=in_part,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..decode.errors import NarrowError
-from ..tables import Tables
+from ..tables import Ints, Tables
 from .reading import Mask
 from .selection import Selection, matches
 
@@ -13,8 +13,8 @@ NAMED = 10
 """Methods or connections that a message names at most."""
 
 
-def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
-    """Mark the selected rows of the RPCs table. Raises NarrowError when there are none."""
+def select_rpcs(tables: Tables, chosen: Selection, calls: Ints | None = None) -> Mask:
+    """Mark the selected rows of the RPCs table, or those whose row in `calls` is. Raises NarrowError when none is."""
     rpcs, first = tables.rpcs, tables.capture["first_time_ns"] or 0
     mine = np.ones(len(rpcs.connection), dtype=np.bool_)
     if chosen.connections:
@@ -33,6 +33,7 @@ def select_rpcs(tables: Tables, chosen: Selection) -> Mask:
         mine &= rpcs.start_time_ns >= first + chosen.from_ns
     if chosen.to_ns is not None:
         mine &= rpcs.start_time_ns <= first + chosen.to_ns
+    mine = mine if calls is None else mine[calls]
     if not mine.any():
         raise NarrowError(_explain_none(tables, chosen))
     return mine

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judging import changed
+from msgspec.structs import replace
 from support import RECORDED, recorded
 
 from grpcdiag.analyzer.decode.decode import decode
-from grpcdiag.analyzer.summary.hops import describe_proxies
+from grpcdiag.analyzer.summary import hops
+from grpcdiag.analyzer.summary.hops import describe_proxies, find_proxies
 from grpcdiag.analyzer.tables import NO_METHOD, Tables
 
 PROXIES = {
@@ -79,3 +81,25 @@ def test_rpcs_without_rows_do_not_speak_against_a_proxy() -> None:
     assert 0 < int(((methods != NO_METHOD) & ~behind).sum()) < 0.9 * int((~behind).sum())
     (sentence,) = describe_proxies(changed(tables, "rpcs", method=methods))
     assert sentence.startswith("10.91.3.2:8002 looks like a proxy")
+
+
+@pytest.mark.parametrize("why", ["one client", "other methods"])
+def test_rpcs_are_not_looked_at_where_there_can_be_no_proxy(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, _ = seen_twice()
+    if why == "one client":
+        c, ports = tables.connections, tables.connections.server_port
+        servers = {"client_ip": np.zeros_like(c.client_ip), "server_ip": np.where(ports == 9000, 1, 2)}
+        tables = replace(changed(tables, "connections", **servers), addresses=("10.0.0.1", "10.0.0.2", "10.0.0.3"))
+    else:
+        used = tables.connection_methods
+        tables = changed(tables, "connection_methods", method=np.arange(len(used.method)).astype(used.method.dtype))
+    monkeypatch.setattr(hops, "_take_side", None)
+    assert list(describe_proxies(tables)) == []
+
+
+def test_a_capture_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, _ = seen_twice()
+    first = find_proxies(tables)
+    monkeypatch.setattr(hops, "_look", None)
+    assert find_proxies(tables) is first
+    assert len(list(describe_proxies(tables))) == 1

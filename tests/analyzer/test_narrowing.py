@@ -227,3 +227,20 @@ def test_nothing_left_says_what_there_is(chosen: Selection, says: str) -> None:
 )
 def test_patterns(pattern: str, name: str, meant: bool) -> None:
     assert matches(name, pattern) is meant
+
+
+@pytest.mark.parametrize(
+    ("chosen", "calls"),
+    [(Selection(method="*"), 177), (Selection(to_ns=1_000_000_000), 27), (Selection(from_ns=1_000_000_000), 150)],
+)
+def test_calls_through_a_proxy_count_once(chosen: Selection, calls: int) -> None:
+    files = [recorded("wild/hop-proxy-slow-a.pcap.zst")]
+    whole, some = analyze(files), part(files, chosen)
+    assert some.narrowed
+    assert (some.totals.rpcs, some.narrowed.rpcs, some.narrowed.of_rpcs) == (calls, calls, 177)
+    assert [hop.calls for hop in some.hops] == [calls]
+    assert some.hops[0].verdict in some.verdict.text
+    if calls == whole.totals.rpcs:
+        assert (some.methods, some.budget) == (whole.methods, whole.budget)
+    assert some.budget["proxy"] > some.budget["server"]
+    assert "server-latency" not in {finding.id for finding in some.findings}

@@ -50,7 +50,7 @@ def test_an_attempt_that_its_server_killed_is_in_a_finding(tmp_path: Path, sprea
     assert "the proxy retries" in words(finding)
     assert {item.packet for item in analysis.hops[0].evidence} & {item.packet for item in finding.evidence}
     assert "1 attempt behind the proxy" in analysis.verdict.text
-    assert "held 1 call that it retried for 1" in analysis.verdict.text
+    assert "while it retried 1 call: look for why attempts failed" in analysis.verdict.text
 
 
 @pytest.mark.parametrize(("calls", "resets"), [(20, 2), (0, 6)])
@@ -119,6 +119,33 @@ def test_statuses_that_a_proxy_changes_are_in_a_finding(
         assert "behind the proxy: trailers with status PERMISSION_DENIED" in words(finding)
     elif changed:
         assert "UNAVAILABLE became INTERNAL" in hop.text
+
+
+def test_a_timeout_of_the_proxy_is_no_changed_status(tmp_path: Path) -> None:
+    """The proxy resets the leg behind, and answers DEADLINE_EXCEEDED itself."""
+    front, back = Leg(), Leg()
+    pass_on(front, back, trace)
+    first = front.begin(1020, trace(50))
+    second = back.begin(1022, trace(50))
+    back.at(1050)
+    second.cancel("client")
+    front.end(1051, first, status=4)
+    analysis = analyze([capture(tmp_path, (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client"))])
+    (hop,) = analysis.hops
+    assert (hop.calls, hop.statuses_changed, hop.answers_lost) == (7, 0, 0)
+
+
+def test_an_end_of_the_clients_connection_is_no_lost_answer(tmp_path: Path) -> None:
+    front, back = Leg(), Leg()
+    pass_on(front, back, trace)
+    front.begin(1020, trace(50))
+    back.end(1040, back.begin(1022, trace(50)))
+    front.at(1050)
+    legs = (front, CLIENT, PROXY, "server"), (back, OUTWARD, SERVER, "client")
+    analysis = analyze([capture(tmp_path, *legs, killed=0)])
+    (hop,) = analysis.hops
+    assert (hop.calls, hop.statuses_changed, hop.answers_lost) == (7, 0, 0)
+    assert "the server behind answered" not in analysis.verdict.text
 
 
 def test_an_answer_that_a_proxy_loses_is_in_a_finding(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ impl Replacer {
             return parts.iter().flat_map(|part| part.octets()).copied().collect();
         }
         match kind {
-            Kind::Method => self.method(parts, coded),
+            Kind::Method => self.path(parts, coded),
             Kind::Trace => parts.iter().flat_map(|&part| self.attempt(kind, &[part], true, 0)).collect(),
             Kind::Name | Kind::Value => self.attempt(kind, parts, coded, 0),
         }
@@ -146,6 +146,17 @@ impl Replacer {
         &self.methods
     }
 
+    /// The replacement of a path; one method has one, whatever query follows it.
+    fn path(&mut self, parts: &[Part<'_>], coded: bool) -> Vec<u8> {
+        let end = parts.iter().position(|part| *part == Part::Kept(b"?")).unwrap_or(parts.len());
+        let (front, query) = parts.split_at(end);
+        if query.is_empty() || !is_exact(front) {
+            return self.method(parts, coded);
+        }
+        let method = self.method(front, coded);
+        self.attempt(Kind::Value, &[&[Part::Kept(&method)], query].concat(), coded, 0)
+    }
+
     fn method(&mut self, parts: &[Part<'_>], coded: bool) -> Vec<u8> {
         let whole: Vec<u8> = parts.iter().flat_map(|part| part.octets().iter().copied()).collect();
         if let Some(known) = self.methods.get(&whole) {
@@ -166,16 +177,12 @@ impl Replacer {
     }
 
     fn attempt(&self, kind: Kind, parts: &[Part<'_>], coded: bool, nth: u32) -> Vec<u8> {
-        let kept = |part: &Part<'_>| matches!(part, Part::Kept(_));
-        let bits = |of: &mut dyn Iterator<Item = &Part<'_>>| -> usize {
-            of.flat_map(|part| part.octets()).map(|&octet| code_bits(octet)).sum()
-        };
         let encoded = bits(&mut parts.iter()).div_ceil(8);
         let fixed = bits(&mut parts.iter().filter(|part| kept(part)));
         let hidden: Vec<u8> = parts.iter().filter(|part| !kept(part)).flat_map(|part| part.octets()).copied().collect();
         let mut draw = Draw(self.key.number(&[&[kind as u8], &nth.to_be_bytes(), &hidden]));
         let length: usize = parts.iter().map(|part| part.octets().len()).sum();
-        let (least, most) = if kind == Kind::Trace {
+        let (least, most) = if kind == Kind::Trace || kind == Kind::Method && is_exact(parts) {
             let exact = bits(&mut parts.iter()) - fixed; // other parts stand beside it
             (exact, exact)
         } else if encoded > length && !coded {
@@ -228,6 +235,20 @@ fn levels(count: usize, least: usize, most: usize, draw: &mut Draw) -> Vec<usize
         }
     }
     levels
+}
+
+fn kept(part: &Part<'_>) -> bool {
+    matches!(part, Part::Kept(_))
+}
+
+/// The length of parts in bits, Huffman coded.
+fn bits<'a>(of: &mut dyn Iterator<Item = &Part<'a>>) -> usize {
+    of.flat_map(|part| part.octets()).map(|&octet| code_bits(octet)).sum()
+}
+
+/// Whether [`levels`] reaches the length of the hidden parts to the bit: up to eight bits, code lengths have no gaps.
+fn is_exact(parts: &[Part<'_>]) -> bool {
+    parts.iter().filter(|part| !kept(part)).flat_map(|part| part.octets()).all(|&octet| code_bits(octet) <= 8)
 }
 
 /// The characters of each code length that may stand in a replacement; where there is none, any of that length.
@@ -309,6 +330,26 @@ mod tests {
         assert_eq!(first.0, second.0);
         assert_ne!(first.1, second.1);
         assert!(!first.0.ends_with(b"0af7651916cd43dd8448eb211c80319c-"));
+    }
+
+    #[test]
+    fn a_method_has_one_replacement_with_every_query() {
+        let mut replacer = Replacer::new(b"key");
+        let around = super::super::fields::Around { hide_methods: true, ..Default::default() };
+        let mut show = |path: &[u8]| {
+            let (kind, parts) = super::super::fields::parts(Some(b":path"), path, around);
+            let shown = replacer.replace(kind, &parts, true);
+            assert_eq!((shown.len(), huffman::encode(&shown).len()), (path.len(), huffman::encode(path).len()));
+            shown
+        };
+        let path = b"/acme.Secrets/Get";
+        let alone = show(path);
+        assert_ne!(alone, path);
+        for query in [&b"?connect=v1&message=a"[..], b"?message=%7Bsecret%7D", b"?", b"??&a=\xff"] {
+            let whole = show(&[path, query].concat());
+            assert!(whole.starts_with(&alone), "{}", String::from_utf8_lossy(&whole));
+        }
+        assert_eq!(replacer.methods().len(), 1);
     }
 
     #[test]
