@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..model.analysis import ClockSource
-from ..sidecar.read import Mismatch, Sidecar, check_match, have_one_clock
+from ..sidecar.read import Mismatch, Sidecar, add_clock_errors, check_match, have_one_clock
 from ..summary.figures import HTTP1, HTTP2, TLS
 from ..tables import Ints
 from .clock import Clock, NoClock, fit
@@ -48,28 +48,33 @@ class RelatedCaptures(Struct, frozen=True, eq=False):
     turned: Mask
     """Connections of the client's capture whose client is at the server's capture point."""
     source: ClockSource = "symmetric_path"
+    hosts_error_ns: int | None = None
+    """See `ClockFacts.hosts_error_ns`."""
 
 
 def relate_captures(both: tuple[Recorded, Recorded], described: Described, synchronised: bool) -> RelatedCaptures:
     """Match packets; take the clocks as they are if asked for, or if one host recorded both. Raises NoClock."""
+    sidecars = _find_sidecars(both, described)
+    known = replace if sidecars is None else partial(replace, hosts_error_ns=add_clock_errors(*sidecars))
     if synchronised:
-        return replace(_match(*both, as_they_are=True), source="synchronised")
-    if _have_one_host(both, described):
+        return known(_match(*both, as_they_are=True), source="synchronised")
+    if sidecars is not None and have_one_clock(*sidecars):
         with suppress(NoClock):  # copies of a virtual machine have equal ids, but clocks of their own
             return replace(_match(*both, as_they_are=True), source="same_host")
-    return _match(*both)
+    return known(_match(*both))
 
 
-def _have_one_host(both: tuple[Recorded, Recorded], described: Described) -> bool:
-    """Say whether the sidecars of both captures show that one host recorded them."""
-    sidecars = []
-    for one in both:
-        sidecar, _ = described(one.files)
-        with suppress(Mismatch):
-            if sidecar is not None:
-                check_match(one.tables, sidecar)
-                sidecars.append(sidecar)
-    return len(sidecars) == len(both) and have_one_clock(*sidecars)
+def _find_sidecars(both: tuple[Recorded, Recorded], described: Described) -> tuple[Sidecar, Sidecar] | None:
+    """Find the sidecars of both captures; None unless both have one that belongs to it."""
+    first, second = (described(one.files)[0] for one in both)
+    if first is None or second is None:
+        return None
+    try:
+        check_match(both[0].tables, first)
+        check_match(both[1].tables, second)
+    except Mismatch:
+        return None
+    return first, second
 
 
 def _match(first: Recorded, second: Recorded, *, as_they_are: bool = False) -> RelatedCaptures:

@@ -170,6 +170,7 @@ def _summarize(met: RelatedCaptures) -> Ends:
             drift_low_ppb=clock.drift_low_ppb,
             drift_high_ppb=clock.drift_high_ppb,
             source=met.source,
+            hosts_error_ns=met.hosts_error_ns,
         ),
         symmetry_assumed=met.source == "symmetric_path",
         matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),

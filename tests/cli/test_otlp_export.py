@@ -20,6 +20,7 @@ from test_hostile_names import NASTY, OBEYED
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.hops.look import find_legs
+from grpcdiag.analyzer.views import span_data
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -236,6 +237,15 @@ def test_events_are_bounded_and_the_others_counted(pings: int, tmp_path: Path) -
     assert {event["name"] for event in events} == ({"PING", "PING ACK"} if pings else set())
     start, end = times(span)
     assert all(start <= int(event["timeUnixNano"]) <= end for event in events)
+
+
+def test_events_beyond_the_first_ones_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_data, "MOST_EVENTS", 5)
+    path = tmp_path / "spans.json"
+    outcome = run_here("export", carry_pings(10, tmp_path), "--format", "otlp", "-o", str(path))
+    (span,), _ = split(list(read_lines(path.read_bytes())))
+    assert len(span["events"]) == 5
+    assert "grpcdiag: 15 retransmissions and PINGs are left out: only the first ones become events\n" in outcome.err
 
 
 def test_retransmissions_are_events_of_the_rpcs_that_they_happen_in(tmp_path: Path) -> None:
