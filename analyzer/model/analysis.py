@@ -412,6 +412,9 @@ class ClockFacts(Struct, frozen=True):
     source: ClockSource
     """Where the offset is from: the assumption that the fastest packets take as long on both ways; `--clock
     synchronised`; or both recordings were made on one host."""
+    hosts_error_ns: Count | None
+    """By how much both hosts' clocks were wrong at most, added up, as the sidecars of both captures say; None if they
+    do not, or if one clock was not synchronised."""
 
 
 class Ends(Struct, frozen=True):

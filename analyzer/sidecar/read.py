@@ -26,8 +26,8 @@ CLOCK_NS = 2_000_000_000
 """How far a capture may reach beyond its recording's times (heuristic: clocks may be set meanwhile)."""
 NEAR_SHARE, NEAR_SEGMENTS = 0.10, 2
 """An estimated congestion window is near the kernel's within this share of it, or so many segments."""
-_MOST_ERROR_NS = 1 << 62
-"""Error of a clock that no host reports."""
+_MOST_ERROR_NS = 1 << 61
+"""Largest error of a clock, 73 years: the sum of two must fit into 64 bits."""
 _MOST_WINDOW = 1 << 30
 """Segments, and bytes per segment, that no Linux kernel reports."""
 
@@ -310,8 +310,15 @@ def _describe_clock(clock: _Clock | None) -> HostClock | None:
     if clock is None:
         return None
     known = clock.chrony or clock
-    error = known.max_error_ns if known.synchronised and 0 <= known.max_error_ns < _MOST_ERROR_NS else None
+    error = known.max_error_ns if known.synchronised and 0 <= known.max_error_ns <= _MOST_ERROR_NS else None
     return HostClock("chrony" if clock.chrony else "kernel", known.synchronised, error)
+
+
+def add_clock_errors(first: Sidecar, second: Sidecar) -> int | None:
+    """Add up by how much two hosts' clocks were wrong at most; None unless both are known and synchronised."""
+    clocks = (_describe_clock(one.document.host.clock) for one in (first, second))
+    errors = [clock.max_error_ns for clock in clocks if clock and clock.max_error_ns is not None]
+    return sum(errors) if len(errors) == 2 else None
 
 
 def have_one_clock(first: Sidecar, second: Sidecar) -> bool:

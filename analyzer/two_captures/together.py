@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -21,7 +20,6 @@ from ..model.analysis import (
     Analysis,
     Apart,
     ClockFacts,
-    ClockSource,
     Ends,
     EndsCapture,
     EndsConnection,
@@ -31,38 +29,27 @@ from ..model.analysis import (
     Way,
 )
 from ..model.finding import Finding
-from ..sidecar.read import Mismatch, Sidecar, check_match, have_one_clock
-from ..summary.figures import HTTP1, HTTP2, TLS, may_have_rpcs
+from ..summary.figures import TLS, may_have_rpcs
 from ..tables import Counts, Ints, Tables
 from ..tables.durations import totals_ns
 from ..tables.grouping import group_rows
-from .clock import Clock, NoClock, fit
-from .connections import Pair, pairs
-from .losses import Losses, losses
-from .matching import Crossing, Mask, align, alike, cross
+from .clock import NoClock
+from .connections import Pair
+from .losses import Losses
+from .matching import Crossing
 from .places import vantages
 from .recorded import RETRANSMISSION, Recorded, Trace, read
+from .relate import Described, RelatedCaptures, convert_to_client, describe_nothing, relate_captures
 from .split import SPLIT_CAUSES, Delays, Split, split
 
 LISTED = 1_000
 """Most lost packets listed per direction."""
 
-_CLEAR_NS = 100_000
-"""Least difference of the round trips to the client that shows which capture point is nearer to it."""
-
-
-Described = Callable[[Sequence[str]], tuple[Sidecar | None, tuple[str, ...]]]
-"""A function that finds the sidecar of files, and warnings about it."""
-
-
-def _describe_nothing(_files: Sequence[str]) -> tuple[None, tuple[str, ...]]:
-    return None, ()
-
 
 def analyze_files(
     files: Sequence[str],
     *,
-    described: Described = _describe_nothing,
+    described: Described = describe_nothing,
     synchronised: bool = False,
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
@@ -106,13 +93,13 @@ class RpcBudgets(Struct, frozen=True, eq=False):
 def rpc_budgets(
     places: Sequence[Sequence[str]],
     *,
-    described: Described = _describe_nothing,
+    described: Described = describe_nothing,
     synchronised: bool = False,
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> RpcBudgets:
     """Divide every RPC's time with both captures. Raises CaptureError, TooLargeError, NoClock."""
-    met = _choose_clock(_read_both(places, progress, how), described, synchronised)
+    met = relate_captures(_read_both(places, progress, how), described, synchronised)
     return RpcBudgets(met.client.tables, _split(met).budgets, met.source == "symmetric_path")
 
 
@@ -145,48 +132,8 @@ def _analyze_apart(
     return replace(analyses[0], apart=Apart(reason, tuple(analyses[1:])))
 
 
-class _Met(Struct, frozen=True, eq=False):
-    """Both captures on a common clock."""
-
-    client: Recorded
-    server: Recorded
-    shared: tuple[Pair, ...]
-    clock: Clock
-    up: Crossing
-    """From the client's capture point to the server's."""
-    down: Crossing
-    """From the server's capture point to the client's."""
-    up_losses: Losses
-    down_losses: Losses
-    turned: Mask
-    """Connections of the client's capture whose client is at the server's capture point."""
-    source: ClockSource = "symmetric_path"
-
-
-def _choose_clock(both: tuple[Recorded, Recorded], described: Described, synchronised: bool) -> _Met:
-    """Match packets; take the clocks as they are if asked for, or if one host recorded both. Raises NoClock."""
-    if synchronised:
-        return replace(_match(*both, as_they_are=True), source="synchronised")
-    if _have_one_host(both, described):
-        with suppress(NoClock):  # copies of a virtual machine have equal ids, but clocks of their own
-            return replace(_match(*both, as_they_are=True), source="same_host")
-    return _match(*both)
-
-
-def _have_one_host(both: tuple[Recorded, Recorded], described: Described) -> bool:
-    """Say whether the sidecars of both captures show that one host recorded them."""
-    sidecars = []
-    for one in both:
-        sidecar, _ = described(one.files)
-        with suppress(Mismatch):
-            if sidecar is not None:
-                check_match(one.tables, sidecar)
-                sidecars.append(sidecar)
-    return len(sidecars) == len(both) and have_one_clock(*sidecars)
-
-
 def _combine(both: tuple[Recorded, Recorded], described: Described, synchronised: bool) -> Analysis:
-    met = _choose_clock(both, described, synchronised)
+    met = relate_captures(both, described, synchronised)
     tables = met.client.tables
     analysis, ends = of_tables(tables, *described([file["name"] for file in tables.capture["files"]])), _summarize(met)
     return replace(analysis, ends=ends, findings=tuple(_add_losses(finding, ends) for finding in analysis.findings))
@@ -210,102 +157,7 @@ def _add_losses(finding: Finding, ends: Ends) -> Finding:
     return replace(finding, metrics={**finding.metrics, **metrics}, explanation=text)
 
 
-def _match(first: Recorded, second: Recorded, *, as_they_are: bool = False) -> _Met:
-    """Match packets and clocks; if round trips do not show which capture is the client's, try both. Raises NoClock."""
-    relate = partial(_relate, as_they_are=as_they_are)
-    shared = _find_shared(first, second)
-    if not shared:
-        raise NoClock("they have no HTTP/2 or TLS connection in common")
-    nearer = sum(_compare_nearness(first, second, pair) * _count_packets(first, pair) for pair in shared)
-    if nearer > 0:
-        return relate(first, second, shared)
-    if nearer < 0:
-        return relate(second, first, _find_shared(second, first))
-    try:
-        return relate(first, second, shared)
-    except NoClock:
-        return relate(second, first, _find_shared(second, first))
-
-
-def _find_shared(first: Recorded, second: Recorded) -> tuple[Pair, ...]:
-    """Find the HTTP/2, gRPC-Web and TLS connections that are in both captures."""
-    mine, theirs = first.tables.connections.protocol, second.tables.connections.protocol
-    wanted = (HTTP2, HTTP1, TLS)
-    return tuple(p for p in pairs(first, second) if mine[p.first] in wanted or theirs[p.second] in wanted)
-
-
-def _count_packets(recorded: Recorded, pair: Pair) -> int:
-    connections = recorded.tables.connections
-    return int(connections.packets_client[pair.first]) + int(connections.packets_server[pair.first])
-
-
-def _compare_nearness(first: Recorded, second: Recorded, pair: Pair) -> int:
-    """Return 1 when the first capture point is nearer to the client, -1 when the second is, 0 when unclear."""
-    near = int(first.tables.connections.near_client_rtt_ns[pair.first])
-    others = second.tables.connections
-    far = int((others.near_server_rtt_ns if pair.swapped else others.near_client_rtt_ns)[pair.second])
-    if min(near, far) < 0 or abs(far - near) < _CLEAR_NS:
-        return 0
-    return 1 if far > near else -1
-
-
-def _relate(client: Recorded, server: Recorded, shared: tuple[Pair, ...], *, as_they_are: bool) -> _Met:
-    size = len(client.tables.connections.protocol)
-    turned, late = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
-    for pair in shared:
-        turned[pair.first] = _compare_nearness(client, server, pair) < 0
-        late[pair.first] = not pair.complete
-    mine, theirs = align(client, server, shared)
-    sent_up, got_down = _split_ways(mine, turned)
-    got_up, sent_down = _split_ways(theirs, turned)
-    up, down = alike(sent_up, got_up), alike(sent_down, got_down)
-    outward = _find_first_copies(sent_up, got_up, up.sent, up.received)
-    clock = fit(outward, _find_first_copies(got_down, sent_down, down.received, down.sent), as_they_are=as_they_are)
-    fastest_up, fastest_down = clock.fastest_ns
-    crossing_up = cross(sent_up, got_up, (sent_up.time_ns, _convert_to_client(clock, got_up.time_ns)), up, fastest_up)
-    crossing_down = cross(
-        sent_down, got_down, (_convert_to_client(clock, sent_down.time_ns), got_down.time_ns), down, fastest_down
-    )
-    windows = (_find_time_span(client, None), _find_time_span(server, clock))
-    return _Met(
-        client=client,
-        server=server,
-        shared=shared,
-        clock=clock,
-        up=crossing_up,
-        down=crossing_down,
-        up_losses=losses(crossing_up, sent_down, windows[1], windows[0], late),
-        down_losses=losses(crossing_down, sent_up, windows[0], windows[1], late),
-        turned=turned,
-    )
-
-
-def _split_ways(trace: Trace, turned: Mask) -> tuple[Trace, Trace]:
-    """Split packets into those from the client's capture point to the server's, and those back."""
-    back = trace.direction.astype(bool) ^ turned[trace.connection]
-    return trace.at(~back), trace.at(back)
-
-
-def _find_first_copies(mine: Trace, theirs: Trace, rows: Ints, others: Ints) -> tuple[Ints, Ints]:
-    """Return, for packets sent once, their times in `mine`, and their times in `theirs` less these."""
-    once = (mine.note[rows] != RETRANSMISSION) & (theirs.note[others] != RETRANSMISSION)
-    times = mine.time_ns[rows[once]]
-    return times, theirs.time_ns[others[once]] - times
-
-
-def _convert_to_client(clock: Clock, times: Ints) -> Ints:
-    return times - clock.ahead(times - clock.offset_ns)
-
-
-def _find_time_span(recorded: Recorded, clock: Clock | None) -> tuple[int, int]:
-    """Return the times of a capture's first and last packet, by the client's clock."""
-    capture = recorded.tables.capture
-    ends = np.array([capture["first_time_ns"] or 0, capture["last_time_ns"] or 0], dtype=np.int64)
-    first, last = ends if clock is None else _convert_to_client(clock, ends)
-    return int(first), int(last)
-
-
-def _summarize(met: _Met) -> Ends:
+def _summarize(met: RelatedCaptures) -> Ends:
     divided, clock = _split(met), met.clock
     return Ends(
         client=EndsCapture(tuple(met.client.files), _count_unshared(met.client, {pair.first for pair in met.shared})),
@@ -318,6 +170,7 @@ def _summarize(met: _Met) -> Ends:
             drift_low_ppb=clock.drift_low_ppb,
             drift_high_ppb=clock.drift_high_ppb,
             source=met.source,
+            hosts_error_ns=met.hosts_error_ns,
         ),
         symmetry_assumed=met.source == "symmetric_path",
         matched_packets=int((met.up.origin >= 0).sum() + (met.down.origin >= 0).sum()),
@@ -329,7 +182,7 @@ def _summarize(met: _Met) -> Ends:
     )
 
 
-def _split(met: _Met) -> Split:
+def _split(met: RelatedCaptures) -> Split:
     return split(
         met.client, met.server, [pair for pair in met.shared if not met.turned[pair.first]], _collect_delays(met)
     )
@@ -341,7 +194,7 @@ def _count_unshared(recorded: Recorded, shared: set[int]) -> int:
     return sum(int(row) not in shared for row in rows)
 
 
-def _collect_delays(met: _Met) -> Delays:
+def _collect_delays(met: RelatedCaptures) -> Delays:
     """Collect one-way delays by number of the received packet."""
     up, down = (_take_received(way) for way in (met.up, met.down))
     at_server, at_client = met.server.tables.capture["packets"] + 1, met.client.tables.capture["packets"] + 1
@@ -351,7 +204,7 @@ def _collect_delays(met: _Met) -> Delays:
         sent_up=_index_by_number(up.packet, up.origin.time_ns, at_server, 0),
         sent_down=_index_by_number(down.packet, down.origin.time_ns, at_client, 0),
         repeats=_index_by_number(down.packet, down.origin.note == RETRANSMISSION, at_client, 0).astype(bool),
-        by_client=partial(_convert_to_client, met.clock),
+        by_client=partial(convert_to_client, met.clock),
     )
 
 
@@ -404,7 +257,7 @@ def _describe_way(crossing: Crossing, missing: Losses) -> Way:
     )
 
 
-def _describe_connections(met: _Met) -> Iterator[EndsConnection]:
+def _describe_connections(met: RelatedCaptures) -> Iterator[EndsConnection]:
     up, down = (
         _group_by_connection(met.up, met.up_losses),
         _group_by_connection(met.down, met.down_losses),

@@ -39,24 +39,34 @@ def _name_files(files: tuple[str, ...]) -> str:
 
 def clock(clock: ClockFacts) -> str:
     """Describe the offset and the drift between the two clocks."""
+    if clock.source == "same_host":
+        return "server's clock is the client's, because one host recorded both captures"
     text = _describe_offset(clock)
     if clock.drift_ppb is None:
         bound = max(abs(clock.drift_low_ppb), abs(clock.drift_high_ppb))
-        return text + f"no drift visible (below {bound / 1e3:.3g} ppm)"
-    text += f"drift {clock.drift_ppb / 1e3:+.3g} ppm "
-    return text + f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
+        text += f"no drift visible (below {bound / 1e3:.3g} ppm)"
+    else:
+        text += f"drift {clock.drift_ppb / 1e3:+.3g} ppm "
+        text += f"({clock.drift_low_ppb / 1e3:+.3g} to {clock.drift_high_ppb / 1e3:+.3g})"
+    return text + _describe_hosts(clock)
 
 
 def _describe_offset(clock: ClockFacts) -> str:
     bound = duration(clock.uncertainty_ns)
-    if clock.source == "same_host":
-        return "server's clock is the client's, because one host recorded both captures; "
     if clock.source == "synchronised":
         text = "server's clock and the client's are taken as equal (--clock synchronised); as far as packets show, "
         return f"{text}they may differ by up to {bound}; "
     ahead = "ahead of" if clock.offset_ns >= 0 else "behind"
     text = f"server's clock is {duration(abs(clock.offset_ns))} {ahead} the client's if the fastest packets took "
     return f"{text}equally long both ways; the error is at most {bound} in any case; "
+
+
+def _describe_hosts(clock: ClockFacts) -> str:
+    """Say what the hosts knew of their clocks, if that is better than what packets show."""
+    if clock.hosts_error_ns is None or clock.hosts_error_ns >= clock.uncertainty_ns:
+        return ""
+    text = f"; by chrony or the kernels, the clocks differ by at most {duration(clock.hosts_error_ns)}"
+    return text if clock.source == "synchronised" else f"{text}: --clock synchronised uses that"
 
 
 def name_delay(ends: Ends) -> str:

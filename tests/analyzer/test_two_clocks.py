@@ -79,15 +79,17 @@ def test_clocks_that_cannot_be_equal_are_refused(tmp_path: Path, sign: int, beyo
         assert found.apart and found.apart.reason.endswith("before they were sent: the clocks are not synchronised")
 
 
-def beside(files: Sequence[str], boots: Sequence[str | None], **changes: Any) -> Sidecars:
-    """The sidecars of captures, by the run of the kernel that recorded each."""
+def beside(
+    files: Sequence[str], boots: Sequence[str | None], clocks: Sequence[Any] = (None, None), **changes: Any
+) -> Sidecars:
+    """The sidecars of captures, by the run of the kernel that recorded each, and its clock."""
     known = {}
-    for file, boot, host in zip(files, boots, (CLIENT, SERVER), strict=True):
+    for file, boot, clock, host in zip(files, boots, clocks, (CLIENT, SERVER), strict=True):
         capture = decode([file]).capture
         document = {
             "schema": "grpcdiag.recording/1",
             "started_time_ns": capture["first_time_ns"] - MS,
-            "host": {"addresses": [host.ip], "boot": boot},
+            "host": {"addresses": [host.ip], "boot": boot, "clock": clock},
         }
         known[file] = read.read("x.grpcdiag.json", json.dumps(document | changes).encode())
     return lambda names: (known.get(names[0]), ())
@@ -128,6 +130,30 @@ def test_reports_mark_what_depends_on_the_assumption(tmp_path: Path) -> None:
     assert "symmetric" not in known and "are taken as equal (--clock synchronised)" in known
     same = terminal.render(analyze_files(files, described=beside(files, (BOOT, BOOT))))
     assert "symmetric" not in same and "because one host recorded both captures" in same
+
+
+def synchronised_to(error_ns: int, synchronised: bool = True) -> dict[str, Any]:
+    return {"synchronised": synchronised, "max_error_ns": error_ns}
+
+
+@pytest.mark.parametrize(
+    ("clocks", "known", "better"),
+    [
+        ((synchronised_to(MS), synchronised_to(2 * MS)), 3 * MS, True),
+        ((synchronised_to(MS), synchronised_to(9 * MS - 1)), 10 * MS - 1, True),
+        ((synchronised_to(MS), synchronised_to(9 * MS)), 10 * MS, False),
+        ((synchronised_to(MS), synchronised_to(MS, synchronised=False)), None, False),
+        ((synchronised_to(MS), None), None, False),
+    ],
+)
+def test_what_both_hosts_knew_of_their_clocks(
+    tmp_path: Path, clocks: tuple[Any, Any], known: int | None, better: bool
+) -> None:
+    """Packets alone leave 10 ms open."""
+    files = record(tmp_path, 0)
+    found = analyze_files(files, described=beside(files, (None, None), clocks))
+    assert found.ends and found.ends.clock.hosts_error_ns == known
+    assert ("--clock synchronised uses that" in " ".join(terminal.render(found).split())) == better
 
 
 def test_commands_have_the_option(tmp_path: Path) -> None:

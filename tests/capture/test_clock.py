@@ -8,7 +8,10 @@ import pytest
 
 from grpcdiag.capture import clock, machine
 
-TRACKING = "C0A80001,192.168.0.1,3,1795228031.5,{offset},-0.000001,0.000010,-12.5,-0.001,0.02,{delay},{dispersion},64.2,{leap}\n"
+TRACKING = (
+    "C0A80001,192.168.0.1,3,1795228031.5,{offset},-0.000001,0.00001,-12.5,-0.001,0.02,"
+    "{delay},{dispersion},64.2,{leap}\n"
+)
 
 
 def tracking(offset: str = "-0.000030", delay: str = "0.0004", dispersion: str = "0.0001", leap: str = "Normal") -> str:

@@ -149,6 +149,7 @@ OUTPUTS = {
     "attach": ["attach", "FILE", "-o", "OUT.zip"],
     "attach folder": ["attach", "FILE", "-o", "OUT.folder"],
     "export": ["export", "FILE", "-o", "OUT.folder"],
+    "export spans": ["export", "FILE", "--format", "otlp", "-o", "OUT"],
     "compare": ["compare", "FILE", "FILE", "-o", "OUT"],
     "timeline": ["timeline", "FILE", "-c", "0", "-o", "OUT"],
 }

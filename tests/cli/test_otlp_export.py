@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +15,12 @@ import numpy as np
 import polars as pl
 import pytest
 from measured import find_capture
-from support import grpcdiag, recorded, run_here, synthetic
+from support import PATIENCE_S, grpcdiag, recorded, run_here, synthetic
 from test_hostile_names import NASTY, OBEYED
 
 from grpcdiag.analyzer.decode.decode import decode
 from grpcdiag.analyzer.hops.look import find_legs
+from grpcdiag.analyzer.views import span_data
 from grpcdiag.fixtures.synthetic.files import write_pcap
 from grpcdiag.fixtures.synthetic.scene import opened
 from grpcdiag.fixtures.synthetic.wire import Link
@@ -236,6 +239,15 @@ def test_events_are_bounded_and_the_others_counted(pings: int, tmp_path: Path) -
     assert all(start <= int(event["timeUnixNano"]) <= end for event in events)
 
 
+def test_events_beyond_the_first_ones_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_data, "MOST_EVENTS", 5)
+    path = tmp_path / "spans.json"
+    outcome = run_here("export", carry_pings(10, tmp_path), "--format", "otlp", "-o", str(path))
+    (span,), _ = split(list(read_lines(path.read_bytes())))
+    assert len(span["events"]) == 5
+    assert "grpcdiag: 15 retransmissions and PINGs are left out: only the first ones become events\n" in outcome.err
+
+
 def test_retransmissions_are_events_of_the_rpcs_that_they_happen_in(tmp_path: Path) -> None:
     capture = synthetic("loss-fires-response").file
     found, _ = split(export(capture, tmp_path / "spans.json"))
@@ -265,6 +277,21 @@ def test_standard_input_and_output() -> None:
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out == run_here("export", WITHOUT_IDS[1], "--format", "otlp").out
     assert len(split(list(read_lines(outcome.out)))[0]) == 5
+
+
+def test_json_needs_no_package_and_protobuf_says_which(tmp_path: Path) -> None:
+    """A module that is None in `sys.modules` cannot be imported."""
+    program = "import sys; sys.modules['opentelemetry'] = sys.modules['google'] = None; sys.argv[1:] = {0!r}\n"
+    program += "from grpcdiag.__main__ import run; sys.exit(run())"
+    outcomes = []
+    for name in ("spans.json", "spans.pb"):
+        words = ["export", WITHOUT_IDS[1], "--format", "otlp", "-o", str(tmp_path / name)]
+        command = [sys.executable, "-c", program.format(words)]
+        outcomes.append(subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S))
+    assert outcomes[0].returncode == 0, outcomes[0].stderr
+    assert outcomes[1].returncode == 2
+    assert "OTLP protobuf needs opentelemetry-proto: pip install 'grpcdiag[otlp]'" in outcomes[1].stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["spans.json"]
 
 
 def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:

@@ -41,6 +41,6 @@ def test_the_worst_finding_has_its_proof_and_one_remedy() -> None:
 def test_the_whole_report_is_asked_for() -> None:
     file = recorded("field-cases/ably-staggered-veth.pcap.zst")
     brief, whole = grpcdiag("analyze", file), grpcdiag("analyze", file, "--details")
-    assert "Wireshark" in whole.out
-    assert "Wireshark" not in brief.out
-    assert len(brief.out) < len(whole.out)
+    assert "Wireshark" in whole.text
+    assert "Wireshark" not in brief.text
+    assert len(brief.text) < len(whole.text)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..ahead import begun
+from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
     NO_GRPC,
-    ONE_CLOCK,
-    Clock,
-    ClockChoice,
     Files,
     From,
     KeyLog,

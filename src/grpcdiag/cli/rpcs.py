@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
-    ONE_CLOCK,
-    Clock,
-    ClockChoice,
     Files,
     KeyLog,
     Memory,

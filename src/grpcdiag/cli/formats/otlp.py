@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,16 +19,11 @@ PROTOBUF = (".pb", ".bin")
 
 def write_spans(files: list[str], chosen: DecodeOptions, output: Path | None, quiet: bool) -> None:
     """Write the spans of a capture's RPCs; exit with 2 if that is impossible. Raises CaptureError, NoGrpcError."""
-    from ...reports.otlp.encode import write_json, write_protobuf
-
-    write = write_json
-    if output is not None and output.suffix in PROTOBUF:
-        _require_protobuf()
-        write = write_protobuf
     if output == Path("-"):
         output = None
+    encode = _choose_encoder(output)
     counted = _Counted(_read(files, chosen, quiet))
-    pieces = write(counted)
+    pieces = encode(counted)
     if output is None:
         _write_pieces(pieces, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -41,11 +36,19 @@ def write_spans(files: list[str], chosen: DecodeOptions, output: Path | None, qu
         say(f"{output}: {counted.number:,} spans")
 
 
-def _require_protobuf() -> None:
+def _choose_encoder(output: Path | None) -> Callable[[Iterable[dict[str, Any]]], Iterator[bytes]]:
+    """Choose the encoder by the suffix of the file; exit with 2 if its package is missing."""
+    if output is None or output.suffix not in PROTOBUF:
+        from ...reports.otlp.json_lines import write_json
+
+        return write_json
     try:
-        import opentelemetry.proto.trace.v1.trace_pb2  # noqa: F401
-    except ImportError:
+        from ...reports.otlp.protobuf import write_protobuf
+    except ImportError as error:
+        if error.name is None or error.name.split(".")[0] not in ("opentelemetry", "google"):
+            raise
         fail("OTLP protobuf needs opentelemetry-proto: pip install 'grpcdiag[otlp]'; other suffixes give JSON", 2)
+    return write_protobuf
 
 
 class _Counted:

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -86,23 +85,6 @@ Method = Annotated[
     ),
 ]
 
-
-class ClockChoice(StrEnum):
-    """How the clocks of two captures are related."""
-
-    symmetric = "symmetric"
-    synchronised = "synchronised"
-
-
-Clock = Annotated[
-    ClockChoice | None,
-    typer.Option(
-        "--clock",
-        help="With captures of both ends: synchronised takes both clocks as they are. Default: symmetric, the fastest "
-        "packets take equally long both ways; recordings of one host have one clock.",
-    ),
-]
-
 Trace = Annotated[
     int | None,
     typer.Option(
@@ -116,9 +98,6 @@ Trace = Annotated[
 ShowMessages = Annotated[
     bool, typer.Option("--show-messages", help="Show the texts of errors (grpc-message), which may hold secrets.")
 ]
-
-ONE_CLOCK = "--clock is about captures of both ends: these files are one capture, with one clock"
-"""Refusal of `--clock` for other captures."""
 
 SLOW_S = 0.4
 """Seconds of reading after which a progress bar appears; most files take less."""

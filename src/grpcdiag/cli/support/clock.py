@@ -1,0 +1,28 @@
+"""The option that says how the clocks of two captures are related."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+ONE_CLOCK = "--clock is about captures of both ends: these files are one capture, with one clock"
+"""Refusal of `--clock` for other captures."""
+
+
+class ClockChoice(StrEnum):
+    """How the clocks of two captures are related."""
+
+    symmetric = "symmetric"
+    synchronised = "synchronised"
+
+
+Clock = Annotated[
+    ClockChoice | None,
+    typer.Option(
+        "--clock",
+        help="With captures of both ends: synchronised takes both clocks as they are. Default: symmetric, the fastest "
+        "packets take equally long both ways; recordings of one host have one clock.",
+    ),
+]
