@@ -38,8 +38,8 @@ ARROWS = {
     "capture": "analyzer.sidecar files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
-    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.hops "
-    "reports.terminal",
+    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
+    "analyzer.hops reports.shared reports.terminal",
     "reports.analysis_json": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",

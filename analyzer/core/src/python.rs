@@ -157,6 +157,12 @@ impl Run {
         self.lock().reader.bytes_total()
     }
 
+    /// The earliest time of the packets read so far; `None` before the first, and after `finish`.
+    #[getter]
+    fn first_time_ns(&self) -> Option<i64> {
+        self.lock().pipeline.as_ref()?.counts.first_time_ns
+    }
+
     /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.
     fn take<'py>(&mut self, py: Python<'py>, table: &str) -> PyResult<Bound<'py, PyDict>> {
         let cx = self.inner().pipeline.as_mut().ok_or_else(finished)?.tables();

@@ -11,6 +11,7 @@ import typer
 from ..ahead import begun
 from .support.common import (
     NO_GRPC,
+    Color,
     Files,
     From,
     KeyLog,
@@ -22,6 +23,7 @@ from .support.common import (
     ShowMessages,
     To,
     Trace,
+    When,
     coloured,
     columns,
     decoding,
@@ -87,6 +89,7 @@ def command(
     keylog: KeyLog = None,
     memory: Memory = None,
     show_messages: ShowMessages = False,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.

@@ -16,7 +16,7 @@ from ..capture.errors import UsageError
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
-from .support.common import Quiet, coloured, columns, fail, write
+from .support.common import Color, Quiet, When, coloured, columns, fail, write
 from .support.completion import lab_cases
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def command(
             "--implementation", metavar="NAME", help="gRPC implementation of client and server; see the list."
         ),
     ] = None,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a field case with real gRPC programs on an emulated link, and compare the findings with the truth.

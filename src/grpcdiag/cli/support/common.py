@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -64,6 +65,31 @@ Memory = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of standard output.")]
+
+
+class When(StrEnum):
+    """When reports are coloured."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+def _set_colour(when: When) -> When:
+    global _colour
+    _colour = when
+    return when
+
+
+_colour = When.auto
+"""As this run's `--color` says."""
+
+Color = Annotated[
+    When,
+    typer.Option(
+        "--color", callback=_set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
+    ),
+]
 
 From = Annotated[
     int | None,
@@ -156,7 +182,7 @@ def columns(output: Path | None, otherwise: int = WIDTH) -> int:
 
 def coloured(output: Path | None) -> bool:
     """Say whether a report may contain escape sequences."""
-    return output is None and wants_colour()
+    return _colour is When.always or (output is None and wants_colour())
 
 
 def say(message: str) -> None:
@@ -388,5 +414,9 @@ def plain(text: str) -> str:
 
 
 def wants_colour() -> bool:
-    """Say whether standard output is a terminal on which colours are allowed (https://no-color.org)."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    """Say whether standard output is coloured: as `--color` says, NO_COLOR, FORCE_COLOR, or if it is a terminal."""
+    if _colour is not When.auto:
+        return _colour is When.always
+    if "NO_COLOR" in os.environ:  # https://no-color.org
+        return False
+    return os.environ.get("FORCE_COLOR", "") not in ("", "0") or sys.stdout.isatty()
