@@ -15,6 +15,7 @@ __all__ = [
     "STATUSES",
     "STATUS_SOURCES",
     "VANTAGES",
+    "Annotating",
     "CaptureError",
     "EmptyCaptureError",
     "MemoryLimitError",
@@ -87,3 +88,12 @@ class Scrubbing:
     @property
     def bytes_read(self) -> int: ...
     def report(self) -> dict[str, Any]: ...
+
+@final
+class Annotating:
+    def __new__(cls, paths: list[str], comments: list[tuple[int, str]]) -> Annotating: ...
+    def step(self, packets: int) -> bytes | None: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def counts(self) -> tuple[int, int, int]: ...

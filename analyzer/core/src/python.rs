@@ -20,10 +20,12 @@ use crate::store::spill::Spill;
 use crate::tcp::note;
 use crate::tls::KeyLog;
 
+mod annotating;
 mod errors;
 mod results;
 mod scrubbing;
 
+use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
@@ -32,6 +34,7 @@ use scrubbing::Scrubbing;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Scrubbing>()?;
+    module.add_class::<Annotating>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;

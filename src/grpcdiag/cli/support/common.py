@@ -271,6 +271,12 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
+def refuse_own_input(output: Path, files: list[str]) -> None:
+    """End the command if its output is a folder or one of the captures that it reads."""
+    if output.is_dir() or any(output.exists() and Path(file).exists() and output.samefile(file) for file in files):
+        fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
+
+
 def temporary_files() -> AbstractContextManager[None]:
     """Turn an error of temporary files into a message and an exit code."""
     return writing("temporary files", "; TMPDIR sets their folder")
