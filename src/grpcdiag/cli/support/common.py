@@ -199,6 +199,14 @@ def fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def suggest(name: str, known: list[str]) -> str:
+    """Name those among the known names that somebody may have meant, or all."""
+    from difflib import get_close_matches
+
+    near = [one for one in known if name and name in one] or get_close_matches(name, known)
+    return f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
+
+
 def how(
     ports: list[int] | None, keylog: Path | None, memory: int | None = None, *, show_messages: bool = False
 ) -> DecodeOptions:
