@@ -42,6 +42,7 @@ ARROWS = {
     "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
     "analyzer.hops reports.shared reports.terminal",
     "reports.analysis_json": "analyzer.model",
+    "reports.openmetrics": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",

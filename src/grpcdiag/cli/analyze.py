@@ -55,6 +55,7 @@ class Format(StrEnum):
     markdown = "markdown"
     html = "html"
     perfetto = "perfetto"
+    openmetrics = "openmetrics"
 
 
 class Severity(StrEnum):
@@ -173,6 +174,10 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import markdown
 
         write(markdown.render(analysis, version=_core.__version__), output)
+    elif format_ is Format.openmetrics:
+        from ..reports import openmetrics
+
+        write(openmetrics.render(analysis), output)
     else:
         from ..reports import terminal
 
