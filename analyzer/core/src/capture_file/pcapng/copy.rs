@@ -22,7 +22,15 @@ impl PcapngFile {
         comments: &[String],
         out: &mut Vec<u8>,
     ) -> Option<Copied> {
-        let (block, record) = self.read_block(input, info)?;
+        let block = self.next_block(input, info)?;
+        let record = match block.kind {
+            block::ENHANCED_PACKET | block::OBSOLETE_PACKET | block::SIMPLE_PACKET => self.packet(input, info, &block),
+            block::SECTION_HEADER => self.begin_section(input, info, &block).then_some(None)?,
+            _ => {
+                self.read_other(input, info, &block);
+                None
+            }
+        };
         let body = input.slice(block.body.clone());
         let mut writer = BlockWriter::begin(self.order, block.kind, out);
         if let Some(record) = record {

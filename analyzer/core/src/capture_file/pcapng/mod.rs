@@ -51,30 +51,21 @@ impl PcapngFile {
     /// The next packet's record; None at the end of what can be read.
     pub fn next_record(&mut self, input: &mut Input, info: &mut CaptureInfo) -> Option<Record> {
         loop {
-            if let (_, Some(record)) = self.read_block(input, info)? {
-                return Some(record);
+            let block = self.next_block(input, info)?;
+            match block.kind {
+                block::ENHANCED_PACKET | block::OBSOLETE_PACKET | block::SIMPLE_PACKET => {
+                    if let Some(record) = self.packet(input, info, &block) {
+                        return Some(record);
+                    }
+                }
+                block::SECTION_HEADER => {
+                    if !self.begin_section(input, info, &block) {
+                        return None;
+                    }
+                }
+                _ => self.read_other(input, info, &block),
             }
         }
-    }
-
-    /// The next block, read, and its packet's record if it has one; None at the end of what can be read.
-    #[inline]
-    fn read_block(&mut self, input: &mut Input, info: &mut CaptureInfo) -> Option<(Block, Option<Record>)> {
-        let block = self.next_block(input, info)?;
-        let record = match block.kind {
-            block::ENHANCED_PACKET | block::OBSOLETE_PACKET | block::SIMPLE_PACKET => self.packet(input, info, &block),
-            block::SECTION_HEADER => {
-                if !self.begin_section(input, info, &block) {
-                    return None;
-                }
-                None
-            }
-            _ => {
-                self.read_other(input, info, &block);
-                None
-            }
-        };
-        Some((block, record))
     }
 
     fn read_other(&mut self, input: &Input, info: &mut CaptureInfo, block: &Block) {
