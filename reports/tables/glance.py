@@ -18,7 +18,8 @@ from .headings import VIEWS, View
 
 BAR = 10
 """Cells of a bar."""
-LEAST_COLUMNS = 6
+LEAST_CELLS = 8
+"""Narrowest width of a text that is shortened."""
 GAP = 2
 """Spaces between columns."""
 
@@ -79,19 +80,23 @@ class Glance:
         return cells
 
     def fit(self, all_columns: int) -> None:
-        """Decide what fits: shorten texts, then leave columns out."""
-        widths, view = self._widths, self._view
-        dispensable = list(view.dispensable)
+        """Decide what fits: shorten texts, then leave columns out, then shorten texts further."""
+        view = self._view
+        self._shrink(view.least)
+        for heading in view.dispensable:
+            if self._too_wide() > 0:
+                del self._widths[heading]
+        self._shrink(LEAST_CELLS)
+        self.columns_left_out = all_columns - len(self._widths) if view.columns else 0
+
+    def _shrink(self, least: int) -> None:
+        """Take what is missing from the widest texts."""
+        widths = self._widths
         while self._too_wide() > 0:
-            flexible = [heading for heading in view.flexible if widths[heading] > view.least]
-            if flexible:
-                widest = max(flexible, key=lambda heading: widths[heading])
-                widths[widest] -= 1
-            elif dispensable and len(widths) > LEAST_COLUMNS:
-                del widths[dispensable.pop(0)]
-            else:
-                break
-        self.columns_left_out = all_columns - len(widths) if view.columns else 0
+            widest = max(self._view.flexible, key=lambda heading: widths[heading], default=None)
+            if widest is None or widths[widest] <= least:
+                return
+            widths[widest] -= 1
 
     def _too_wide(self) -> int:
         return sum(self._widths.values()) + GAP * (len(self._widths) - 1) - self._width

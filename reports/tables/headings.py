@@ -13,9 +13,9 @@ class View(NamedTuple):
     flexible: tuple[str, ...] = ()
     """Headings of texts that are shortened in the middle."""
     least: int = 12
-    """Narrowest width of such a text."""
+    """Width down to which they are shortened first."""
     dispensable: tuple[str, ...] = ()
-    """Headings left out, in this order, where that does not suffice."""
+    """Headings left out, in this order, where that does not suffice; then texts are shortened further."""
 
 
 def _parse(text: str) -> dict[str, str]:
@@ -42,15 +42,24 @@ VIEWS = {
         dispensable=("packet", "conn"),
     ),
     "messages": View(
-        _parse("time=first_time_ns conn=connection stream direction index length compressed packet=first_packet")
+        _parse("time=first_time_ns conn=connection stream direction index length compressed packet=first_packet"),
+        dispensable=("compressed", "index"),
     ),
-    "frames": View(_parse("time=first_time_ns conn=connection stream direction type flags length packet=first_packet")),
-    "packets": View(_parse("packet time=time_ns conn=connection direction flags seq payload=payload_bytes note")),
+    "frames": View(
+        _parse("time=first_time_ns conn=connection stream direction type flags length packet=first_packet"),
+        dispensable=("flags", "conn"),
+    ),
+    "packets": View(
+        _parse("packet time=time_ns conn=connection direction flags seq payload=payload_bytes note"),
+        ("flags", "note"),
+        dispensable=("seq", "conn"),
+    ),
     "waits": View(
         _parse(
             "time=start_time_ns duration=duration_ns conn=connection stream direction cause owed=owed_bytes "
-            "stopped_at=stopped_at_packet"
-        )
+            "packet=stopped_at_packet"
+        ),
+        dispensable=("conn", "owed"),
     ),
 }
 """What is shown of each table: six columns at least, which fit 80."""

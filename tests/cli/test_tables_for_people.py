@@ -21,7 +21,7 @@ from grpcdiag.analyzer.decode.runner import Origin
 from grpcdiag.analyzer.model.budget import CAUSES
 from grpcdiag.reports.tables import choose
 from grpcdiag.reports.tables.choose import Choice, ChoiceError, Chosen
-from grpcdiag.reports.tables.glance import BAR, LETTERS, draw_bar, shorten
+from grpcdiag.reports.tables.glance import BAR, LETTERS, Glance, draw_bar, shorten
 from grpcdiag.reports.tables.headings import VIEWS
 
 ERRORS, STALLS = "rpc-errors.pcap", "rtt205-go-16000.pcap"
@@ -56,6 +56,35 @@ def test_a_table_fits_the_width(table: str, name: str, width: int) -> None:
     left_out = len(rows(table, name)[0]) - len(head) if rows(table, name) else None
     if left_out is not None:
         assert f"{left_out} more columns: --columns all, or --format csv" in outcome.err
+
+
+def extreme(name: str, table: str) -> pl.Series:
+    """A value that is as wide as any."""
+    numbers = {"connection": 32_767, "stream": 2**31 - 1, "flags": 255, "index": 2**32 - 1}
+    texts = {
+        "direction": "client",
+        "type": "WINDOW_UPDATE",
+        "cause": "connection_window",
+        "status": "FAILED_PRECONDITION",
+    }
+    if name == "budget":
+        return pl.Series(name, [{"server": 1}])
+    if name.endswith("_ns"):
+        return pl.Series(name, [99_999_999_999_999 if name.endswith("time_ns") else 999_000_000])
+    if name in texts or name in ("method", "client", "server", "note") or (name, table) == ("flags", "packets"):
+        return pl.Series(name, [texts.get(name, "long" * 100)])
+    return pl.Series(name, [numbers.get(name, 10**10 if "bytes" in name else 2**32 - 1)])
+
+
+@pytest.mark.parametrize("table", VIEWS)
+def test_the_widest_values_fit_80_columns(table: str) -> None:
+    frame = pl.DataFrame([extreme(name, table) for name in VIEWS[table].columns.values()])
+    glance = Glance(table, Choice(), Origin(), str, 80)
+    cells = glance.make_cells(frame)
+    glance.fit(len(VIEWS[table].columns))
+    head, line = glance.write_lines(cells, header=True, colour=False)
+    assert max(len(head), len(line)) <= 80
+    assert len(head.split()) == len(VIEWS[table].columns) - glance.columns_left_out >= 6
 
 
 def test_times_count_from_the_first_packet_and_durations_have_units() -> None:
@@ -248,7 +277,7 @@ def test_unknown_columns(tmp_path: Path, options: list[str], why: str) -> None:
 
 def on_a_terminal(*options: str, pager: str) -> str:
     """What is shown on a terminal of 24 lines, up to the message about further rows."""
-    command = [sys.executable, "-m", "grpcdiag", "rpcs", recorded(ERRORS), *options]
+    command = [sys.executable, "-m", "grpcdiag", "rpcs", recorded(ERRORS), "--quiet", *options]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", "PAGER": pager}
     with Terminal(command, env=environment) as terminal:
         text = terminal.read_until("more rows")

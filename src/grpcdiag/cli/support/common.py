@@ -322,8 +322,17 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    with ExitStack() as shown:
-        yield _Bar(shown)
+    with _shown:
+        yield _Bar(_shown)
+
+
+_shown = ExitStack()
+"""The progress bar, if one is drawn."""
+
+
+def end_progress() -> None:
+    """Take the progress bar away before something is shown in its place."""
+    _shown.close()
 
 
 @contextmanager

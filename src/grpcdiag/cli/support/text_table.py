@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Self
 import typer
 from msgspec import msgpack
 
-from .common import WIDTH, columns, plain, shows_unicode, wants_colour
+from .common import WIDTH, columns, end_progress, plain, shows_unicode, wants_colour
 from .pager import paged
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def write_text(chosen: Chosen, file: IO[bytes] | None, table: str, choice: Choic
         for part in split(chosen):
             all_columns, written = len(part.columns), written + len(part)
             buffer.add(glance.make_cells(part))
+        end_progress()
         glance.fit(all_columns)
         colour = file is None and wants_colour()
         lines = (
