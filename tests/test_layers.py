@@ -32,15 +32,17 @@ ARROWS = {
     "analyzer.analysis": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.detectors "
     "analyzer.sidecar analyzer.selection analyzer.hops",
     "analyzer.scrub": "_core analyzer.tables analyzer.model analyzer.decode analyzer.sidecar analyzer.analysis",
+    "analyzer.annotate": "_core analyzer.decode",
     "analyzer.two_captures": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode "
     "analyzer.detectors analyzer.sidecar analyzer.analysis",
     "files": "interruption",
     "capture": "analyzer.sidecar files",
     "reports.shared": "analyzer.model",
     "reports.terminal": "analyzer.model reports.shared",
-    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.hops "
-    "reports.terminal",
+    "reports.tables": "_core analyzer.tables analyzer.model analyzer.summary analyzer.decode analyzer.selection "
+    "analyzer.hops reports.shared reports.terminal",
     "reports.analysis_json": "analyzer.model",
+    "reports.openmetrics": "analyzer.model",
     "reports.compare": "_core analyzer.model reports.shared reports.analysis_json",
     "reports.html": "_core analyzer.model analyzer.views reports.shared",
     "reports.perfetto": "_core analyzer.tables analyzer.model analyzer.views",
@@ -49,6 +51,7 @@ ARROWS = {
     "reports.markdown": "analyzer.model reports.shared reports.terminal",
     "reports.scrub": "analyzer.model analyzer.scrub",
     "reports.verify": "_core analyzer.verify reports.shared reports.analysis_json analyzer.model",
+    "reports.wireshark": "analyzer.tables analyzer.model reports.shared",
     "reports.attachment": "analyzer.model analyzer.detectors analyzer.views reports.shared reports.timeline "
     "reports.markdown",
     "fleet.recordings": "_core analyzer.decode analyzer.sidecar interruption",
@@ -68,7 +71,7 @@ ARROWS = {
 ANY = {"cli", "cli.formats"}  # of the lab alone, see below
 """Rooms that may import any room that stands before them: the command line."""
 # Reports read one Analysis; only the tables' own rendering and drawings of their rows against time read tables.
-READS_TABLES = {"tables", "perfetto", "otlp", "timeline"}
+READS_TABLES = {"tables", "perfetto", "otlp", "timeline", "wireshark"}
 WRITES = {"print", "open", "input", "breakpoint", "exit", "quit"}
 STREAMS = {("sys", "stdout"), ("sys", "stderr"), ("sys", "stdin"), ("sys", "exit"), ("sys", "argv"), ("os", "system")}
 FILE_METHODS = {"write_text", "write_bytes", "read_bytes", "unlink", "mkdir", "touch", "rename"}

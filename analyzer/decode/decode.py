@@ -8,7 +8,7 @@ from typing import Any, Unpack
 from ..summary.figures import why_no_grpc
 from ..tables import Frames, Messages, Packets, Table, Tables, table_of, tables_of
 from .errors import CaptureError, NoGrpcError
-from .runner import DecodeOptions, Progress, Reading, Run
+from .runner import DecodeOptions, Origin, Progress, Reading, Run
 
 __all__ = ["CaptureError", "Progress", "decode", "stream"]
 
@@ -34,6 +34,7 @@ def stream(
     paths: Sequence[str],
     *,
     require_rows: bool = False,
+    origin: Origin | None = None,
     progress: Progress | None = None,
     **how: Unpack[DecodeOptions],
 ) -> Iterator[Table]:
@@ -47,6 +48,8 @@ def stream(
     run = Run(paths, file_times=True, unlisted_packets=wanted["packets"], **wanted, **how)
     rows = 0
     for take in run.read(progress):
+        if origin and not rows:
+            origin.time_ns = run.first_time_ns or 0
         columns = take(name)
         rows += len(columns["connection"])
         yield table_of(kind, columns)

@@ -22,7 +22,7 @@ from ..summary.figures import why_no_grpc
 from ..tables import NO_METHOD, Ints, Names, Rpcs, Tables, names_of, table_of, tables_of
 from .disk_columns import Columns, DiskColumns, Part, renumber
 from .errors import NoGrpcError
-from .runner import PATIENCE_S, STOP_S, DecodeOptions, Progress
+from .runner import PATIENCE_S, STOP_S, DecodeOptions, Origin, Progress
 
 STEP = 25_000
 """Packets between two looks at what is complete."""
@@ -57,6 +57,8 @@ class _Read(Struct):
     """Of methods not known before, by number."""
     errors: list[str]
     """Texts of `grpc-message` not known before."""
+    first_time_ns: int | None = None
+    """Of the capture, as far as it was read."""
     end: Tables | None = None
     renumbered: npt.NDArray[np.uint32] | None = None
     """At the end: the numbers of methods by those that rows have which were given before."""
@@ -84,20 +86,21 @@ class _Reader(threading.Thread):
         run = _core.Run(self._paths, rpc_rows=True, **self._how)
         self.total = run.bytes_total
         known = errors_known = 0
-        more = True
+        more, first = True, None
         while more and not self.stopped:
             more = run.step(STEP)
             self.read = run.bytes_read
+            first = run.first_time_ns
             rows = run.take_rpcs(LEAST, MOST)
             settled, names, errors = run.take_settled(), run.methods_from(known), run.errors_from(errors_known)
             known, errors_known = known + len(names), errors_known + len(errors)
             if len(rows["connection"]) or len(settled["numbers"]) or names or errors:
-                self._give(_Read(rows, settled, names, errors))
+                self._give(_Read(rows, settled, names, errors, first))
         if not self.stopped:
             end = run.finish()
             rows = end["rpcs"] | {"deadlines": end["deadlines"], "budgets": end["rpc_budgets"]}
             errors = end["errors"][errors_known:]
-            self._give(_Read(rows, end["settled"], [], errors, end=tables_of(end), renumbered=end["renumbered"]))
+            self._give(_Read(rows, end["settled"], [], errors, first, tables_of(end), end["renumbered"]))
 
     def _give(self, read: _Read) -> None:
         while not self.stopped:
@@ -109,7 +112,12 @@ class _Reader(threading.Thread):
 
 
 def stream_rpcs(
-    paths: Sequence[str], *, require_rows: bool = True, progress: Progress | None = None, **how: Unpack[DecodeOptions]
+    paths: Sequence[str],
+    *,
+    require_rows: bool = True,
+    origin: Origin | None = None,
+    progress: Progress | None = None,
+    **how: Unpack[DecodeOptions],
 ) -> Iterator[RpcRows]:
     """Decode a capture and yield the rows of all RPCs piece by piece; at least one piece.
 
@@ -131,6 +139,8 @@ def stream_rpcs(
                 continue
             if read.error is not None:
                 raise read.error
+            if origin and not given:
+                origin.time_ns = read.first_time_ns or 0
             rows.add(read)
             for piece in rows.ready():
                 given += 1

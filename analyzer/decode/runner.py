@@ -67,6 +67,13 @@ class DecodeOptions(TypedDict, total=False):
     """Durations of a method that are kept in memory before they go to a temporary file; 0 keeps all."""
 
 
+class Origin:
+    """The time from which relative times count."""
+
+    time_ns = 0
+    """Time of the capture's first packet; known when the first piece of rows is given."""
+
+
 class Reading:
     """A run of the core over one capture, in a thread of its own."""
 
@@ -126,12 +133,14 @@ class Run:
         self._run = _run_interruptibly(lambda: _core.Run(list(paths), **wanted))
         self.bytes_total = self._run.bytes_total
         self.bytes_read = 0
+        self.first_time_ns: int | None = None
         self.result: dict[str, Any] = {}
 
     def step(self, packets: int = STEP) -> bool:
         """Read up to that many packets; False at the end."""
         going = _run_interruptibly(lambda: self._run.step(packets))
         self.bytes_read = self._run.bytes_read
+        self.first_time_ns = self._run.first_time_ns
         return going
 
     def read(self, progress: Progress | None, kept: RpcColumns | None = None) -> Iterator[Callable[[str], Any]]:

@@ -50,6 +50,7 @@ def draw(parts: Iterable[RenderableType], *, width: int, colour: bool, wrap: boo
         width=width,
         force_terminal=colour,
         color_system="standard" if colour else None,
+        no_color=not colour,  # not as the environment says
         highlight=False,
         emoji=False,
         markup=False,

@@ -13,6 +13,7 @@ import polars as pl
 from ...analyzer import _core
 from ...analyzer.decode.decode import decode, stream
 from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
+from ...analyzer.decode.runner import Origin
 from ...analyzer.hops.look import find_legs
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
 from ...analyzer.model.budget import CAUSES
@@ -75,20 +76,29 @@ def _write_hex(*words: npt.NDArray[Any]) -> pl.Series:
     return pl.Series([None], dtype=pl.String).new_from_index(0, len(words[0])).scatter(seen, texts)
 
 
-def read_pieces(files: Sequence[str], table: str, **how: Any) -> Iterator[pl.DataFrame]:
+def read_pieces(files: Sequence[str], table: str, origin: Origin | None = None, **how: Any) -> Iterator[pl.DataFrame]:
     """Read a capture, and build `rpcs`, `messages`, `frames`, `packets` or `waits` piece by piece."""
     match table:
         case "rpcs":
             if legs := find_legs(files, **how):
+                set_origin(origin, legs.tables)
                 return rpc_pieces(legs.tables, parents=legs.parent)
-            return map(rpcs_of, stream_rpcs(files, **how))
+            return map(rpcs_of, stream_rpcs(files, origin=origin, **how))
         case "messages":
-            return map(messages, stream(Messages, files, **how))
+            return map(messages, stream(Messages, files, origin=origin, **how))
         case "frames":
-            return map(frames, stream(Frames, files, **how))
+            return map(frames, stream(Frames, files, origin=origin, **how))
         case "packets":
-            return map(packets, stream(Packets, files, **how))
-    return map(waits, [decode(files, rpc_rows=False, **how)])
+            return map(packets, stream(Packets, files, origin=origin, **how))
+    tables = decode(files, rpc_rows=False, **how)
+    set_origin(origin, tables)
+    return map(waits, [tables])
+
+
+def set_origin(origin: Origin | None, tables: Tables) -> None:
+    """Let relative times count from the first packet of a decoded capture."""
+    if origin:
+        origin.time_ns = tables.capture["first_time_ns"] or 0
 
 
 def frames(table: Frames) -> pl.DataFrame:

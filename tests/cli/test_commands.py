@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from support import grpcdiag, recorded, run_here, synthetic
 
+from grpcdiag.analyzer.detectors import DETECTORS
+
 COMMANDS = (
     "analyze",
     "compare",
@@ -315,6 +317,17 @@ def test_explain() -> None:
     assert outcome.code == 0
     for heading in ("What it finds", "What would refute it", "What to do", "References"):
         assert heading in outcome.text
+
+
+def test_explain_lists_findings_and_suggests() -> None:
+    lines = grpcdiag("explain").text.splitlines()
+    assert [line.split()[0] for line in lines] == [detector.id for detector in DETECTORS]
+    assert all(line.endswith(".") for line in lines)
+    for typed, meant in (("slow-strat-after-idle", "slow-start-after-idle"), ("nagle", "delayed-ack-nagle")):
+        outcome = grpcdiag("explain", typed)
+        assert (outcome.code, outcome.text) == (2, "")
+        assert f"no finding has the id '{typed}'; did you mean {meant}?" in outcome.err
+    assert f"known: {DETECTORS[0].id}, " in grpcdiag("explain", "quux").err
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:

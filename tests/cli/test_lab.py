@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from support import PATIENCE_S, grpcdiag, require_tool, wait_until
 
+from grpcdiag.analyzer.detectors import DETECTORS
 from grpcdiag.fixtures.lab import janitor
-from grpcdiag.fixtures.lab.cases import CASES, by_name
+from grpcdiag.fixtures.lab.cases import CASES, NOT_PROVOKED, by_name
 from grpcdiag.fixtures.lab.namespaces import missing
 from grpcdiag.fixtures.lab.perform import why_not
 
@@ -25,7 +26,15 @@ def test_alone_it_lists_the_cases() -> None:
 def test_an_unknown_case_is_wrong_usage() -> None:
     outcome = grpcdiag("lab", "no-such-case")
     assert outcome.code == 2
-    assert "slow-start" in outcome.err
+    assert "known: slow-start" in outcome.err
+    assert "did you mean ping-storm?" in grpcdiag("lab", "ping-strom").err
+    assert "did you mean grpc-java?" in grpcdiag("lab", "ping-storm", "--implementation", "java").err
+
+
+def test_each_finding_has_a_case() -> None:
+    for detector in DETECTORS:
+        assert by_name(detector.id) or detector.id in NOT_PROVOKED
+    assert by_name("slow-start-after-idle") is by_name("slow-start")
 
 
 def test_without_root_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

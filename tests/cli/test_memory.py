@@ -25,8 +25,8 @@ CAPTURE = "max-concurrent-streams-control.pcap"
 LITTLE = """
 import sys
 from grpcdiag.analyzer.decode import rpc_columns, rpc_stream
-from grpcdiag.cli.support import common, tables
-rpc_columns.IN_MEMORY, tables.ROWS_AT_ONCE, tables._Buffer.MOST = 5, 100, 1_000
+from grpcdiag.cli.support import common, text_table
+rpc_columns.IN_MEMORY, text_table.ROWS_AT_ONCE, text_table._Buffer.MOST = 5, 100, 1_000
 rpc_stream.STEP, rpc_stream.LEAST, rpc_stream.MOST = 40, 3, 6
 common.SPILL = 2
 {also}

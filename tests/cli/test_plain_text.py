@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from support import grpcdiag, recorded
+from support import grpcdiag, recorded, run_here
 
 from grpcdiag.reports.shared.text import ascii_only
 
@@ -72,6 +72,35 @@ def test_colours_are_for_terminals_that_want_them() -> None:
         assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).split() == plain.split()
         lines = plain.replace("\r", "").splitlines()
         assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": ""}, False),
+        ((), {"FORCE_COLOR": "0"}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+        (("--color", "auto"), {"FORCE_COLOR": "1"}, True),
+    ],
+)
+def test_colours_without_a_terminal(options: tuple[str, ...], env: dict[str, str], coloured: bool) -> None:
+    for command in (("analyze", RTT205), ("timeline", RTT205, "-c", "0"), ("rpcs", RTT205)):
+        text = grpcdiag(*command, *options, env={"TERM": "xterm-256color", **env}).text
+        assert bool(re.search(r"\x1b\[[0-9;]*3[1-7]", text)) == coloured
+        assert re.sub(r"\x1b\[[0-9;]*m", "", text).split() == grpcdiag(*command, "--color", "never").text.split()
+
+
+def test_colours_of_a_terminal_are_turned_off() -> None:
+    assert ESCAPE not in on_a_terminal("analyze", RTT205, "--color", "never", LANG="C.UTF-8")
+
+
+def test_every_coloured_command_has_the_option() -> None:
+    for command in ("analyze", "compare", "timeline", "verify", "lab", "doctor", "rpcs", "frames", "fleet report"):
+        assert "--color" in run_here(*command.split(), "--help").text, command
 
 
 @pytest.mark.parametrize(

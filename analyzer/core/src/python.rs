@@ -20,10 +20,12 @@ use crate::store::spill::Spill;
 use crate::tcp::note;
 use crate::tls::KeyLog;
 
+mod annotating;
 mod errors;
 mod results;
 mod scrubbing;
 
+use annotating::Annotating;
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
 use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
@@ -32,6 +34,7 @@ use scrubbing::Scrubbing;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Run>()?;
     module.add_class::<Scrubbing>()?;
+    module.add_class::<Annotating>()?;
     module.add("CaptureError", module.py().get_type::<CaptureError>())?;
     module.add("EmptyCaptureError", module.py().get_type::<EmptyCaptureError>())?;
     module.add("MemoryLimitError", module.py().get_type::<MemoryLimitError>())?;
@@ -155,6 +158,12 @@ impl Run {
     #[getter]
     fn bytes_total(&self) -> Option<u64> {
         self.lock().reader.bytes_total()
+    }
+
+    /// The earliest time of the packets read so far; `None` before the first, and after `finish`.
+    #[getter]
+    fn first_time_ns(&self) -> Option<i64> {
+        self.lock().pipeline.as_ref()?.counts.first_time_ns
     }
 
     /// Takes the rows of `frames`, `messages` or `packets` that have come since the last call.

@@ -21,6 +21,7 @@ COMMANDS = (
     "capture",
     "verify",
     "scrub",
+    "annotate",
     "attach",
     "lab",
     "doctor",

@@ -12,6 +12,7 @@ from ..ahead import begun
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
     NO_GRPC,
+    Color,
     Files,
     From,
     KeyLog,
@@ -23,6 +24,7 @@ from .support.common import (
     ShowMessages,
     To,
     Trace,
+    When,
     coloured,
     columns,
     decoding,
@@ -55,6 +57,7 @@ class Format(StrEnum):
     markdown = "markdown"
     html = "html"
     perfetto = "perfetto"
+    openmetrics = "openmetrics"
 
 
 class Severity(StrEnum):
@@ -93,6 +96,7 @@ def command(
     keylog: KeyLog = None,
     memory: Memory = None,
     show_messages: ShowMessages = False,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Report what costs time in a capture: time by cause, findings with the packets that show them, and settings.
@@ -179,6 +183,10 @@ def _report(analysis: Analysis, format_: Format, output: Path | None, top: int |
         from ..reports import markdown
 
         write(markdown.render(analysis, version=_core.__version__), output)
+    elif format_ is Format.openmetrics:
+        from ..reports import openmetrics
+
+        write(openmetrics.render(analysis), output)
     else:
         from ..reports import terminal
 

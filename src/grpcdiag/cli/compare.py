@@ -13,11 +13,13 @@ import typer
 from ..interruption import scratch
 from .support.common import (
     UNREADABLE,
+    Color,
     KeyLog,
     Memory,
     Output,
     Ports,
     Quiet,
+    When,
     coloured,
     columns,
     decoding,
@@ -69,6 +71,7 @@ def command(
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Compare the same work in two captures: what differs, by how much, and why. With three or more: how it scales."""

@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from ..analyzer.decode.runner import Origin
 
-def _read_pieces(files: list[str], _: str, **how: Any) -> Iterable[pl.DataFrame]:
+
+def _read_pieces(files: list[str], _: str, origin: Origin, **how: Any) -> Iterable[pl.DataFrame]:
     from ..analyzer.decode.decode import decode
     from ..reports.tables import rows
 
     tables = decode(files, rpc_rows=False, **how)
+    rows.set_origin(origin, tables)
     if more := tables.capture["connections_not_listed"]:
         say(f"{more:,} more connections carried no payload and are not listed")
     return rows.connection_pieces(tables)
 
 
-command = row_command("connections", "Write one row per TCP connection.", _read_pieces)
+command = row_command("connections", "Write one row per TCP connection.", _read_pieces, lacks=("worst", "stream"))

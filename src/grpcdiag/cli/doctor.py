@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import coloured, columns, write
+from .support.common import Color, When, coloured, columns, write
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check
@@ -31,6 +31,7 @@ def command(
     areas: Annotated[
         list[Area] | None, typer.Option("--for", help="Check only recording, verifying or lab; repeatable.")
     ] = None,
+    color: Color = When.auto,
 ) -> None:
     """Check what this machine lacks for recording, verifying and the lab, and say what to do about it.
 

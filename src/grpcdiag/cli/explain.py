@@ -6,22 +6,28 @@ from typing import Annotated
 
 import typer
 
-from .support.common import fail, write
+from .support.common import fail, suggest, write
 from .support.completion import finding_ids
 
 
 def command(
     finding: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="FINDING-ID", help="Id of a finding, such as slow-start-after-idle.", autocompletion=finding_ids
+            metavar="[FINDING-ID]",
+            help="Id of a finding, such as slow-start-after-idle. Default: list all findings.",
+            autocompletion=finding_ids,
         ),
-    ],
+    ] = None,
 ) -> None:
     """Explain a finding: how it is decided, what would refute it, settings that change it, references."""
     from ..analyzer.detectors import DETECTORS, by_id
 
+    if finding is None:
+        width = max(len(detector.id) for detector in DETECTORS)
+        write("".join(f"{one.id:<{width}}  {one.page.strip().splitlines()[0]}\n" for one in DETECTORS), None)
+        return
     detector = by_id(finding)
     if detector is None:
-        fail(f"no finding has the id {finding!r}; known: {', '.join(d.id for d in DETECTORS)}", 2)
+        fail(f"no finding has the id {finding!r}; {suggest(finding, [one.id for one in DETECTORS])}", 2)
     write(f"{detector.id}\n\n{detector.page.strip()}\n", None)

@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, coloured, columns, drawn, fail, say, write
+from .support.common import (
+    NO_GRPC,
+    UNREADABLE,
+    Color,
+    Output,
+    Ports,
+    Quiet,
+    When,
+    coloured,
+    columns,
+    drawn,
+    fail,
+    say,
+    write,
+)
 
 if TYPE_CHECKING:
     from ..fleet.engines.task import Outcome
@@ -229,6 +243,7 @@ def report(
     as_html: Annotated[bool, typer.Option("--html", help="Write an HTML page; not with --against.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Most rows of each table; 0 for all.")] = ROWS_SHOWN,
     output: Output = None,
+    color: Color = When.auto,
 ) -> None:
     """Report what is slow, why and since when, over all recordings of a dataset."""
     if as_html and (as_json or against):

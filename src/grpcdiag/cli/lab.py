@@ -16,7 +16,7 @@ from ..capture.errors import UsageError
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
-from .support.common import Quiet, coloured, columns, fail, write
+from .support.common import Color, Quiet, When, coloured, columns, fail, suggest, write
 from .support.completion import lab_cases
 
 if TYPE_CHECKING:
@@ -35,7 +35,11 @@ CANNOT = 2
 def command(
     case: Annotated[
         str | None,
-        typer.Argument(metavar="[CASE]", help="Case to run. Default: list all cases.", autocompletion=lab_cases),
+        typer.Argument(
+            metavar="[CASE]",
+            help="Case to run, or the id of a finding. Default: list all cases.",
+            autocompletion=lab_cases,
+        ),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer runs.")] = False,
     keep: Annotated[
@@ -47,6 +51,7 @@ def command(
             "--implementation", metavar="NAME", help="gRPC implementation of client and server; see the list."
         ),
     ] = None,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce a field case with real gRPC programs on an emulated link, and compare the findings with the truth.
@@ -62,9 +67,11 @@ def command(
         return
     chosen = by_name(case)
     if chosen is None:
-        fail(f"no case has the name {case!r}; known: {', '.join(c.name for c in CASES)}", CANNOT)
+        if why := NOT_PROVOKED.get(case):
+            fail(f"no case provokes {case}: {why}", CANNOT)
+        fail(f"no case has the name {case!r}; {suggest(case, [one.name for one in CASES])}", CANNOT)
     if implementation is not None and implementation not in PROGRAMS:
-        fail(f"no implementation has the name {implementation!r}; known: {', '.join(PROGRAMS)}", CANNOT)
+        fail(f"no implementation has the name {implementation!r}; {suggest(implementation, [*PROGRAMS])}", CANNOT)
     if implementation is not None:
         chosen = in_programs_of(chosen, implementation)
     judgement = _perform(chosen, fast, keep, quiet)

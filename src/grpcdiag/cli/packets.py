@@ -2,4 +2,4 @@
 
 from .support.tables import row_command
 
-command = row_command("packets", "Write one row per TCP packet.")
+command = row_command("packets", "Write one row per TCP packet.", lacks=("worst", "stream"))

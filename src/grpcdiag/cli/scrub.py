@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 import typer
 
 from ..files.atomic_file import replacing
-from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, say, spooled, writing
+from .support.common import Files, Ports, Quiet, busy, decoding, fail, progress, refuse_own_input, say, spooled, writing
 
 if TYPE_CHECKING:
     from ..analyzer.scrub import Report
@@ -101,8 +101,7 @@ def _list_notes(report: Report) -> Iterator[str]:
 @contextmanager
 def _open_output(output: Path, paths: list[str]) -> Iterator[tuple[IO[bytes], str]]:
     """Open a file for the scrubbed capture, and give a path to read it; it becomes the output at the end."""
-    if output.is_dir() or any(output.exists() and Path(p).exists() and output.samefile(p) for p in paths):
-        fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
+    refuse_own_input(output, paths)
     with writing(output), replacing(output) as out, _make_readable(out) as written:
         yield written
 

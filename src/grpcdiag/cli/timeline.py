@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .support.common import (
+    Color,
     Files,
     From,
     KeyLog,
@@ -17,6 +18,7 @@ from .support.common import (
     Quiet,
     To,
     Trace,
+    When,
     coloured,
     columns,
     decoding,
@@ -61,6 +63,7 @@ def command(
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Draw a timeline of one connection or stream: bursts of both directions, silences, blocked intervals by cause."""

@@ -17,12 +17,14 @@ from ..interruption import scratch
 from .support.common import (
     NO_GRPC,
     UNREADABLE,
+    Color,
     Files,
     KeyLog,
     Memory,
     Output,
     Ports,
     Quiet,
+    When,
     coloured,
     columns,
     decoding,
@@ -55,6 +57,7 @@ def command(
     port: Ports = None,
     keylog: KeyLog = None,
     memory: Memory = None,
+    color: Color = When.auto,
     quiet: Quiet = False,
 ) -> None:
     """Decode the same capture with Wireshark and list every difference: why it exists, and who is right.

@@ -1,8 +1,9 @@
 //! Capture files: pcap, pcapng, and both compressed.
 
+use std::collections::HashMap;
 use std::io::{Cursor, Write};
 
-use grpcdiag_core::capture_file::{CaptureReader, Source};
+use grpcdiag_core::capture_file::{CaptureReader, Copy, OpenError, Source};
 use grpcdiag_core::limits::CAPTURE_DAMAGE_ENTRIES;
 
 use super::input::{self, captures};
@@ -10,8 +11,7 @@ use super::support::pcap;
 
 /// An input is a file.
 pub fn run(data: &[u8]) {
-    let source = Source::Reader("input".to_owned(), Box::new(Cursor::new(data.to_vec())));
-    let mut reader = match CaptureReader::open(vec![source]) {
+    let mut reader = match open(data) {
         Ok(reader) => reader,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
@@ -26,6 +26,35 @@ pub fn run(data: &[u8]) {
     assert!(reader.info().damage.len() <= CAPTURE_DAMAGE_ENTRIES);
     assert_eq!(reader.info().packets, count);
     assert!(reader.next_packet().is_none());
+    let copy = annotated(data, count);
+    assert_eq!(packets(&copy), packets(data), "the copy has the same packets");
+}
+
+fn open(data: &[u8]) -> Result<CaptureReader, OpenError> {
+    CaptureReader::open(vec![Source::Reader("input".to_owned(), Box::new(Cursor::new(data.to_vec())))])
+}
+
+/// The file with a comment on each packet.
+fn annotated(data: &[u8], packets: u32) -> Vec<u8> {
+    let comments: HashMap<_, _> = (1..=packets).map(|number| (number, vec![format!("packet {number}")])).collect();
+    let mut copy = Copy::new(open(data).expect("opened before"), comments);
+    let mut bytes = Vec::new();
+    while let Some(piece) = copy.step(3) {
+        bytes.extend(piece);
+    }
+    assert_eq!(copy.copies().packets, packets);
+    assert_eq!(copy.copies().commented + copy.copies().without_room, packets);
+    bytes
+}
+
+/// Time, original length, link type and bytes of each packet; none of a file that cannot be opened.
+fn packets(data: &[u8]) -> Vec<(i64, u32, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    let Ok(mut reader) = open(data) else { return found };
+    while let Some(packet) = reader.next_packet() {
+        found.push((packet.time_ns, packet.original_len, packet.link_type, packet.captured.to_vec()));
+    }
+    found
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {

@@ -49,6 +49,19 @@ impl CaptureFile {
         }
     }
 
+    /// Whether it is a pcap file.
+    pub fn is_pcap(&self) -> bool {
+        matches!(self.records, Records::Pcap(_))
+    }
+
+    /// The pcapng file with its bytes, if it is one.
+    pub fn pcapng(&mut self) -> Option<(&mut PcapngFile, &mut Input)> {
+        match &mut self.records {
+            Records::Pcap(_) => None,
+            Records::Pcapng(pcapng) => Some((pcapng, &mut self.input)),
+        }
+    }
+
     /// The first packet's time in nanoseconds since the epoch, if there is a packet and it has one.
     pub fn first_time(&mut self, info: &mut CaptureInfo) -> Option<i64> {
         let record = self.next_record(info);

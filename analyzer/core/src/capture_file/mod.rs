@@ -25,6 +25,7 @@
 
 mod clock;
 mod compression;
+mod copy;
 mod error;
 mod file;
 mod format;
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use compression::Compression;
+pub use copy::{Copies, Copy};
 pub use error::{OpenError, OpenErrorKind};
 pub use info::{CaptureInfo, Damage, FileInfo, Format, Interface, Secrets};
 pub use input::{ByteStream, Source};

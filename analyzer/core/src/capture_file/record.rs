@@ -28,6 +28,23 @@ impl Order {
         }
     }
 
+    /// A word as it is stored.
+    pub fn word(self, number: u32) -> [u8; 4] {
+        match self {
+            Order::Little => number.to_le_bytes(),
+            Order::Big => number.to_be_bytes(),
+        }
+    }
+
+    /// Two halves of a word, in the order in which they are stored.
+    pub fn halves(self, [a, b]: [u16; 2]) -> [u8; 4] {
+        let ([a, b], [c, d]) = match self {
+            Order::Little => (a.to_le_bytes(), b.to_le_bytes()),
+            Order::Big => (a.to_be_bytes(), b.to_be_bytes()),
+        };
+        [a, b, c, d]
+    }
+
     /// The two halves of a word, in the order in which they are stored.
     #[inline]
     pub fn u16s(self, [a, b, c, d]: [u8; 4]) -> [u16; 2] {

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -64,6 +65,31 @@ Memory = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of standard output.")]
+
+
+class When(StrEnum):
+    """When reports are coloured."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
+def _set_colour(when: When) -> When:
+    global _colour
+    _colour = when
+    return when
+
+
+_colour = When.auto
+"""As this run's `--color` says."""
+
+Color = Annotated[
+    When,
+    typer.Option(
+        "--color", callback=_set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
+    ),
+]
 
 From = Annotated[
     int | None,
@@ -156,7 +182,7 @@ def columns(output: Path | None, otherwise: int = WIDTH) -> int:
 
 def coloured(output: Path | None) -> bool:
     """Say whether a report may contain escape sequences."""
-    return output is None and wants_colour()
+    return _colour is When.always or (output is None and wants_colour())
 
 
 def say(message: str) -> None:
@@ -171,6 +197,14 @@ def fail(message: str, code: int) -> NoReturn:
     """Print an error on standard error and exit."""
     say(message)
     raise typer.Exit(code)
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """Name those among the known names that somebody may have meant, or all."""
+    from difflib import get_close_matches
+
+    near = [one for one in known if name and name in one] or get_close_matches(name, known)
+    return f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
 
 
 def how(
@@ -245,6 +279,12 @@ def writing(what: object, advice: str = "") -> Iterator[None]:
         fail(f"cannot write {what}: {error.strerror or error}{advice}", 2)
 
 
+def refuse_own_input(output: Path, files: list[str]) -> None:
+    """End the command if its output is a folder or one of the captures that it reads."""
+    if output.is_dir() or any(output.exists() and Path(file).exists() and output.samefile(file) for file in files):
+        fail(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'the capture itself'}", 2)
+
+
 def temporary_files() -> AbstractContextManager[None]:
     """Turn an error of temporary files into a message and an exit code."""
     return writing("temporary files", "; TMPDIR sets their folder")
@@ -282,8 +322,17 @@ def progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    with ExitStack() as shown:
-        yield _Bar(shown)
+    with _shown:
+        yield _Bar(_shown)
+
+
+_shown = ExitStack()
+"""The progress bar, if one is drawn."""
+
+
+def end_progress() -> None:
+    """Take the progress bar away before something is shown in its place."""
+    _shown.close()
 
 
 @contextmanager
@@ -388,5 +437,9 @@ def plain(text: str) -> str:
 
 
 def wants_colour() -> bool:
-    """Say whether standard output is a terminal on which colours are allowed (https://no-color.org)."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    """Say whether standard output is coloured: as `--color` says, NO_COLOR, FORCE_COLOR, or if it is a terminal."""
+    if _colour is not When.auto:
+        return _colour is When.always
+    if "NO_COLOR" in os.environ:  # https://no-color.org
+        return False
+    return os.environ.get("FORCE_COLOR", "") not in ("", "0") or sys.stdout.isatty()

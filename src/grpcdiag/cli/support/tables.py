@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-import io
-import itertools
-import os
+import inspect
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
 from .common import (
+    Color,
     Files,
     KeyLog,
     Memory,
     Output,
     Ports,
     Quiet,
+    When,
     decoding,
     fail,
     how,
+    nanoseconds,
+    one_after_the_other,
     one_place,
-    plain,
     progress,
-    shows_unicode,
     writing,
 )
+from .text_table import split, write_text
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ...reports.tables.choose import Choice, Chosen
 
 
 T = TypeVar("T")
@@ -50,66 +53,146 @@ class Format(StrEnum):
 
 
 FormatOption = Annotated[Format, typer.Option("--format", help="Format of the rows.")]
-Limit = Annotated[int, typer.Option("--limit", min=0, help="Most rows of a table; 0 for all.")]
-
-ROWS_AT_ONCE = 10_000
-"""Rows whose text is in memory at once."""
+Columns = Annotated[
+    str | None,
+    typer.Option("--columns", metavar="NAMES", help="Columns to write, separated by commas; all for every column."),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option("--sort", metavar="COLUMN", help="Sort by this column; with a hyphen before it, largest first."),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=0, help="Most rows; 0 for all. Default: 100 in a table, all in other formats."),
+]
+Worst = Annotated[int | None, typer.Option("--worst", min=1, help="Only the N longest: --sort -duration --limit N.")]
+OnConnections = Annotated[
+    list[int] | None,
+    typer.Option("--connection", "-c", min=0, help="Only rows of this connection; repeatable."),
+]
+OnStream = Annotated[int | None, typer.Option("--stream", "-s", min=0, help="Only rows of this HTTP/2 stream.")]
+RowsFrom = Annotated[
+    int | None,
+    typer.Option(
+        "--from", metavar="TIME", parser=nanoseconds, help="Rows that begin then or later: 1.5s, 800ms after the start."
+    ),
+]
+RowsTo = Annotated[
+    int | None,
+    typer.Option("--to", metavar="TIME", parser=nanoseconds, help="Rows that begin then or earlier."),
+]
 
 ROWS_SHOWN = 100
 """Rows of a table shown by default."""
 
 
-def read_pieces(files: list[str], table: str, **how: Any) -> Iterable[pl.DataFrame]:
+def read_pieces(files: list[str], table: str, origin: Origin | None = None, **how: Any) -> Iterable[pl.DataFrame]:
     """Read a table piece by piece, see `rows.read_pieces`."""
     from ...reports.tables import rows  # polars is imported only here
 
-    return rows.read_pieces(files, table, **how)
+    return rows.read_pieces(files, table, origin, **how)
 
 
 def row_command(
-    table: str, help_text: str, read: Callable[..., Iterable[pl.DataFrame]] = read_pieces, **more: Any
+    table: str,
+    help_text: str,
+    read: Callable[..., Iterable[pl.DataFrame]] = read_pieces,
+    *,
+    lacks: tuple[str, ...] = (),
+    **more: Any,
 ) -> Callable[..., None]:
-    """Make a command that writes the rows of `table` from `read(files, table, progress=..., **how, **more)`.
+    """Make a command that writes the rows of `table` from `read(files, table, origin, progress=..., **how, **more)`.
 
-    It refuses captures of the same connections at two places.
+    It refuses captures of the same connections at two places. `lacks` are options that the table has no column for.
     """
 
     def command(
         files: Files,
         format_: FormatOption = Format.table,
         output: Output = None,
-        limit: Limit = ROWS_SHOWN,
+        columns: Columns = None,
+        sort: Sort = None,
+        limit: Limit = None,
+        worst: Worst = None,
+        connection: OnConnections = None,
+        stream: OnStream = None,
+        from_: RowsFrom = None,
+        to: RowsTo = None,
+        color: Color = When.auto,
         port: Ports = None,
         keylog: KeyLog = None,
         memory: Memory = None,
         quiet: Quiet = False,
     ) -> None:
+        wanted = choose(
+            format_, columns, sort, limit, worst, connections=connection, stream=stream, from_ns=from_, to_ns=to
+        )
         with decoding(), progress(quiet) as report_progress:
             chosen = how(port, keylog, memory)
             one_place(files, chosen)
-            write(read(files, table, progress=report_progress, **chosen, **more), format_, output, limit, table)
+            origin = Origin()
+            pieces = read(files, table, origin, progress=report_progress, **chosen, **more)
+            write(pieces, format_, output, table, wanted, origin)
 
     command.__doc__ = help_text
+    signature = inspect.signature(command, eval_str=True)
+    offered = [parameter for name, parameter in signature.parameters.items() if name not in lacks]
+    vars(command)["__signature__"] = signature.replace(parameters=offered)
     return command
 
 
-def write(pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, limit: int, table: str) -> None:
-    """Write the pieces of one table; exit with 2 if the output cannot be written."""
-    if output is None:
-        _write(pieces, format_, sys.stdout.buffer, limit, table)
-        sys.stdout.buffer.flush()
-        return
-    with writing(output), replacing(output) as out:
-        _write(pieces, format_, out, limit, table)
+def choose(
+    format_: Format,
+    columns: str | None,
+    sort: str | None,
+    limit: int | None,
+    worst: int | None,
+    *,
+    connections: list[int] | None,
+    **more: Any,
+) -> Choice:
+    """Put options together. Raises BadParameter."""
+    from ...reports.tables.choose import Choice
+
+    if worst is not None and (sort is not None or limit is not None):
+        raise typer.BadParameter("--worst N is --sort -duration --limit N: give no other --sort or --limit")
+    one_after_the_other(more["from_ns"], more["to_ns"])
+    if worst is not None:
+        sort, limit = "-duration_ns", worst
+    elif limit is None:
+        limit = ROWS_SHOWN if format_ is Format.table else 0
+    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
+    return Choice(columns=names, sort=sort, limit=limit, connections=tuple(connections or ()), **more)
 
 
-def _write(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], limit: int, table: str) -> None:
+def write(
+    pieces: Iterable[pl.DataFrame], format_: Format, output: Path | None, table: str, choice: Choice, origin: Origin
+) -> None:
+    """Write the chosen rows of one table; exit with 2 if they cannot be written or are not there."""
+    from ...reports.tables.choose import ChoiceError, Chosen
+
+    chosen = Chosen(pieces, table, choice, origin, count=format_ is Format.table)
+    try:
+        if output is None:
+            _write(chosen, format_, None, table, choice, origin)
+            sys.stdout.buffer.flush()
+            return
+        with writing(output), replacing(output) as out:
+            _write(chosen, format_, out, table, choice, origin)
+    except ChoiceError as error:
+        fail(str(error), 2)
+
+
+def _write(chosen: Chosen, format_: Format, file: IO[bytes] | None, table: str, choice: Choice, origin: Origin) -> None:
+    from ...reports.tables.choose import select_columns
+
     if format_ is Format.table:
-        _write_text(pieces, out, limit)
+        write_text(chosen, file, table, choice, origin)
         return
+    out = file or sys.stdout.buffer
     if format_ is Format.parquet and out.isatty():
         fail("Parquet is binary: name a file with -o, or pipe it into one", 2)
-    write_rows(pieces, format_, out, table)
+    write_rows((select_columns(piece, table, choice.columns) for piece in chosen), format_, out, table)
 
 
 def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], table: str) -> tuple[list[str], int]:
@@ -120,7 +203,7 @@ def write_rows(pieces: Iterable[pl.DataFrame], format_: Format, out: IO[bytes], 
         with _keep_error(out) as file:
             return write_parquet(map(escaped, pieces), file, table)
     names, rows = list[str](), 0
-    for number, piece in enumerate(_split(pieces)):
+    for number, piece in enumerate(split(pieces)):
         if format_ is Format.jsonl:
             text = piece.write_ndjson()
         else:
@@ -167,12 +250,6 @@ class _ErrorKeepingFile:
             raise
 
 
-def _split(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Split the rows into pieces whose text needs little memory."""
-    for piece in pieces:
-        yield from piece.iter_slices(ROWS_AT_ONCE) if len(piece) else (piece,)
-
-
 def _flatten(piece: pl.DataFrame) -> pl.DataFrame:
     """Flatten nested columns for CSV: `budget` becomes a column per cause, a list its items joined by semicolons."""
     import polars as pl
@@ -183,80 +260,3 @@ def _flatten(piece: pl.DataFrame) -> pl.DataFrame:
     if "budget" not in piece.columns:
         return piece
     return piece.with_columns(pl.col("budget").struct.unnest().name.prefix("budget_")).drop("budget")
-
-
-def _write_text(pieces: Iterable[pl.DataFrame], out: IO[bytes], limit: int) -> None:
-    """Write rows as a table. All rows are read twice, because columns are as wide as the widest cell."""
-    from ...analyzer.model.text import safe
-
-    shown = safe if shows_unicode() or out is not sys.stdout.buffer else lambda text: plain(safe(text))
-    rows, written = 0, 0
-    widths: list[int] = []
-    with _Buffer() as buffer:
-        for piece in pieces:
-            rows += len(piece)
-            some = piece if limit == 0 else piece.head(limit - written)
-            if len(some) or not widths:
-                written += len(some)
-                for part in _split([_flatten(some)]):
-                    wide = [max(lengths) for _, lengths in _list_cells(part, shown)]
-                    widths = list(map(max, widths, wide)) if widths else wide
-                    buffer.add(part)
-        for number, part in enumerate(buffer.read_all()):
-            out.write(_format_lines(part, shown, widths, header=number == 0))
-    if rows > written:
-        typer.echo(f"{rows - written:,} more rows: --limit 0 shows all, --format csv or jsonl streams them", err=True)
-
-
-def _list_cells(piece: pl.DataFrame, shown: Callable[[str], str]) -> Iterator[tuple[list[str], list[int]]]:
-    """List, for each column, its name and cells with their widths: a character can be zero, one or two columns wide."""
-    from rich.cells import cell_len
-
-    for name in piece.columns:
-        cells = [name, *("-" if v is None else shown(str(v)) for v in piece[name])]
-        yield cells, [cell_len(cell) for cell in cells]
-
-
-def _format_lines(piece: pl.DataFrame, shown: Callable[[str], str], widths: list[int], *, header: bool) -> bytes:
-    import polars as pl
-
-    padded = []
-    for name, width, (cells, lengths) in zip(piece.columns, widths, _list_cells(piece, shown), strict=True):
-        left = piece[name].dtype in (pl.String, pl.Enum, pl.Categorical)
-        spaces = (" " * (width - long) for long in lengths)
-        padded.append([c + space if left else space + c for c, space in zip(cells, spaces, strict=True)])
-    lines = ["  ".join(line).rstrip() + os.linesep for line in zip(*padded, strict=True)]
-    return "".join(lines if header else lines[1:]).encode()
-
-
-class _Buffer:
-    """Pieces that are read again later: in memory, or in an unnamed temporary file if they are large."""
-
-    MOST = 8_000_000
-    """Most bytes in memory."""
-
-    def __enter__(self) -> Self:
-        self._file = tempfile.SpooledTemporaryFile(self.MOST, prefix="grpcdiag-")
-        self._ends = [0]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, piece: pl.DataFrame) -> None:
-        """Store a piece. Raises SpillError."""
-        from ...analyzer.decode.errors import SpillError
-
-        try:
-            self._file.write(piece.write_ipc_stream(None).getvalue())
-        except OSError as error:
-            raise SpillError(error.strerror or str(error)) from error
-        self._ends.append(self._file.tell())
-
-    def read_all(self) -> Iterator[pl.DataFrame]:
-        """Read all pieces in order."""
-        import polars as pl
-
-        for begin, end in itertools.pairwise(self._ends):
-            self._file.seek(begin)
-            yield pl.read_ipc_stream(io.BytesIO(self._file.read(end - begin)))

@@ -3,10 +3,12 @@
 
 mod block;
 mod content;
+mod copy;
 mod options;
 mod packet;
 mod state;
 
+pub(super) use copy::{BlockWriter, Copied};
 pub(super) use state::PcapngFile;
 
 use super::error::OpenErrorKind;

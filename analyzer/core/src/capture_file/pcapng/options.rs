@@ -6,7 +6,7 @@ use crate::capture_file::record::Order;
 /// Ends a list of options, or of name records.
 const END: u16 = 0;
 /// `opt_comment`, in any block.
-const COMMENT: u16 = 1;
+pub(super) const COMMENT: u16 = 1;
 
 /// The options in `rest`, up to their end or the first that is cut.
 pub(super) struct Options<'a> {

@@ -1,0 +1,1 @@
+"""What Wireshark shows: comments on packets, and a profile that colours and lists them."""
