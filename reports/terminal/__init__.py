@@ -79,7 +79,7 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
         parts += [Text(), *client.parts(analysis.client, width)]
     parts += list_brief_findings(analysis, width, findings, others)
     parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
-    parts += [Text(), *overviews.connections(analysis.connections, width, others, hops.find_behind(analysis))]
+    parts += [Text(), *overviews.connections(analysis.connections, LEAST_WIDTH, others, hops.find_behind(analysis))]
     notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
     more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]
     return [*parts, Text(), Text(f"more ({', '.join(more)}): grpcdiag analyze --details", style="dim")]
