@@ -11,7 +11,6 @@ import typer
 from ..ahead import begun
 from .support.common import (
     NO_GRPC,
-    Color,
     Files,
     From,
     KeyLog,
@@ -23,9 +22,6 @@ from .support.common import (
     ShowMessages,
     To,
     Trace,
-    When,
-    coloured,
-    columns,
     decoding,
     fail,
     how,
@@ -35,6 +31,7 @@ from .support.common import (
 )
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,6 @@ import typer
 
 from ..analyzer.decode.runner import Origin
 from .support.common import (
-    Color,
     Files,
     KeyLog,
     Memory,
@@ -18,7 +17,6 @@ from .support.common import (
     Quiet,
     ShowMessages,
     Trace,
-    When,
     decoding,
     fail,
     how,
@@ -39,6 +37,7 @@ from .support.tables import (
     read_pieces,
     write,
 )
+from .support.terminal import Color, When
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
