@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 import polars as pl
@@ -183,4 +184,5 @@ def _take(text: Iterable[str], width: int) -> str:
 
 def _colour(bar: str) -> str:
     styles = {letter: Style.parse(f"{_STYLES[letter]} reverse") for letter in bar}
-    return "".join(styles[letter].render(letter, color_system=ColorSystem.STANDARD) for letter in bar)
+    parts = (styles[letter].render("".join(some), color_system=ColorSystem.STANDARD) for letter, some in groupby(bar))
+    return "".join(parts)

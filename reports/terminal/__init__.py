@@ -37,7 +37,7 @@ SCREEN = 40
 """Lines of a report without details: a screen."""
 _SMALL_CAUSE = 0.01
 """Share of RPC time below which a report without details leaves a cause out."""
-_LAYOUTS = ((3, 3), (2, 3), (2, 2), (1, 2), (1, 1), (0, 1))
+_LAYOUTS = ((3, 3), (2, 3), (2, 2), (1, 2), (1, 1), (1, 0), (0, 1))
 """Reports without details, the fullest first: findings with their proof, and of other things."""
 
 
@@ -78,8 +78,10 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     parts += list_brief_findings(analysis, width, findings, others)
-    parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
-    parts += [Text(), *overviews.connections(analysis.connections, LEAST_WIDTH, others, hops.find_behind(analysis))]
+    if others:
+        parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
+        ends = overviews.connections(analysis.connections, LEAST_WIDTH, others, hops.find_behind(analysis))
+        parts += [Text(), *ends]
     notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
     more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]
     return [*parts, Text(), Text(f"more ({', '.join(more)}): grpcdiag analyze --details", style="dim")]

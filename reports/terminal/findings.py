@@ -61,7 +61,7 @@ def list_brief_findings(analysis: Analysis, width: int, shown: int, others: int)
         parts += [_show_remedies(finding.remedies[:1], width - _INDENT)] if finding.remedies else []
         yield from (Padding(part, (0, 0, 0, _INDENT)) for part in parts)
     left = grave[shown:] + [finding for finding in ranked if finding not in grave]
-    if left:
+    if left and others:
         yield Text()
         yield Text("also seen", style=f"bold {SEVERITY_STYLES['info']}")
         severities = ["" if finding.severity == "info" else finding.severity for finding in left]

@@ -46,6 +46,7 @@ READS_A_PIPE: dict[str, list[str]] = {
     "export spans": ["export", "-", "--format", "otlp", "-o", "OUT/old"],
     "compare": ["compare", "-", "FILE"],
     "scrub": ["scrub", "-", "-o", "OUT/old"],
+    "annotate": ["annotate", "-", "-o", "OUT/old"],
     "attach": ["attach", "-", "-o", "OUT/new.zip"],
     "verify": ["verify", "-", "-o", "OUT/old"],
 }
@@ -226,6 +227,7 @@ MOMENTS: dict[str, tuple[list[str], str, str, int]] = {
     "verify, tshark": (["verify", "FILE", "-o", "OUT/old"], "subprocess.Popen", "-J", 1),
     "scrub, the file": (["scrub", "FILE", "-o", "OUT/old"], OPENED, ".grpcdiag-", 1),
     "scrub, the comparison": (["scrub", "FILE", "-o", "OUT/old"], IMPORTED, "/scrub.", 1),
+    "annotate, the file": (["annotate", "FILE", "-o", "OUT/old"], OPENED, ".grpcdiag-", 1),
     "attach, the folder": (["attach", "FILE", "-o", "OUT/new.zip"], MADE, "", 1),
     "attach, the file": (["attach", "FILE", "-o", "OUT/new.zip"], OPENED, ".grpcdiag-", 1),
     "doctor": (["doctor"], IMPORTED, "/doctor.", 1),

@@ -38,6 +38,8 @@ SHORT = (
     "timeline-worst",
     "export-csv",
     "scrub",
+    "annotate",
+    "rpcs-sorted",
 )
 """Commands that each take a way of their own."""
 PAIRS = [

@@ -53,7 +53,7 @@ def test_no_command_passes_them_on(capture: Path, command: tuple[str, ...]) -> N
 
 
 def test_they_are_shown_escaped_and_markup_is_text(capture: Path) -> None:
-    text = run_here("rpcs", str(capture)).text
+    text = run_here("rpcs", str(capture), env={"COLUMNS": "200"}).text
     assert r"/\x1b[31mred\x1b]0;title\x07" in text
     assert "[bold red]x[/bold red]" in text
 

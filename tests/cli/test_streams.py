@@ -61,7 +61,7 @@ def test_a_closed_stream_is_no_file_of_ours(tmp_path: Path) -> None:
     assert (code, "standard input: is empty" in said) == (3, True)
 
 
-@pytest.mark.parametrize("command", ["scrub", "attach", "analyze", "rpcs"])
+@pytest.mark.parametrize("command", ["scrub", "annotate", "attach", "analyze", "rpcs"])
 def test_devices_pipes_and_links_stay_what_they_are(command: str, tmp_path: Path) -> None:
     pipe, link, target = tmp_path / "out.zip", tmp_path / "link.zip", tmp_path / "target.zip"
     os.mkfifo(pipe)

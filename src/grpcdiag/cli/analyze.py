@@ -12,7 +12,6 @@ from ..ahead import begun
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
     NO_GRPC,
-    Color,
     Files,
     From,
     KeyLog,
@@ -24,9 +23,6 @@ from .support.common import (
     ShowMessages,
     To,
     Trace,
-    When,
-    coloured,
-    columns,
     decoding,
     fail,
     how,
@@ -36,6 +32,7 @@ from .support.common import (
 )
 from .support.measured import Client, Records, add_client, read_records
 from .support.sidecar import find_sidecar
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from pathlib import Path

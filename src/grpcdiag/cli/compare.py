@@ -11,26 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..interruption import scratch
-from .support.common import (
-    UNREADABLE,
-    Color,
-    KeyLog,
-    Memory,
-    Output,
-    Ports,
-    Quiet,
-    When,
-    coloured,
-    columns,
-    decoding,
-    fail,
-    how,
-    progress,
-    say,
-    write,
-)
+from .support.common import UNREADABLE, KeyLog, Memory, Output, Ports, Quiet, decoding, fail, how, progress, say, write
 from .support.completion import severities
 from .support.sidecar import find_sidecar
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions

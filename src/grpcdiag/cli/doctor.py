@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import Color, When, coloured, columns, write
+from .support.common import write
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..capture.doctor import Check

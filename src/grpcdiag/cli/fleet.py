@@ -11,21 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .support.common import (
-    NO_GRPC,
-    UNREADABLE,
-    Color,
-    Output,
-    Ports,
-    Quiet,
-    When,
-    coloured,
-    columns,
-    drawn,
-    fail,
-    say,
-    write,
-)
+from .support.common import NO_GRPC, UNREADABLE, Output, Ports, Quiet, drawn, fail, say, write
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..fleet.engines.task import Outcome

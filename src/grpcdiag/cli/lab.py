@@ -16,8 +16,9 @@ from ..capture.errors import UsageError
 from ..files.atomic_file import PRIVATE, replacing
 from ..files.rights import Rights
 from ..interruption import Raising, scratch
-from .support.common import Color, Quiet, When, coloured, columns, fail, suggest, write
+from .support.common import Quiet, fail, suggest, write
 from .support.completion import lab_cases
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     import pwd

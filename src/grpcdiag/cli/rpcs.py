@@ -9,7 +9,6 @@ import typer
 from ..analyzer.decode.runner import Origin
 from .support.clock import ONE_CLOCK, Clock, ClockChoice
 from .support.common import (
-    Color,
     Files,
     KeyLog,
     Memory,
@@ -19,7 +18,6 @@ from .support.common import (
     Quiet,
     ShowMessages,
     Trace,
-    When,
     decoding,
     fail,
     how,
@@ -42,6 +40,7 @@ from .support.tables import (
     read_pieces,
     write,
 )
+from .support.terminal import Color, When
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

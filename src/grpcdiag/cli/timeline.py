@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .support.common import (
-    Color,
     Files,
     From,
     KeyLog,
@@ -18,9 +17,6 @@ from .support.common import (
     Quiet,
     To,
     Trace,
-    When,
-    coloured,
-    columns,
     decoding,
     fail,
     how,
@@ -29,6 +25,7 @@ from .support.common import (
     progress,
     write,
 )
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions

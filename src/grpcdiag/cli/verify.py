@@ -17,16 +17,12 @@ from ..interruption import scratch
 from .support.common import (
     NO_GRPC,
     UNREADABLE,
-    Color,
     Files,
     KeyLog,
     Memory,
     Output,
     Ports,
     Quiet,
-    When,
-    coloured,
-    columns,
     decoding,
     drawn,
     fail,
@@ -35,6 +31,7 @@ from .support.common import (
     spooled,
     write,
 )
+from .support.terminal import Color, When, coloured, columns
 
 if TYPE_CHECKING:
     from ..analyzer.decode.runner import DecodeOptions

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -27,9 +26,6 @@ _FROM_HELP = "Start of the range after the first packet: 1.5, 1.5s, 800ms."
 _UNITS = {"": 1_000_000_000, "s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "µs": 1_000, "ns": 1}
 
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
-
-WIDTH = 100
-"""Default width of a report that is not shown in a terminal; COLUMNS overrides it."""
 
 UNREADABLE = 3
 """Exit code: the input cannot be read or is not a capture."""
@@ -66,30 +62,6 @@ Memory = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no messages on standard error.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of standard output.")]
 
-
-class When(StrEnum):
-    """When reports are coloured."""
-
-    auto = "auto"
-    always = "always"
-    never = "never"
-
-
-def _set_colour(when: When) -> When:
-    global _colour
-    _colour = when
-    return when
-
-
-_colour = When.auto
-"""As this run's `--color` says."""
-
-Color = Annotated[
-    When,
-    typer.Option(
-        "--color", callback=_set_colour, help="Colours; auto: on a terminal, or with FORCE_COLOR, without NO_COLOR."
-    ),
-]
 
 From = Annotated[
     int | None,
@@ -170,19 +142,6 @@ def one_after_the_other(from_: int | None, to: int | None) -> None:
     """Check that a range does not end before it begins. Raises BadParameter."""
     if from_ is not None and to is not None and from_ > to:
         raise typer.BadParameter("--from is after --to")
-
-
-def columns(output: Path | None, otherwise: int = WIDTH) -> int:
-    """Find the width of a report: the terminal's, that of COLUMNS, or `otherwise`."""
-    if output is None and sys.stdout.isatty():
-        return shutil.get_terminal_size((WIDTH, 24)).columns
-    value = os.environ.get("COLUMNS", "")
-    return int(value) if value.isdecimal() and 0 < int(value) < 10_000 else otherwise
-
-
-def coloured(output: Path | None) -> bool:
-    """Say whether a report may contain escape sequences."""
-    return _colour is When.always or (output is None and wants_colour())
 
 
 def say(message: str) -> None:
@@ -434,12 +393,3 @@ def plain(text: str) -> str:
     from ...reports.shared.text import ascii_only
 
     return ascii_only(text)
-
-
-def wants_colour() -> bool:
-    """Say whether standard output is coloured: as `--color` says, NO_COLOR, FORCE_COLOR, or if it is a terminal."""
-    if _colour is not When.auto:
-        return _colour is When.always
-    if "NO_COLOR" in os.environ:  # https://no-color.org
-        return False
-    return os.environ.get("FORCE_COLOR", "") not in ("", "0") or sys.stdout.isatty()

@@ -15,14 +15,12 @@ import typer
 from ...analyzer.decode.runner import Origin
 from ...files.atomic_file import replacing
 from .common import (
-    Color,
     Files,
     KeyLog,
     Memory,
     Output,
     Ports,
     Quiet,
-    When,
     decoding,
     fail,
     how,
@@ -32,6 +30,7 @@ from .common import (
     progress,
     writing,
 )
+from .terminal import Color, When
 from .text_table import split, write_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from typing import IO, TYPE_CHECKING, Self
 import typer
 from msgspec import msgpack
 
-from .common import WIDTH, columns, end_progress, plain, shows_unicode, wants_colour
+from .common import end_progress, plain, shows_unicode
 from .pager import paged
+from .terminal import WIDTH, columns, wants_colour
 
 if TYPE_CHECKING:
     import polars as pl
