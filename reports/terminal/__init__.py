@@ -80,8 +80,11 @@ def _list_brief_parts(analysis: Analysis, width: int, findings: int, others: int
     parts += list_brief_findings(analysis, width, findings, others)
     if others:
         parts += [Text(), *overviews.methods(analysis.methods, width, others)] if analysis.totals.rpcs else []
+        parts += [] if analysis.totals.rpcs else overviews.show_other_requests(analysis, others)
         ends = overviews.connections(analysis.connections, LEAST_WIDTH, others, hops.find_behind(analysis))
         parts += [Text(), *ends]
+        warnings = [Text(f"note: {safe(warning)}", style="dim") for warning in analysis.quality.warnings[:others]]
+        parts += [Text(), *warnings] if warnings else []
     notes = len(analysis.quality.warnings) + len(list(list_not_judged(analysis)))
     more = ["packets, remedies", *([count(notes, "note")] if notes else []), *_name_sections(analysis)]
     return [*parts, Text(), Text(f"more ({', '.join(more)}): grpcdiag analyze --details", style="dim")]
@@ -96,7 +99,7 @@ def _name_sections(analysis: Analysis) -> Iterator[str]:
     if analysis.other_requests:
         yield "other requests"
     if analysis.tls and not analysis.totals.rpcs:
-        yield "how to get the TLS secrets"
+        yield "how to get the secrets"
 
 
 def render_finding(analysis: Analysis, finding: Finding, *, width: int = 100) -> str:
@@ -157,7 +160,7 @@ def _show_quality(analysis: Analysis) -> Text:
     line.append(", ".join(found) or "nothing missing", style="yellow" if found else "green")
     line.append(f"; captured at: {list_vantages(analysis)}", style="dim")
     if analysis.quality.warnings:
-        line.append(f"; {count(len(analysis.quality.warnings), 'note')} below", style="dim")
+        line.append(f"; {count(len(analysis.quality.warnings), 'note')}", style="dim")
     if len(analysis.files) > 1 and not analysis.ends:
         line.append("; packet numbers continue from file to file, as after mergecap", style="dim")
     return line
