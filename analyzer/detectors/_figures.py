@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model.analysis import Analysis, Traffic
+from ..model.budget import of_cause
 from ..model.text import count, duration
 
 LITTLE = 0.01
@@ -23,7 +24,7 @@ def blocked_time(cause: str) -> Figure:
     """Give the RPC time of one cause."""
 
     def write(analysis: Analysis) -> str:
-        total, ns = sum(analysis.budget.values()), analysis.budget.get(cause, 0)
+        total, ns = sum(analysis.budget.values()), of_cause(analysis.budget, cause)
         if not ns:
             return f"`{cause}`: no RPC time"
         share = f"`{cause}`: {duration(ns)} of {duration(total)} of RPC time ({ns / total:.1%})"

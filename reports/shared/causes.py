@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...analyzer.model.budget import SIDES
+
 MEANINGS = {
     "client": "waits for the client to send; nothing blocked it",
     "server": "waits for the server to send; nothing blocked it",
@@ -23,6 +25,21 @@ MEANINGS = {
     "unexplained": "cause not visible in this capture",
 }
 """One line for each cause."""
+
+
+_PARTS = {
+    "running": "a thread that led to the send ran",
+    "runnable": "ready, while other threads of the command ran",
+    "other_processes": "ready, while other processes ran",
+    "wake_up": "ready, while its processor woke up",
+    "throttled": "ready, but the cgroup's quota was used up",
+    "lock": "waits for a contended lock",
+    "other_rpc": "waits for packets of another RPC",
+    "timer": "waits for a timer",
+    "io": "waits for another process or a device",
+    "unknown": "not in the record of the scheduler",
+}
+MEANINGS |= {f"{side}.{part}": f"{side}: {words}" for side in SIDES for part, words in _PARTS.items()}
 
 
 def name_cause(cause: str) -> str:

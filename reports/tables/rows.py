@@ -15,7 +15,7 @@ from ...analyzer.decode.decode import decode, stream
 from ...analyzer.decode.rpc_stream import RpcRows, stream_rpcs
 from ...analyzer.hops.look import find_legs
 from ...analyzer.model.analysis import Analysis, ConnectionFacts
-from ...analyzer.model.budget import CAUSES
+from ...analyzer.model.budget import CAUSES, of_cause
 from ...analyzer.summary import figures
 from ...analyzer.tables import (
     BEGUN_BEFORE,
@@ -300,7 +300,7 @@ def methods(analysis: Analysis) -> pl.DataFrame:
         }
     )
     sums = pl.DataFrame(
-        {cause: pl.Series([int(m.budget.get(cause, 0)) for m in facts_of], dtype=pl.Int64) for cause in CAUSES}
+        {cause: pl.Series([of_cause(m.budget, cause) for m in facts_of], dtype=pl.Int64) for cause in CAUSES}
     )
     return frame.with_columns(sums.select(pl.struct(CAUSES).alias("budget")).to_series())
 

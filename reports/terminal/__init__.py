@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,7 +12,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ...analyzer.model.analysis import Analysis, Narrowed, RecordingFacts
+from ...analyzer.model.analysis import Analysis, Narrowed, ProcessFacts, RecordingFacts
+from ...analyzer.model.budget import PARTS
 from ...analyzer.model.finding import Finding
 from ...analyzer.model.text import count, duration, safe, size
 from ..shared import client, hops, other_requests, two_captures
@@ -62,6 +63,8 @@ def _list_parts(analysis: Analysis, width: int, top: int | None) -> list[Rendera
     parts += [Text(), _show_verdict(analysis)]
     # a capture without readable RPCs is reported only when it has TLS connections without secrets
     parts += [Text(), _show_budget(budget, width)] if analysis.totals.rpcs else tls.parts(analysis)
+    if analysis.processes:
+        parts += [Text(), *_show_processes(analysis.processes)]
     if analysis.client:
         parts += [Text(), *client.parts(analysis.client, width)]
     if analysis.ends:
@@ -112,6 +115,17 @@ def _show_sidecar(recording: RecordingFacts) -> Text:
     measured = f"; its kernel reported the congestion window for {count(waits, 'blocked interval')}"
     line.append(measured if waits else "")
     return line
+
+
+def _show_processes(processes: Sequence[ProcessFacts]) -> Iterator[RenderableType]:
+    """Say for each process what led to its sends, the largest parts first."""
+    yield Text("threads: what led to the sends, as the scheduler recorded it", style="bold")
+    for one in processes:
+        whole = max(one.total_ns, 1)
+        parts = sorted(((getattr(one, f"{part}_ns"), part) for part in PARTS), reverse=True)
+        said = ", ".join(f"{part.replace('_', ' ')} {ns / whole:.0%}" for ns, part in parts if ns >= 0.005 * whole)
+        line = f"  {one.side} {one.name} ({one.pid}): {count(one.intervals, 'interval')}, {duration(whole)}: {said}"
+        yield Text(safe(line))
 
 
 def _show_selection(narrowed: Narrowed) -> Text:

@@ -48,6 +48,8 @@ pub struct Turns {
     waiting_since: i64,
     /// When the last answer was there, and its packet.
     idle_since: Option<(i64, u32)>,
+    /// Begin and length of the client's last idle interval, until it is taken.
+    idle: Option<(i64, i64)>,
     /// The client sent the last message that began.
     client_began: bool,
     classes: Option<Box<[Class; CLASSES]>>,
@@ -61,6 +63,7 @@ impl Default for Turns {
             waiting: 0,
             waiting_since: 0,
             idle_since: None,
+            idle: None,
             client_began: false,
             classes: None,
             limit: Limit { since: -1, freed: 0, freed_time: 0, freed_packet: 0 },
@@ -115,6 +118,7 @@ impl Turns {
             self.row.pause_ns = self.row.pause_ns.saturating_add(duration);
             return;
         }
+        self.idle = Some((start, duration));
         self.row.idles += 1;
         self.row.idle_ns = self.row.idle_ns.saturating_add(duration);
         let class = (duration / 1_000).checked_ilog2().unwrap_or(0) as usize;
@@ -122,6 +126,12 @@ impl Turns {
             let (count, total) = (kept.count + 1, kept.total.saturating_add(duration));
             *kept = Class { count, total, start, duration, before, after: at.packet };
         }
+    }
+
+    /// Takes begin and length of the client's last idle interval, if it was not taken.
+    #[inline]
+    pub fn take_idle(&mut self) -> Option<(i64, i64)> {
+        self.idle.take()
     }
 
     /// RPCs that wait for an answer.
