@@ -238,8 +238,8 @@ class Recording:
         gone = not self._tcpdump.alive and not self._full
         if self._sampler:
             self._sampler.stop()
-        if self._tracer and (why := self._tracer.stop()):
-            self.outcome.problems.append(f"the record of threads is incomplete: {why}")
+        if self._tracer and (lacking := self._tracer.stop()):
+            self.outcome.problems.append(f"the record of threads is incomplete: {lacking}")
         code = self._tcpdump.stop()
         problems, words = self.outcome.problems, self._tcpdump.words
         if self._relay:

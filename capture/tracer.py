@@ -46,8 +46,6 @@ PAGE = 65_536
 MOST_BYTES = 1 << 30
 """Largest record."""
 CGROUPS = "/sys/fs/cgroup"
-LOOK_EVERY = 10
-"""Drains between two looks for the command's cgroup."""
 
 
 class Refused(Exception):
@@ -183,6 +181,21 @@ def list_threads(pid: int) -> list[tuple[int, int, str]]:
     return found
 
 
+def list_cgroups(text: str) -> list[str]:
+    """List the folders of a process's cgroups, with all above them; `text` is its file `cgroup`."""
+    folders = []
+    for line in text.splitlines():
+        _, names, path = line.split(":", 2)
+        if names and "cpu" not in names.split(","):
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for base in dict.fromkeys(
+            (f"{CGROUPS}/{names}", f"{CGROUPS}/cpu") if names else (CGROUPS, f"{CGROUPS}/unified")
+        ):
+            folders += ["/".join([base, *parts[:depth]]) for depth in range(len(parts), 0, -1)]
+    return folders
+
+
 class Quota:
     """How long the cgroups of a process were throttled."""
 
@@ -191,31 +204,22 @@ class Quota:
         self.pid: int | None = None
         self.throttled: list[tuple[int, int]] = []
         self.processors: float | None = None
-        self._total = self._first = -1
+        self._total = -1
+        self._places = ""
+        self._folders: list[str] = []
         self._period_ns = 100_000_000
         self._last_ns = 0
 
-    def _find_folders(self) -> list[str]:
-        folders = []
-        for line in read(f"/proc/{self.pid}/cgroup").splitlines():
-            _, names, path = line.split(":", 2)
-            if names and "cpu" not in names.split(","):
-                continue
-            parts = [part for part in path.split("/") if part not in ("", "..")]
-            for base in (f"{CGROUPS}/{names}", f"{CGROUPS}/cpu") if names else (CGROUPS, f"{CGROUPS}/unified"):
-                folders += ["/".join([base, *parts[:depth]]) for depth in range(len(parts), 0, -1)]
-        return folders
-
-    def look(self, *, again: bool) -> None:
+    def look(self) -> None:
         """Note how long was throttled since the last look."""
         if self.pid is None:
             return
-        if again:
-            with contextlib.suppress(OSError, ValueError):
-                folders = [one for one in self._find_folders() if os.path.exists(f"{one}/cpu.stat")]
-                if folders != getattr(self, "_folders", None):
-                    self._folders, self._total = folders, -1
-                    self._read_limit()
+        with contextlib.suppress(OSError, ValueError):  # the process may have ended
+            text = read(f"/proc/{self.pid}/cgroup")
+            if text != self._places:
+                found = [one for one in list_cgroups(text) if os.path.exists(f"{one}/cpu.stat")]
+                self._places, self._folders, self._total = text, found, -1
+                self._read_limit()
         now, total = time.clock_gettime_ns(time.CLOCK_MONOTONIC), self._sum()
         if total is None:
             return
@@ -227,7 +231,7 @@ class Quota:
 
     def _sum(self) -> int | None:
         total = None
-        for folder in getattr(self, "_folders", ()):
+        for folder in self._folders:
             with contextlib.suppress(OSError):
                 text = read(f"{folder}/cpu.stat")
                 for name, scale in (("throttled_usec", 1000), ("throttled_time", 1)):
@@ -336,7 +340,6 @@ class Tracer:
     def _drain_until_end(self) -> None:
         asked = select.poll()
         asked.register(0, select.POLLIN)
-        drains = 0
         while not self._stopped and self._written < MOST_BYTES:
             if asked.poll(PERIOD_S * 1000):
                 request = os.read(0, 64)
@@ -344,8 +347,7 @@ class Tracer:
                     return
                 self._quota.pid = int(request.split()[-1])
             self._drain()
-            self._quota.look(again=drains % LOOK_EVERY == 0)
-            drains += 1
+            self._quota.look()
 
     def stop(self, number: int, frame: object) -> None:
         """Stop at a signal."""
@@ -355,7 +357,7 @@ class Tracer:
         for instance in self._instances:
             instance.stop()
         self._drain()
-        self._quota.look(again=False)
+        self._quota.look()
         offset, uncertainty = measure_offset()
         self._write_json(
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +22,7 @@ begin within the opening; a port is not used again within a second)."""
 class _Wire(Struct, frozen=True, eq=False):
     """What a second reading of the capture gives."""
 
-    acts: dict[str, Ints]
+    acts: dict[str, Any]
     packet: Ints
     """Packets with payload, ascending."""
     time_ns: Ints

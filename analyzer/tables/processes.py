@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from msgspec import Struct
@@ -17,13 +17,20 @@ UNKNOWN = PARTS.index("unknown")
 """The part that the record does not tell."""
 
 
+PAUSE = 2
+"""`Acts.idle` of a pause, which is the application's own as far as packets tell."""
+
+
 class Acts(Struct, frozen=True, eq=False):
     """One row per interval in which the recorded host had to act, ended by its packet."""
 
     connection: Annotated[Counts, "row of its connection"]
     stream: Annotated[Counts, "stream whose bytes ended it"]
     direction: Annotated[Codes, "the side that had to act"]
-    idle: Annotated[Codes, "1 when the client left the connection idle, 0 when the interval is part of an RPC"]
+    idle: Annotated[
+        Codes,
+        "1 when the client left the connection idle, 2 when it paused for 10 ms or longer, 0 for a part of an RPC",
+    ]
     method: Annotated[Counts, "method of the RPC, `NO_METHOD` when not known"]
     start_time_ns: Annotated[Ints, "when it began"]
     duration_ns: Annotated[Ints, "from then until the side sent"]
@@ -31,7 +38,7 @@ class Acts(Struct, frozen=True, eq=False):
     process: Annotated[Ints, "process that sent the packet, 0 when it is not known"]
     parts: Annotated[Ints, "nanoseconds by `PARTS`, which add up to the duration; shape (intervals, parts)"]
 
-    def choose(self, chosen: object) -> Acts:
+    def choose(self, chosen: Any) -> Acts:
         """Choose rows by a mask or row numbers."""
         return Acts(*(getattr(self, name)[chosen] for name in self.__struct_fields__))
 
@@ -52,7 +59,7 @@ class Processes(Struct, frozen=True, eq=False):
     locks: bool
     """Whether waits for locks were recorded."""
 
-    def sum_parts(self, chosen: object) -> Ints:
+    def sum_parts(self, chosen: Any) -> Ints:
         """Add up the parts of some intervals."""
         sums: Ints = self.acts.parts[chosen].reshape(-1, len(PARTS)).sum(axis=0, dtype=np.int64)
         return sums

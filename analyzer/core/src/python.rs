@@ -27,8 +27,8 @@ mod results;
 mod scrubbing;
 
 use errors::{CaptureError, EmptyCaptureError, MemoryLimitError, SpillError};
-use results::{capture, rpc_rows, settled, tables, to_dict};
 use processes::{ProcessRecord, TracePages};
+use results::{capture, rpc_rows, settled, tables, to_dict};
 use scrubbing::Scrubbing;
 
 /// Adds everything to the module.

@@ -14,7 +14,7 @@ use super::headers::Summary;
 use super::message::Message;
 use super::state::{Grpc, Http2};
 use super::status::{self, Ending};
-use super::turns::Turns;
+use super::turns::{PAUSE, Turns};
 
 /// Notes that a stream's first DATA came late after its HEADERS.
 #[cold]
@@ -58,25 +58,29 @@ fn push_failure(call: &Call, cx: &mut Context) {
 pub(super) fn note_act(connection: u32, call: &Call, is_client: bool, at: At, own_ns: u64, cx: &mut Context) {
     if own_ns > 0 && cx.options.acts && call.kind.is_rpc() {
         let (time, end) = (at.ready_time, i64::try_from(own_ns).unwrap_or(i64::MAX));
-        push_act(ActRow {
-            connection,
-            stream: call.id,
-            direction: u8::from(!is_client),
-            idle: 0,
-            method: call.method,
-            start_time_ns: time.saturating_sub(end),
-            duration_ns: end,
-            packet: at.packet,
-        }, cx);
+        push_act(
+            ActRow {
+                connection,
+                stream: call.id,
+                direction: u8::from(!is_client),
+                idle: 0,
+                method: call.method,
+                start_time_ns: time.saturating_sub(end),
+                duration_ns: end,
+                packet: at.packet,
+            },
+            cx,
+        );
     }
 }
 
-/// Notes the idle interval of the client that its bytes at `at` ended, if they did.
+/// Notes the idle interval or pause of the client that its bytes at `at` ended, if they did.
 #[inline]
 pub(super) fn note_idle(connection: u32, call: &Call, turns: &mut Turns, at: At, cx: &mut Context) {
     if let Some((start_time_ns, duration_ns)) = turns.take_idle().filter(|_| cx.options.acts) {
         let (stream, method, packet) = (call.id, call.method, at.packet);
-        push_act(ActRow { connection, stream, direction: 0, idle: 1, method, start_time_ns, duration_ns, packet }, cx);
+        let idle = 1 + u8::from(duration_ns >= PAUSE);
+        push_act(ActRow { connection, stream, direction: 0, idle, method, start_time_ns, duration_ns, packet }, cx);
     }
 }
 

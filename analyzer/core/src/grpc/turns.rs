@@ -7,7 +7,7 @@ use super::call::Call;
 
 /// From this length on an idle interval of the client is its application's own pause; the table's
 /// `PAUSE_NS`. A library responds within microseconds; timers and people take longer.
-const PAUSE: i64 = 10_000_000;
+pub(super) const PAUSE: i64 = 10_000_000;
 /// Classes of lengths below [`PAUSE`]: the binary logarithm of microseconds.
 const CLASSES: usize = 14;
 /// A stream that opens within this time of another one's end takes its place: 2 ms, the longest reaction a host is
@@ -48,7 +48,7 @@ pub struct Turns {
     waiting_since: i64,
     /// When the last answer was there, and its packet.
     idle_since: Option<(i64, u32)>,
-    /// Begin and length of the client's last idle interval, until it is taken.
+    /// Begin and length of the client's last idle interval or pause, until it is taken.
     idle: Option<(i64, i64)>,
     /// The client sent the last message that began.
     client_began: bool,
@@ -113,12 +113,12 @@ impl Turns {
         if !by_client || duration <= 0 {
             return;
         }
+        self.idle = Some((start, duration));
         if duration >= PAUSE {
             self.row.pauses += 1;
             self.row.pause_ns = self.row.pause_ns.saturating_add(duration);
             return;
         }
-        self.idle = Some((start, duration));
         self.row.idles += 1;
         self.row.idle_ns = self.row.idle_ns.saturating_add(duration);
         let class = (duration / 1_000).checked_ilog2().unwrap_or(0) as usize;
@@ -128,7 +128,7 @@ impl Turns {
         }
     }
 
-    /// Takes begin and length of the client's last idle interval, if it was not taken.
+    /// Takes begin and length of the client's last idle interval or pause, if it was not taken.
     #[inline]
     pub fn take_idle(&mut self) -> Option<(i64, i64)> {
         self.idle.take()

@@ -31,7 +31,9 @@ pub fn used(page: &[u8]) -> Option<usize> {
 
 /// Whether the kernel lost events before this page.
 pub fn follows_loss(page: &[u8]) -> bool {
-    page.get(8..HEADER).and_then(|bytes| bytes.first_chunk()).is_some_and(|bytes| u64::from_le_bytes(*bytes) & MISSED != 0)
+    page.get(8..HEADER)
+        .and_then(|bytes| bytes.first_chunk())
+        .is_some_and(|bytes| u64::from_le_bytes(*bytes) & MISSED != 0)
 }
 
 impl<'a> Records<'a> {

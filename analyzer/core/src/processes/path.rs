@@ -33,18 +33,8 @@ pub enum Part {
 }
 
 /// Names in the order of [`Part`].
-pub const PARTS: [&str; 10] = [
-    "running",
-    "runnable",
-    "other_processes",
-    "wake_up",
-    "throttled",
-    "lock",
-    "other_rpc",
-    "timer",
-    "io",
-    "unknown",
-];
+pub const PARTS: [&str; 10] =
+    ["running", "runnable", "other_processes", "wake_up", "throttled", "lock", "other_rpc", "timer", "io", "unknown"];
 
 /// A call that sends ends this long after its packet at most: 10 ms, in which its thread may lose its processor.
 const CALL: i64 = 10_000_000;
@@ -111,7 +101,7 @@ impl Walk<'_> {
             now = from;
             match segment.state {
                 State::Ready(Ready::Woken(Waker::Hardware)) if now > start => {
-                    add(&mut parts, Part::Timer, now - start);
+                    self.end_unless_throttled(&mut parts, Part::Timer, start, now);
                     return parts;
                 }
                 State::Ready(Ready::Woken(Waker::Deferred)) if now > start => {
@@ -132,8 +122,15 @@ impl Walk<'_> {
                 _ => {}
             }
         }
-        add(&mut parts, Part::Unknown, now - start);
+        self.end_unless_throttled(&mut parts, Part::Unknown, start, now);
         parts
+    }
+
+    /// Ends a way: what could have led to the send sooner did not run while the cgroup was throttled.
+    fn end_unless_throttled(&self, parts: &mut Parts, part: Part, start: i64, end: i64) {
+        let throttled = self.overlap_throttled(start, end);
+        add(parts, Part::Throttled, throttled);
+        add(parts, part, end - start - throttled);
     }
 
     /// The segment of a thread right before `time`.
@@ -176,7 +173,7 @@ impl Walk<'_> {
         let throttled = &self.surroundings.throttled;
         let first = throttled.partition_point(|(_, end)| *end <= from);
         let near = throttled.iter().skip(first).take_while(|(start, _)| *start < to).take(limits::TRACE_WAKE_UPS);
-        near.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum()
+        near.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum::<i64>().clamp(0, (to - from).max(0))
     }
 
     /// What a thread waited for that the deferred part of an interrupt woke at `time`.

@@ -11,8 +11,9 @@ use super::methods::MethodStats;
 use super::spill::Spill;
 use super::strings::Strings;
 use super::tables::{
-    Acts, Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs, OtherRequests,
-    Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits, take_first,
+    Acts, Closings, ConnectionMethods, Delays, Failures, Frames, Goaways, Idles, Layer, Messages, OpenRpcs,
+    OtherRequests, Packets, Pings, ProblemLog, Queues, Records, RpcSizes, Rpcs, Stalls, Unanswered, Undelivered, Waits,
+    take_first,
 };
 
 /// Which tables are wanted; totals and RPCs are always kept.
