@@ -85,10 +85,10 @@ impl Walk<'_> {
         (sent.by, parts)
     }
 
-    /// Divides the time from `start` until `thread` sent at `end`. The parts add up to it.
-    pub fn divide(&self, thread: Thread, start: i64, end: i64) -> Parts {
+    /// Divides the time from `start` until `sender` sent at `end`. The parts add up to it.
+    pub fn divide(&self, sender: Thread, start: i64, end: i64) -> Parts {
         let mut parts = Parts::default();
-        let (mut thread, mut now) = (thread, end);
+        let (mut thread, mut now, mut end) = (sender, end, Part::Unknown);
         for _ in 0..limits::TRACE_WAKE_UPS {
             let Some((place, segments)) = self.find(thread, now).filter(|_| now > start) else { break };
             let Some(segment) = segments.get(place) else { break };
@@ -101,12 +101,12 @@ impl Walk<'_> {
             now = from;
             match segment.state {
                 State::Ready(Ready::Woken(Waker::Hardware)) if now > start => {
-                    self.end_unless_throttled(&mut parts, Part::Timer, start, now);
-                    return parts;
+                    end = Part::Timer;
+                    break;
                 }
                 State::Ready(Ready::Woken(Waker::Deferred)) if now > start => {
-                    add(&mut parts, self.explain_deferred(now), now - start);
-                    return parts;
+                    end = self.explain_deferred(now);
+                    break;
                 }
                 State::Ready(Ready::Woken(Waker::Thread(by))) if now > start => {
                     if let Some(since) = self.find_lock(segments, place, by) {
@@ -115,22 +115,44 @@ impl Walk<'_> {
                     } else if self.record.tasks.contains_key(&by) {
                         thread = by;
                     } else {
-                        add(&mut parts, Part::Io, now - start);
-                        return parts;
+                        end = Part::Io;
+                        break;
                     }
                 }
                 _ => {}
             }
         }
-        self.end_unless_throttled(&mut parts, Part::Unknown, start, now);
+        self.divide_rest(&mut parts, end, sender, start, now);
         parts
     }
 
-    /// Ends a way: what could have led to the send sooner did not run while the cgroup was throttled.
-    fn end_unless_throttled(&self, parts: &mut Parts, part: Part, start: i64, end: i64) {
-        let throttled = self.overlap_throttled(start, end);
+    /// Divides the time before a way's end. The sender may have waited for a lock then; or else what could have led to the
+    /// send sooner did not run while the cgroup was throttled.
+    fn divide_rest(&self, parts: &mut Parts, part: Part, sender: Thread, start: i64, end: i64) {
+        let locked = self.overlap_locked(sender, start, end);
+        let stops = locked == 0 && matches!(part, Part::Timer | Part::Unknown);
+        let throttled = if stops { self.overlap_throttled(start, end) } else { 0 };
+        add(parts, Part::Lock, locked);
         add(parts, Part::Throttled, throttled);
-        add(parts, part, end - start - throttled);
+        add(parts, part, end - start - locked - throttled);
+    }
+
+    /// How long a thread waited for contended locks.
+    fn overlap_locked(&self, thread: Thread, start: i64, end: i64) -> i64 {
+        let Some((last, segments)) = self.find(thread, end) else { return 0 };
+        let mut locked = 0;
+        for place in (0..=last.saturating_add(1)).rev().take(limits::TRACE_WAKE_UPS) {
+            let Some(&Segment { time, state }) = segments.get(place) else { continue };
+            if time <= start {
+                break;
+            }
+            if let State::Ready(Ready::Woken(Waker::Thread(by))) = state
+                && let Some(since) = self.find_lock(segments, place, by)
+            {
+                locked += (time.min(end) - since.max(start)).max(0);
+            }
+        }
+        locked
     }
 
     /// The segment of a thread right before `time`.

@@ -110,11 +110,10 @@ impl Threads {
 
     fn count_waiters(&mut self) {
         for segments in self.segments.values() {
-            for pair in segments.windows(2) {
-                if let [Segment { time, state: State::Blocked(word) }, after] = pair
-                    && *word != 0
-                {
-                    self.waiters.entry(*word).or_default().extend([(*time, 1), (after.time, -1)]);
+            for (place, segment) in segments.iter().enumerate() {
+                if let Segment { time, state: State::Blocked(word @ 1..) } = *segment {
+                    let end = segments.get(place + 1).map_or(i64::MAX, |after| after.time);
+                    self.waiters.entry(word).or_default().extend([(time, 1), (end, -1)]);
                 }
             }
         }

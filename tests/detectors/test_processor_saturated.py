@@ -1,0 +1,70 @@
+"""`processor-saturated`: threads that were ready and did not run, by the record of the scheduler; never by packets alone."""
+
+from __future__ import annotations
+
+import pytest
+from process_tables import answers, finding, tables
+
+from grpcdiag.analyzer.detectors import processor_saturated as detector
+from grpcdiag.analyzer.model.finding import Skipped
+
+FIRES_ON = ["processes/processor-saturated"]
+"""Recorded captures on which the finding fires."""
+QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
+"""Recorded captures on which it must not."""
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_its_share_decides(direction: int) -> None:
+    idle = 1 - direction
+    some = finding(detector, tables(direction=direction, idle=idle, other_processes=40, running=100 - 40))
+    assert some is not None
+    assert some.metrics["waited_share"] == 40 / 100
+    assert len(some.evidence) == 3
+    assert finding(detector, tables(direction=direction, idle=idle, other_processes=39, running=100 - 39)) is None
+
+
+def test_few_intervals_show_no_pattern() -> None:
+    assert finding(detector, tables(intervals=50, other_processes=100)) is not None
+    assert finding(detector, tables(intervals=49, other_processes=100)) is None
+
+
+def test_intervals_without_a_thread_do_not_count() -> None:
+    assert finding(detector, tables(known=False, other_processes=100)) is None
+
+
+def test_what_the_record_lacks_lowers_the_confidence() -> None:
+    sure, unsure = finding(detector, tables(other_processes=95, unknown=5)), finding(detector, tables(other_processes=80, unknown=20))
+    assert sure is not None
+    assert unsure is not None
+    assert (sure.confidence, unsure.confidence) == ("high", "medium")
+
+
+def test_without_a_record_nothing_is_said() -> None:
+    from msgspec.structs import replace
+
+    assert answers(detector, replace(tables(other_processes=100), processes=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "who"),
+    [({"other_processes": 90}, "other processes"), ({"runnable": 90}, "other threads of the command")],
+)
+def test_it_says_who_took_the_processors(parts: dict[str, int], who: str) -> None:
+    some = finding(detector, tables(**parts))
+    assert some is not None
+    assert who in some.verdict
+
+
+def test_pauses_are_the_applications_own() -> None:
+    assert finding(detector, tables(idle=2, runnable=100)) is None
+
+
+@pytest.mark.parametrize(("waiting", "withdrawn"), [(50, True), (49, False)])
+def test_an_idle_client_without_processors_is_no_shared_connection(waiting: int, withdrawn: bool) -> None:
+    from grpcdiag.analyzer.detectors import client_idle_gap, shared_connection
+
+    some = tables(runnable=waiting, running=100 - waiting)
+    said = [answer for module in (shared_connection, client_idle_gap) for answer in answers(module, some)]
+    reasons = [answer.reason for answer in said if isinstance(answer, Skipped)]
+    assert any("waited for a processor" in reason for reason in reasons) == withdrawn
