@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..model.finding import Confidence, Evidence
 from ..tables import Ints, Mask, Tables
 from ..tables.durations import total_ns
-from ..tables.processes import PARTS, PAUSE, UNKNOWN, Processes
+from ..tables.processes import PARTS, UNKNOWN, Processes
 from . import _shared, _turns
 
 _KNOWN = 0.9
@@ -54,18 +54,14 @@ class Waited(Struct, frozen=True, eq=False):
         return self.total_ns / max(int(self.parts.sum()), 1)
 
 
-def measure_waits(
-    found: Processes, tables: Tables, direction: int, parts: Sequence[str], *, pauses: bool = False
-) -> Waited:
-    """Measure the time that the threads of a side spent in some parts, with or without its pauses."""
+def measure_waits(found: Processes, tables: Tables, direction: int, parts: Sequence[str]) -> Waited:
+    """Measure the time that the threads of a side spent in some parts."""
     acts = found.acts
-    chosen = (acts.direction == direction) & (acts.process > 0) & ((acts.idle < PAUSE) | pauses)
+    chosen = (acts.direction == direction) & (acts.process > 0)
     ns = acts.parts[:, [PARTS.index(part) for part in parts]].sum(axis=1) * chosen
     within = total_ns(ns[acts.idle == 0]) / max(_shared.rpc_time(tables), 1)
     rows = np.unique(acts.connection[chosen]).astype(np.int64)
-    active = total_ns(_turns.measure_turns(tables, rows).active_ns) if len(rows) else 0
-    if pauses:
-        active += total_ns(tables.turns.pause_ns[rows])
+    active = total_ns(_turns.measure_turns(tables, rows).active_ns) + total_ns(tables.turns.pause_ns[rows])
     between = total_ns(ns[acts.idle > 0]) / max(active, 1)
     return Waited(direction, chosen, ns, found.sum_parts(chosen), max(within, between))
 

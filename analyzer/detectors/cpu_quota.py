@@ -10,7 +10,7 @@ How it is decided
 `grpcdiag capture` as root records what the scheduler does, and reads `cpu.stat` of the command's cgroup and of those
 above it every 20 ms. Time counts as throttled if a thread on the way to a send was ready, its processor ran no thread
 of the command, and `cpu.stat` counted throttled time then. A finding needs 50 intervals in which the host had to act,
-and 10 % of their time throttled, pauses of 10 ms and more included.
+and 10 % of their time throttled.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
@@ -65,7 +65,7 @@ def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:
     found = tables.processes
     if found is None:
         return
-    sides = [_processes.measure_waits(found, tables, direction, ["throttled"], pauses=True) for direction in (0, 1)]
+    sides = [_processes.measure_waits(found, tables, direction, ["throttled"]) for direction in (0, 1)]
     throttled = [one for one in sides if one.chosen.sum() >= limits.intervals and one.share >= limits.share]
     if throttled:
         yield _make_finding(tables, found, max(throttled, key=lambda one: one.total_ns), limits)

@@ -9,7 +9,7 @@ How it is decided
 -----------------
 `grpcdiag capture` as root records what the scheduler does. For each interval in which the recorded host had to act,
 the way that led to its send is known: which threads ran, and for what they waited. A finding needs 50 such intervals,
-and 40 % of their time in which a thread was ready and its processor ran something else.
+and half of their time in which a thread was ready and its processor ran something else.
 
 It is a warning if that is 5 % of the RPC time, or of the time from the first to the last message.
 
@@ -59,7 +59,7 @@ _READY = ("runnable", "other_processes")
 class Limits(_processes.WaitLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
-    share: float = 0.4
+    share: float = 0.5
     """Share of the time in which a thread was ready and did not run (measured: 5 to 33 % with 32 callers of a
     healthy client on two processors, 48 to 82 % beside busy processes)."""
 

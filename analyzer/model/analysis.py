@@ -316,7 +316,7 @@ class ProcessFacts(Struct, frozen=True, kw_only=True):
     intervals: Count
     """Intervals whose send it made: its time in RPCs, and the idle intervals of its connections."""
     idle_intervals: Count
-    """Of these, intervals in which the client left a connection idle."""
+    """Of these, intervals in which the client left a connection idle, for whatever time."""
     idle_ns: Count
     """Time of these."""
     running_ns: Count

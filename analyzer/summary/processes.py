@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model.analysis import ProcessFacts
 from ..tables import DIRECTIONS
-from ..tables.processes import PARTS, PAUSE, UNKNOWN, Processes
+from ..tables.processes import PARTS, UNKNOWN, Processes
 
 
 def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:
@@ -16,7 +16,7 @@ def describe_processes(found: Processes) -> tuple[ProcessFacts, ...]:
     acts, facts = found.acts, []
     for process in sorted(found.names):
         for direction, side in enumerate(DIRECTIONS):
-            mine = (acts.process == process) & (acts.direction == direction) & (acts.idle < PAUSE)
+            mine = (acts.process == process) & (acts.direction == direction)
             if mine.any():
                 parts = dict(zip(PARTS, found.sum_parts(mine).tolist(), strict=True))
                 facts.append(

@@ -17,10 +17,6 @@ UNKNOWN = PARTS.index("unknown")
 """The part that the record does not tell."""
 
 
-PAUSE = 2
-"""`Acts.idle` of a pause, which is the application's own as far as packets tell."""
-
-
 class Acts(Struct, frozen=True, eq=False):
     """One row per interval in which the recorded host had to act, ended by its packet."""
 

@@ -17,11 +17,11 @@ QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
 @pytest.mark.parametrize("direction", [0, 1])
 def test_its_share_decides(direction: int) -> None:
     idle = 1 - direction
-    some = finding(detector, tables(direction=direction, idle=idle, other_processes=40, running=100 - 40))
+    some = finding(detector, tables(direction=direction, idle=idle, other_processes=50, running=100 - 50))
     assert some is not None
-    assert some.metrics["waited_share"] == 40 / 100
+    assert some.metrics["waited_share"] == 50 / 100
     assert len(some.evidence) == 3
-    assert finding(detector, tables(direction=direction, idle=idle, other_processes=39, running=100 - 39)) is None
+    assert finding(detector, tables(direction=direction, idle=idle, other_processes=49, running=100 - 49)) is None
 
 
 def test_few_intervals_show_no_pattern() -> None:
@@ -56,8 +56,8 @@ def test_it_says_who_took_the_processors(parts: dict[str, int], who: str) -> Non
     assert who in some.verdict
 
 
-def test_pauses_are_the_applications_own() -> None:
-    assert finding(detector, tables(idle=2, runnable=100)) is None
+def test_time_between_calls_that_a_timer_set_is_no_wait() -> None:
+    assert finding(detector, tables(idle=2, timer=101, runnable=100)) is None
 
 
 @pytest.mark.parametrize(("waiting", "withdrawn"), [(50, True), (49, False)])
