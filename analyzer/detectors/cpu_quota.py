@@ -45,7 +45,7 @@ from . import _figures, _processes, _shared
 
 ID = "cpu-quota"
 ABOUT = About(
-    example="recorded/processes/quota.pcap.zst",
+    example="recorded/processes/cpu-quota.pcap.zst",
     figure=_figures.blocked_time("client"),
     precedence=1,
     whole_connections=True,

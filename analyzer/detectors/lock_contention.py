@@ -45,7 +45,7 @@ from . import _figures, _processes, _shared, _software
 
 ID = "lock-contention"
 ABOUT = About(
-    example="recorded/processes/lock.pcap.zst",
+    example="recorded/processes/lock-contention.pcap.zst",
     figure=_figures.blocked_time("client"),
     precedence=3,
     whole_connections=True,

@@ -46,7 +46,7 @@ from . import _figures, _processes, _shared
 
 ID = "processor-saturated"
 ABOUT = About(
-    example="recorded/processes/neighbours.pcap.zst",
+    example="recorded/processes/processor-saturated.pcap.zst",
     figure=_figures.blocked_time("client"),
     caused_by=("cpu-quota",),
     precedence=2,

@@ -35,7 +35,7 @@ class About(Struct, frozen=True, eq=False):
     without_rpcs: bool = False
     """It judges connections, also those of a capture without RPCs."""
     needs_processes: bool = False
-    """It reads a process record: without one it is skipped, and without a word."""
+    """It reads a process record, and says nothing without one."""
     one_direction: bool = False
     """It judges what one side sent: it needs no packet of the other side."""
 
