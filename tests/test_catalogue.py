@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from generating.examples import analyze_recorded
 from msgspec import Struct
 from support import FINDINGS, RECORDED, REPOSITORY, SYNTHETICS, recorded
 
@@ -19,6 +18,9 @@ from grpcdiag.analyzer import detectors
 from grpcdiag.analyzer.detectors import DETECTORS, HEADINGS
 from grpcdiag.analyzer.model.detector import Detector
 from grpcdiag.fixtures.synthetic.catalogue import CATALOGUE
+
+sys.path.append(str(REPOSITORY / "docs"))
+from generating.examples import analyze_recorded
 
 DETECTOR_TESTS = REPOSITORY / "tests" / "detectors"
 sys.path.append(str(DETECTOR_TESTS))  # each has lists of captures that are read here

@@ -58,7 +58,8 @@ ARROWS = {
     "fleet.run": "fleet.recordings fleet.dataset fleet.engines",
     "fleet.answers": "_core analyzer.model reports.shared reports.terminal reports.html fleet.recordings "
     "fleet.dataset interruption",
-    "cli.support": "files analyzer.tables analyzer.decode analyzer.processes analyzer.sidecar analyzer.measured analyzer.two_captures "
+    "cli.support": "files analyzer.tables analyzer.decode analyzer.processes analyzer.sidecar analyzer.measured "
+    "analyzer.two_captures "
     "reports.shared "
     "reports.tables fixtures "
     "interruption analyzer.model",

@@ -60,8 +60,7 @@ class Limits(_processes.WaitLimits, frozen=True, eq=False):
     """Thresholds, each with its source."""
 
     share: float = 0.5
-    """Share of the time in which a thread was ready and did not run (measured: 5 to 33 % with 32 callers of a
-    healthy client on two processors, 48 to 82 % beside busy processes)."""
+    """Share of the time in which threads were ready and did not run (measured: 10 to 41 %, 60 to 82 % when starved)."""
 
 
 def detect(tables: Tables, limits: Limits) -> Iterator[Finding | Skipped]:

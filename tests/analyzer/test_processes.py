@@ -163,5 +163,3 @@ def test_damage_raises_nothing_else(place: int, bytes_there: bytes) -> None:
     _, parts = found.events.divide(some, some + 9, some * 0, some.astype(np.uint64), some, list(found.throttled))
     assert parts.shape == (2, len(PARTS))
     assert (parts.sum(axis=1) == 9).all()
-
-

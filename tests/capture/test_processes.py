@@ -37,7 +37,8 @@ def traced() -> Iterator[None]:
 
 def record(folder: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
     port = free_port()
-    return capture("-o", str(folder / "run.pcap"), "-i", "lo", "-p", str(port), *words, "--", *benchmark(port), **options)
+    where = ("-o", str(folder / "run.pcap"), "-i", "lo", "-p", str(port))
+    return capture(*where, *words, "--", *benchmark(port), **options)
 
 
 @pytest.mark.usefixtures("traced")

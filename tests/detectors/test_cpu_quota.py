@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from process_tables import answers, finding, tables
 
 from grpcdiag.analyzer.detectors import cpu_quota as detector
@@ -15,12 +16,12 @@ QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_its_share_decides(direction: int) -> None:
-    idle = 1 - direction
-    some = finding(detector, tables(direction=direction, idle=idle, throttled=10, running=100 - 10))
+    side = {"direction": direction, "idle": 1 - direction}
+    some = finding(detector, tables(**side, throttled=10, running=90))
     assert some is not None
     assert some.metrics["waited_share"] == 10 / 100
     assert len(some.evidence) == 3
-    assert finding(detector, tables(direction=direction, idle=idle, throttled=9, running=100 - 9)) is None
+    assert finding(detector, tables(**side, throttled=9, running=91)) is None
 
 
 def test_few_intervals_show_no_pattern() -> None:
@@ -33,15 +34,14 @@ def test_intervals_without_a_thread_do_not_count() -> None:
 
 
 def test_what_the_record_lacks_lowers_the_confidence() -> None:
-    sure, unsure = finding(detector, tables(throttled=95, unknown=5)), finding(detector, tables(throttled=80, unknown=20))
+    sure = finding(detector, tables(throttled=95, unknown=5))
+    unsure = finding(detector, tables(throttled=80, unknown=20))
     assert sure is not None
     assert unsure is not None
     assert (sure.confidence, unsure.confidence) == ("high", "medium")
 
 
 def test_without_a_record_nothing_is_said() -> None:
-    from msgspec.structs import replace
-
     assert answers(detector, replace(tables(throttled=100), processes=None)) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from process_tables import answers, finding, tables
 
 from grpcdiag.analyzer.detectors import lock_contention as detector
@@ -16,12 +17,12 @@ QUIET_ON = ["processes/one-connection", "processes/own-connections", "impl-go"]
 
 @pytest.mark.parametrize("direction", [0, 1])
 def test_its_share_decides(direction: int) -> None:
-    idle = 1 - direction
-    some = finding(detector, tables(direction=direction, idle=idle, lock=20, running=100 - 20))
+    side = {"direction": direction, "idle": 1 - direction}
+    some = finding(detector, tables(**side, lock=20, running=80))
     assert some is not None
     assert some.metrics["waited_share"] == 20 / 100
     assert len(some.evidence) == 3
-    assert finding(detector, tables(direction=direction, idle=idle, lock=19, running=100 - 19)) is None
+    assert finding(detector, tables(**side, lock=19, running=81)) is None
 
 
 def test_few_intervals_show_no_pattern() -> None:
@@ -34,15 +35,14 @@ def test_intervals_without_a_thread_do_not_count() -> None:
 
 
 def test_what_the_record_lacks_lowers_the_confidence() -> None:
-    sure, unsure = finding(detector, tables(lock=95, unknown=5)), finding(detector, tables(lock=80, unknown=20))
+    sure = finding(detector, tables(lock=95, unknown=5))
+    unsure = finding(detector, tables(lock=80, unknown=20))
     assert sure is not None
     assert unsure is not None
     assert (sure.confidence, unsure.confidence) == ("high", "medium")
 
 
 def test_without_a_record_nothing_is_said() -> None:
-    from msgspec.structs import replace
-
     assert answers(detector, replace(tables(lock=100), processes=None)) == []
 
 
