@@ -39,12 +39,12 @@ BUFFER_KIB = 8192
 """Ring of each processor and instance: a second of a busy one (180,000 events)."""
 MOST_BUFFERS_KIB = 524_288
 """Most memory of all rings."""
-PAGES = 4096
-"""Most pages of a ring that are read at once."""
+MOST_AT_ONCE = 16 << 20
+"""Most bytes of a ring that are read at once."""
 PAGE = 65_536
 """Most bytes of a page; the usual is 4,096."""
-MOST_BYTES = 1 << 30
-"""Largest record."""
+MOST_BYTES = 256 << 20
+"""Largest record: some minutes of a busy benchmark."""
 CGROUPS = "/sys/fs/cgroup"
 
 
@@ -150,13 +150,15 @@ class Instance:
 
 def read_pages(pipe: int) -> Any:
     """Yield what a ring holds, page by page."""
-    for _ in range(PAGES):
+    found = 0
+    while found < MOST_AT_ONCE:
         try:
             page = os.read(pipe, PAGE)
         except BlockingIOError:
             return
         if not page:
             return
+        found += len(page)
         yield bytearray(page)
 
 
@@ -276,6 +278,8 @@ class Tracer:
             os.write(2, b"ready\n")
             self._drain_until_end()
             self._end()
+            if self._written >= MOST_BYTES:
+                raise Refused(f"it reached {MOST_BYTES >> 20} MiB, and is not used: record shorter runs")
         finally:
             for instance in self._instances:
                 instance.remove()

@@ -22,7 +22,7 @@ MOST_BYTES = 8_000_000
 """Largest description that is read; a large host has many routes and interfaces."""
 MOST_SAMPLE_BYTES = 80_000_000
 """Largest samples file that is read; recordings stop below."""
-MOST_PROCESS_BYTES = 1_100_000_000
+MOST_PROCESS_BYTES = 300_000_000
 """Largest process record that is read; recordings stop below."""
 
 _COMPRESSED = re.compile(r"\.(gz|zst|lz4)$")

@@ -122,9 +122,11 @@ pub struct Record {
     pub left_out: u64,
 }
 
-/// Events about sockets, which need all processors' in order.
+/// Events about sockets and tasks, which need all processors' in order.
 #[derive(Debug)]
 enum Pending {
+    Task { cpu: u16, by: Thread, pid: Thread, is_thread: bool, name: String },
+    Rename { by: Thread, name: String },
     Send { cpu: u16, by: Thread, socket: u64, bytes: u32 },
     Established { socket: u64, made: Socket },
     Closed { socket: u64 },
@@ -198,15 +200,14 @@ impl Record {
                 Kind::Futex { by, word: number(word)? }
             }
             Known::Task { pid, flags, name } => {
-                let (pid, is_thread) = (number(pid)? as Thread, number(flags)? & CLONE_THREAD != 0);
-                let process = if is_thread { self.tasks.get(&by).map_or(by, |task| task.process) } else { pid };
-                let task = Task { process, name: read_text(event, name)? };
-                return self.keep_task(pid, task);
+                let is_thread = number(flags)? & CLONE_THREAD != 0;
+                let pending =
+                    Pending::Task { cpu, by, pid: number(pid)? as Thread, is_thread, name: read_text(event, name)? };
+                return self.keep_pending(time, pending);
             }
             Known::Rename { name } => {
                 let name = read_text(event, name)?;
-                self.tasks.get_mut(&by)?.name = name;
-                return None;
+                return self.keep_pending(time, Pending::Rename { by, name });
             }
             Known::Send { socket, result } => {
                 let bytes = number(result)? as i32;
@@ -252,11 +253,11 @@ impl Record {
         None
     }
 
-    fn keep_task(&mut self, pid: Thread, task: Task) -> Option<()> {
+    fn keep_task(&mut self, by: Thread, pid: Thread, is_thread: bool, name: String) {
+        let process = if is_thread { self.tasks.get(&by).map_or(by, |task| task.process) } else { pid };
         if self.tasks.len() < limits::TRACE_THREADS {
-            self.tasks.insert(pid, task);
+            self.tasks.insert(pid, Task { process, name });
         }
-        None
     }
 
     /// Puts the events of all processors in order, after the last block.
@@ -265,6 +266,16 @@ impl Record {
         pending.sort_by_key(|(time, _)| *time);
         for (time, one) in pending {
             match one {
+                Pending::Task { cpu, by, pid, is_thread, name } => {
+                    self.keep_task(by, pid, is_thread, name);
+                    let kind = Kind::Waking { by: Waker::Thread(by), woken: pid }; // who makes a thread wakes it
+                    self.events.push(Event { time, cpu, kind });
+                }
+                Pending::Rename { by, name } => {
+                    if let Some(task) = self.tasks.get_mut(&by) {
+                        task.name = name;
+                    }
+                }
                 Pending::Established { socket, made } if self.sockets.len() < limits::TRACE_SOCKETS => {
                     self.uses.insert(socket, self.sockets.len() as u32);
                     self.sockets.push(made);

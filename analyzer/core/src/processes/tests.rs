@@ -249,6 +249,19 @@ fn a_lock_has_several_waiters_and_is_left_by_one_who_waited() {
 }
 
 #[test]
+fn a_thread_woken_while_it_stops_is_ready() {
+    let record = read(&[
+        (0, switch(0, 0, 11)),
+        (10, switch(0, 0, LOAD)),
+        (90, waking(0, 11, LOAD)),
+        (100, switch(LOAD, 1, 11)),
+        (150, switch(11, 0, LOAD)),
+    ]);
+    let parts = divide(&record, LOAD, 20, 200, vec![]);
+    assert_eq!((ns(&parts, Part::Running), ns(&parts, Part::Runnable), ns(&parts, Part::Unknown)), (50 + 80, 50, 0));
+}
+
+#[test]
 fn threads_belong_to_processes() {
     let clone = |by: i32, pid: i32, flags: u64| {
         event(6, 0, by, &[&pid.to_le_bytes(), b"new\0............", &flags.to_le_bytes()])

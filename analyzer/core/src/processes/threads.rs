@@ -1,6 +1,6 @@
 //! What each thread of the recorded command did when, and what each processor ran.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 
 use super::record::{Event, Kind, Record, Thread, Waker};
 
@@ -60,29 +60,39 @@ pub struct Threads {
     waiters: HashMap<u64, Vec<(i64, i32)>>,
 }
 
+/// What is known of threads until their next events.
+#[derive(Debug, Default)]
+struct Open {
+    /// When they entered futex(2), and for which word.
+    words: HashMap<Thread, (i64, u64)>,
+    /// When they were woken before they had stopped, and by whom.
+    wakings: HashMap<Thread, (i64, Waker)>,
+}
+
 impl Threads {
     /// Sorts the events of a finished record.
     pub fn new(record: &Record) -> Self {
         let mut threads = Self { sends: vec![Vec::new(); record.sockets.len()], ..Self::default() };
-        let mut words = HashMap::new();
+        let mut open = Open::default();
         for event in &record.events {
-            threads.add(record, event, &mut words);
+            threads.add(record, event, &mut open);
         }
         threads.count_waiters();
         threads
     }
 
-    fn add(&mut self, record: &Record, event: &Event, words: &mut HashMap<Thread, (i64, u64)>) {
+    fn add(&mut self, record: &Record, event: &Event, open: &mut Open) {
         let Event { time, cpu, kind } = *event;
         match kind {
             Kind::Switch { from, blocked, to } => {
                 if record.tasks.contains_key(&from) {
-                    let entered = words.remove(&from).filter(|(entry, _)| time - entry <= FUTEX_ENTRY);
+                    let entered = open.words.remove(&from).filter(|(entry, _)| time - entry <= FUTEX_ENTRY);
                     let word = entered.map_or(0, |(_, word)| word);
                     let state = if blocked { State::Blocked(word) } else { State::Ready(Ready::Preempted) };
                     self.push(from, time, state);
                 }
                 if record.tasks.contains_key(&to) {
+                    self.mend_wake_up(to, open.wakings.remove(&to));
                     self.push(to, time, State::Running(cpu));
                 }
                 self.processors.entry(cpu).or_default().push((time, to));
@@ -92,6 +102,8 @@ impl Threads {
                 let is_blocked = last.is_none_or(|segment| matches!(segment.state, State::Blocked(_)));
                 if is_blocked && record.tasks.contains_key(&woken) {
                     self.push(woken, time, State::Ready(Ready::Woken(by)));
+                } else if record.tasks.contains_key(&woken) {
+                    open.wakings.insert(woken, (time, by));
                 }
             }
             Kind::Send { by, socket, bytes } => {
@@ -100,7 +112,16 @@ impl Threads {
                     sends.push(Sent { end, time, by });
                 }
             }
-            Kind::Futex { by, word } => _ = words.insert(by, (time, word)),
+            Kind::Futex { by, word } => _ = open.words.insert(by, (time, word)),
+        }
+    }
+
+    /// A thread may be woken after it left its processor's queue and before the switch is recorded: it is ready then.
+    fn mend_wake_up(&mut self, thread: Thread, waking: Option<(i64, Waker)>) {
+        let Some(segments) = self.segments.get_mut(&thread) else { return };
+        let Some(((time, by), [.., before, last])) = waking.zip(Some(segments.as_mut_slice())) else { return };
+        if matches!(last.state, State::Blocked(_)) && before.time <= time {
+            last.state = State::Ready(Ready::Woken(by));
         }
     }
 
