@@ -50,7 +50,7 @@ impl Format {
     }
 }
 
-/// Reads `pid_t prev_pid;	offset:24;	size:4;	signed:1;`.
+/// Reads `pid_t prev_pid; offset:24; size:4; signed:1;`.
 fn parse_field(text: &str) -> Option<Field> {
     let mut parts = text.split(';').map(str::trim);
     let declaration = parts.next()?;

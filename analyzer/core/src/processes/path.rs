@@ -45,7 +45,7 @@ const ARRIVAL: i64 = 200_000;
 const LOCK_WAITERS: i32 = 3;
 /// Segments of the thread that left a lock in which it must have waited for it itself: who hands work to idle workers
 /// never waits among them.
-const LOCK_SEGMENTS: usize = 24;
+const LOCK_SEGMENTS: usize = 96;
 
 /// Nanoseconds by [`Part`].
 pub type Parts = [i64; PARTS.len()];

@@ -97,8 +97,17 @@ enum Known {
     Task { pid: Field, flags: Field, name: Field },
     Rename { name: Field },
     Send { socket: Field, result: Field },
-    State { socket: Field, to: Field, ports: [Field; 2], family: Field, addresses: [[Field; 2]; 2] },
+    State(Box<StateFields>),
     Futex { word: Field, op: Field },
+}
+
+#[derive(Debug)]
+struct StateFields {
+    socket: Field,
+    to: Field,
+    ports: [Field; 2],
+    family: Field,
+    addresses: [[Field; 2]; 2],
 }
 
 /// Reads the blocks of a process record.
@@ -214,7 +223,8 @@ impl Record {
                 let pending = Pending::Send { cpu, by, socket: number(socket)?, bytes: u32::try_from(bytes).ok()? };
                 return self.keep_pending(time, pending);
             }
-            Known::State { socket, to, ports, family, addresses } => {
+            Known::State(fields) => {
+                let StateFields { socket, to, ports, family, addresses } = &**fields;
                 let socket = number(socket)?;
                 let pending = match number(to)? {
                     ESTABLISHED => {
@@ -304,13 +314,13 @@ fn know(format: &Format) -> Option<Known> {
         "task_newtask" => Known::Task { pid: field("pid")?, flags: field("clone_flags")?, name: located("comm")? },
         "task_rename" => Known::Rename { name: located("newcomm")? },
         "sock_send_length" => Known::Send { socket: field("sk")?, result: field("ret")? },
-        "inet_sock_set_state" => Known::State {
+        "inet_sock_set_state" => Known::State(Box::new(StateFields {
             socket: field("skaddr")?,
             to: field("newstate")?,
             ports: [field("sport")?, field("dport")?],
             family: field("family")?,
             addresses: [[field("saddr")?, field("saddr_v6")?], [field("daddr")?, field("daddr_v6")?]],
-        },
+        })),
         "sys_enter_futex" => Known::Futex { word: field("uaddr")?, op: field("op")? },
         _ => return None,
     })
